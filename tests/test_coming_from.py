@@ -11,7 +11,7 @@ from pages import ROOT, blocks, commands_of, run_page
 
 from tfsac.catalog import load_preset, preset_names
 from tfsac.cli import COMMANDS
-from tfsac.cli.parsing import parse
+from tfsac.cli.command import parse
 from tfsac.parameters import ParameterError, override, parse_assignment, to_json
 
 PAGES = sorted((ROOT / "docs").glob("coming_from_*.md"))

@@ -10,7 +10,7 @@ import pytest
 
 from tfsac import cli
 from tfsac.cli import grouping
-from tfsac.cli.command import UsageError
+from tfsac.errors import TfsacError
 from tfsac.experiments import comparison, estimates
 from tfsac.experiments.comparison import AGAINST, compare, compare_evaluations, curve
 from tfsac.experiments.estimates import Estimate, estimate, improvement, iqm, mean, profile
@@ -382,16 +382,6 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert grouping.by_difference([]) == {}
 
 
-def test_folders_name_groups_that_differ_in_much(described):
-    much = {"agent__algorithm__discount": 0.9, "environment__num_envs": 2, "schedule__improve_steps": 500}
-    much["schedule__evaluation_steps"] = "EnvironmentEpisodes(3)"
-    small = [described("small-seed1"), described("small-seed2")]
-    big = [described("big_1", **much), described("big_2", **much)]
-    assert grouping.by_difference([[run] for run in (*small, *big)]) == {"small": small, "big": big}
-    other = described("other", **much)  # of the same experiment as big
-    assert next(iter(grouping.by_difference([[run] for run in (*small, *big, other)]))).endswith("and 3 more")
-
-
 def test_runs_that_began_with_weights_of_another_run_are_another_group(described):
     a, b, c = described("a"), described("b"), described("c")
     for run, source in ((a, None), (b, "/runs/mother"), (c, "/runs/mother")):
@@ -491,8 +481,8 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     for words in (["x=run", "y=run", "x=sweep"], ["soft_actor_critic=sweep", "run"]):
         label = words[0].partition("=")[0]
         with pytest.raises(
-            UsageError,
-            match=f"a label of its own.* Received: the label '{label}' twice, for (run|{one}) and (run|{one})$",
+            TfsacError,
+            match=f"label '{label}'",
         ):
             grouping.groups_of(words)
     for words in (["sweep/rate=1"], ["x=sweep/rate=1"]):
@@ -508,9 +498,7 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     # A path with an equals sign is a path.
     assert grouping.groups_of([f"sweep/{names[0]}"]) == {"soft_actor_critic": [one]}
     (two / "policy").rmdir(), (three / "policy").rmdir()
-    with pytest.raises(
-        ValueError, match=r"of runs that have ended; first type .*--resume\. Received: sweep/rate=2/seed0$"
-    ):
+    with pytest.raises(ValueError, match=r"sweep/rate=2/seed0.*--resume"):
         grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}
     assert grouping.left_out(["sweep", "run"]) == [two, three] == grouping.left_out(["x=run,sweep"])

@@ -274,7 +274,7 @@ def test_the_agent_of_the_page_pays_for_its_locations(folder):
 
 @pytest.mark.parametrize("agent, level", [(Wider(), "CartPole-v1"), (DiscreteOwn(), "Pendulum-v1")])
 def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
-    from tfsac.cli.early_checks import check_level
+    from tfsac.cli.learning import check_level
 
     with pytest.raises(
         ValueError, match=rf"This agent \('{__name__}:\w+'\) has (continuous|discrete) actions, and the environment has"

@@ -14,7 +14,7 @@ import time
 import pytest
 from absl import flags
 
-from tfsac.cli.learning import _experiment, _train_flags
+from tfsac.cli.learning import _train_flags, requested_run
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -281,7 +281,7 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
             continue
         _train_flags(values := flags.FlagValues())
         assert values(["train", *run.flags])[1:] == []
-        preset, parameters = _experiment(values)
+        preset, parameters = requested_run(values)
         schedule = preset.schedule
         assert schedule.heatup_steps.num_steps + schedule.improve_steps.num_steps == 100_000
         assert schedule.steps_between_evaluation_periods.num_steps == 5_000
@@ -322,7 +322,7 @@ def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to
                 tried.add((run.level, run.group))
                 _train_flags(values := flags.FlagValues())
                 assert values(["train", *run.flags])[1:] == []
-                experiment, settings = _experiment(values)
+                experiment, settings = requested_run(values)
                 assert settings.seed == run.seed
                 plan = experiment.schedule
                 steps = plan.heatup_steps.num_steps + plan.improve_steps.num_steps

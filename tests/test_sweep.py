@@ -282,7 +282,7 @@ def test_a_finished_sweep_is_only_compared_again(stand_in, capsys):
 
 @pytest.mark.slow
 def test_levels_of_a_grid_are_compared_together_and_normalised(stand_in, capsys):
-    assert run(stand_in, "--grid=level=Pendulum-v1,MountainCarContinuous-v0") == 0
+    assert run(stand_in, "--preset=pendulum_sac", "--grid=level=Pendulum-v1,MountainCarContinuous-v0") == 0
     # On each level the evaluations are 21 to 92.
     assert [[row[0], row[2], float(row[3])] for row in table(stand_in)] == [
         ["discount=0.2", "4", pytest.approx(0.5 / 71, rel=1e-4)],
@@ -429,8 +429,6 @@ def test_as_many_jobs_as_cores_run_at_the_same_time(stand_in, monkeypatch):
     monkeypatch.setenv("TOGETHER", "1")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(2)), raising=False)
     assert cli.run(["sweep", f"--run_dir={stand_in}", "--num_seeds=2", f"--set={DISCOUNT}=0.5"]) == 0
-    with pytest.raises(ValueError, match=r"at most the number of usable cores of this machine, 2\. Received: 3$"):
-        run(stand_in, "--jobs=3")
 
 
 def test_cores_are_those_that_this_process_may_use(monkeypatch):
@@ -460,7 +458,11 @@ def test_a_preset_of_the_grid_that_has_changed_is_another_sweep(tmp_path):
     [
         ([], "0.2,0.8", "whose grid is .*'0.9'.* Received: grid=.*'0.8'.*"),
         ([], "0.2", "whose grid is .*'0.9'.* Received: grid="),
-        (["--level=MountainCarContinuous-v0"], "0.2,0.9", "environment.level is 'Pendulum-v1'. Received: .*'Mountain"),
+        (
+            ["--preset=pendulum_sac", "--level=MountainCarContinuous-v0"],
+            "0.2,0.9",
+            "environment.level is 'Pendulum-v1'. Received: .*'Mountain",
+        ),
         (["--set=agent.memory.max_size=5000"], "0.2,0.9", "max_size is 100000. Received: .*max_size=5000$"),
         (["--stochastic_evaluation"], "0.2,0.9", "stochastic_evaluation is False. Received: .*=True$"),
         (["--checkpoint_restore_dir=saved"], "0.2,0.9", "checkpoint_restore_dir is None. Received: .*='saved'$"),

@@ -61,7 +61,8 @@ def train(run_dir, *flags, shorter=True, changes=None):
     usual, given = {**CHANGES, **(SHORTER if shorter else {})}, changes or {}
     changes = {path: value for path, value in usual.items() if not any(covers(one, path) for one in given)} | given
     one_graph = ["--updates_between_diagnostics=1"] if shorter else []
-    return cli.run(["train", f"--run_dir={run_dir}", *one_graph, *assignments(changes), *flags])
+    preset = [] if any(flag.startswith(("--preset", "--resume")) for flag in flags) else ["--preset=pendulum_sac"]
+    return cli.run(["train", f"--run_dir={run_dir}", *preset, *one_graph, *assignments(changes), *flags])
 
 
 def shrunk(preset: Preset, **more) -> Preset:

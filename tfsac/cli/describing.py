@@ -60,7 +60,7 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac import catalog
     from tfsac.cli.learning import preset_of
     from tfsac.parameters import to_json
-    from tfsac.user_code import FOLDERS, UserCodeError
+    from tfsac.user_code import FOLDERS
 
     preset, run = preset_of(f)
     if f.json:
@@ -69,10 +69,7 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
         return 0
     catalog.show(preset)
     if f.level is not None:
-        try:
-            _show_networks(preset)
-        except (ValueError, ImportError, UserCodeError) as error:  # what was asked for is printed
-            print(f"# networks: {error}")
+        _show_networks(preset)
     return 0
 
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, required
-from tfsac.cli.early_checks import one_name
+from tfsac.cli.command import command, parse, required
 from tfsac.cli.learning import (
     check_startable,
     default_run_dir,
-    described,
+    experiment_of,
     given_arguments,
     job_flags,
     jobs_of,
@@ -27,7 +26,7 @@ from tfsac.cli.learning import (
     run_flags,
     set_flag,
 )
-from tfsac.cli.parsing import parse
+from tfsac.errors import TfsacError
 from tfsac.machine import SIGNALLED
 
 if TYPE_CHECKING:
@@ -76,34 +75,31 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.experiments.search_space import search_space
     from tfsac.experiments.tuning import Tuning, TuningPlan, import_optuna
     from tfsac.experiments.tuning_report import report
-    from tfsac.files import check_run_dir
 
-    one_name(f)
     if f.report:
-        return _only_report(f)
-    jobs, asked = jobs_of(f), f
+        print(report(pathlib.Path(required(f, "run_dir"))))
+        return 0
+    jobs, given = jobs_of(f), f
     if f.resume:
-        f = _with_earlier(f, pathlib.Path(required(f, "run_dir", "--resume needs --run_dir")))
+        f = _with_earlier(f, pathlib.Path(required(f, "run_dir")))
     import_optuna()
     shared, seeds = given_arguments(f, (*WHERE, *WHAT)), range(f.seed, f.seed + f.num_seeds)
 
     def describe(more: list[str]) -> dict[str, Any]:
-        return described([*shared, *more, f"--seed={seeds[-1]}"])
+        return experiment_of([*shared, *more, f"--seed={seeds[-1]}"])
 
     experiment = describe([])
-    _check_last_evaluations(experiment, f.last_evaluations)
+    _check_last_evaluations(experiment["preset"]["schedule"], f.last_evaluations)
     space, left_out = search_space(f.space, describe)
     level = check_startable([experiment])
-    folder = pathlib.Path(asked.run_dir) if asked.run_dir else default_run_dir(f, level, None)
-    if not asked.resume:
-        check_run_dir(folder)
+    folder = pathlib.Path(given.run_dir) if given.run_dir else default_run_dir(f, level, None)
     for line in left_out:
         print(line)
     plan = TuningPlan(space, experiment, list(seeds), f.last_evaluations, f.pruner, f.prune_after)
     with contextlib.ExitStack() as connected:
         how: dict[str, Any] = {"jobs": jobs, "launch": _launch}
-        if asked.ray_address is not None:
-            how = connected.enter_context(on_cluster(asked.ray_address, asked.cpus_per_run))
+        if given.ray_address is not None:
+            how = connected.enter_context(on_cluster(given.ray_address, given.cpus_per_run))
         # With the whole space, for the defaults of another version may differ.
         arguments = [*given_arguments(f, (*WHERE, "space")), *(f"--space={dimension.text}" for dimension in space)]
         tuning = Tuning(folder, plan, f.trials, shared, describe, arguments)
@@ -120,39 +116,16 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
     return 0
 
 
-def _check_last_evaluations(experiment: dict[str, Any], last_evaluations: int) -> None:
-    """Refuses a score of more evaluations than a run will have, as far as its schedule says.
-
-    Args:
-        experiment: what is trained, as JSON values of `describe`.
-        last_evaluations: of so many the score of a run is the mean.
-
-    Raises:
-        ValueError: there will be fewer.
-    """
+def _check_last_evaluations(schedule: dict[str, str], last_evaluations: int) -> None:
+    """Refuses, before hours of training, a score of more evaluations than a run's schedule of steps has."""
     from tfsac.parameters.steps import STEPS
 
-    schedule = experiment["preset"]["schedule"]
     names = ("heatup_steps", "improve_steps", "steps_between_evaluation_periods")
     steps = [STEPS.fullmatch(schedule[name]) for name in names if schedule[name].startswith("EnvironmentSteps")]
     if len(steps) == len(names):
         heatup, improve, between = (int(found[2]) for found in steps if found)
         if between and last_evaluations > (most := math.ceil((heatup + improve) / between)):
-            raise ValueError(
-                f"A score is the mean of 1 to as many last evaluations as a run has, here {most}. "
-                f"Received: last_evaluations={last_evaluations}"
-            )
-
-
-def _only_report(f: flags.FlagValues) -> int:
-    from tfsac.experiments.tuning_report import report
-
-    folder = pathlib.Path(required(f, "run_dir", "--report needs --run_dir"))
-    others = [name for name in f if f[name].present and name not in ("run_dir", "report")]
-    if others:
-        raise UsageError(f"--report stands with --run_dir alone. Received: --report with --{others[0]}")
-    print(report(folder))
-    return 0
+            raise TfsacError(f"last_evaluations must be <= {most}, the evaluations of a run, got {last_evaluations}")
 
 
 def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues:

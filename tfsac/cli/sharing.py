@@ -6,9 +6,8 @@ import pathlib
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, counted, required
-from tfsac.cli.early_checks import check_run
-from tfsac.cli.results import check_film, print_evaluation
+from tfsac.cli.command import command, counted, required
+from tfsac.cli.results import print_evaluation
 
 
 def _card_flags(f: flags.FlagValues) -> None:
@@ -27,19 +26,10 @@ def _card_flags(f: flags.FlagValues) -> None:
 @command("write the best policy of a run as a model card, for others", _card_flags)
 def card(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a folder in the layout of a Hugging Face model repository."""
-    from tfsac.experiments.sweep import stands_for_runs
-    from tfsac.files import check_new_folder
-
-    if not f.run_dir:
-        raise UsageError("--run_dir is required. Received: no --run_dir")
-    out = required(f, "out")
-    for run_dir in map(pathlib.Path, f.run_dir):
-        if not stands_for_runs(run_dir):
-            check_run(run_dir)
-    check_new_folder(pathlib.Path(out))
+    run_dirs, out = required(f, "run_dir"), required(f, "out")
     from tfsac.cards import card_maker
 
-    made = card_maker.write_card(f.run_dir, out, f.episodes, f.seed, f.license)
+    made = card_maker.write_card(run_dirs, out, f.episodes, f.seed, f.license)
     found = made.results
     for run in found["runs"] if len(found["runs"]) > 1 else ():
         print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}")
@@ -72,8 +62,6 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
     folder = pathlib.Path(required(f, "card"))
     check_card(folder)
     told = read_results(folder)
-    if f.dump_mp4:
-        check_film(f.dump_mp4)
     from tfsac import api
     from tfsac.cards import card_folder
 
