@@ -32,7 +32,7 @@ from tfsac.machine import SIGNALLED
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import evaluation_episodes, signals
-from tfsac.training.evaluation_episodes import evaluate
+from tfsac.training.evaluation import evaluate
 from tfsac.user_code import UserCodeError
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict

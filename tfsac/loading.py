@@ -20,7 +20,6 @@ from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
 from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others, spec_in
-from tfsac.training.run_request import check_functions
 from tfsac.training.weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.user_code import name_of
@@ -62,7 +61,6 @@ def load_policy(
     argument_checks.flag("critics", critics)
     directory = RunDirectory(argument_checks.path("run_dir", run_dir))
     if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
-        check_functions(env_fn, models)
         refuse_others(directory, env_fn, models)
         found = spec_in(read_object(directory.config)["spaces"])
     else:
@@ -134,7 +132,6 @@ def played_in(
     Raises:
         ParameterError: changes of something else than the environment, or a function is missing.
     """
-    check_functions(env_fn, models)
     directory = RunDirectory(argument_checks.path("run_dir", run_dir))
     preset, changes = directory.read()[0], changes or {}
     played, trained = override(preset, changes).environment, preset.environment

@@ -171,8 +171,7 @@ def evaluate(
             seen = observation
             if each_step is not None:  # environments may write the next one into the same array, and so may act
                 observation = copy.deepcopy(observation)
-            with _failing_in(name, len(returns), length, ValueError):  # an observation that the policy refuses
-                action = act(seen)
+            action = act(seen)
             with _failing_in(name, len(returns), length):
                 taken = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
                 next_observation, reward, terminated, truncated, info = env.step(taken)
@@ -199,10 +198,10 @@ def evaluate(
 
 
 @contextlib.contextmanager
-def _failing_in(name: str, episode: int, step: int, kind: type[Exception] = Exception) -> Iterator[None]:
+def _failing_in(name: str, episode: int, step: int) -> Iterator[None]:
     try:
         yield
-    except kind as error:
+    except Exception as error:
         raise placed(error, name, f"evaluation episode {episode}, step {step}") from error
 
 

@@ -442,9 +442,8 @@ class Trainer:
             explained = worker_lost(error, f"Start all workers with {run.resume_command} to continue.")
         elif failed and not several:  # the other workers do not save with this one
             try:
-                self.print(
-                    f"{failed}; saved in {run.directory.shown(self.save())}. Continue with: {run.resume_command}"
-                )
+                saved = run.directory.shown(self.save())
+                self.print(f"{failed}; the state before is saved in {saved}. Continue with: {run.resume_command}")
             except (CheckpointError, NonFiniteError, OSError) as unsaved:
                 self.print(f"{failed}, and the state could not be saved: {unsaved}")
         else:

@@ -27,6 +27,7 @@ from tfsac.training.checkpoints.format import (
     CheckpointError,
     checkpoints_in,
     chunk_name,
+    clean_up,
     digest,
     memories_in,
     memory_file,
@@ -34,7 +35,6 @@ from tfsac.training.checkpoints.format import (
     prune,
     read_arrays,
     read_manifest,
-    restore_replaced,
     wrap_checkpoint_errors,
 )
 from tfsac.training.checkpoints.identity import with_defaults
@@ -253,7 +253,7 @@ class CheckpointManager:
         """Returns what `newest_whole` does at the chief, at every worker."""
         choice: dict[str, Any] = {}
         if self.workers.task.is_chief:
-            restore_replaced(self.directory)
+            clean_up(self.directory)
             try:
                 place, notes = newest_whole(self.directory, chunks=True)
                 choice = {"place": place.name, "notes": notes}

@@ -139,12 +139,14 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     return read_npz(path, "a file of a checkpoint", choose)
 
 
-def restore_replaced(folder: pathlib.Path) -> None:
-    """Brings back a checkpoint that a killed writer was about to replace."""
-    for path in list(folder.glob(".*.old")):
+def clean_up(folder: pathlib.Path) -> None:
+    """Removes what killed writers left, and brings back a checkpoint that one was about to replace."""
+    for path in list(folder.glob(".*")):
         replaced = REPLACED.fullmatch(path.name)
         if replaced and not (folder / replaced[1]).exists():
             path.rename(folder / replaced[1])
+        elif replaced or TEMP_FILE.fullmatch(path.name):
+            shutil.rmtree(path)
 
 
 def prune(folder: pathlib.Path, step: int, keep: int) -> None:
@@ -163,9 +165,7 @@ def prune(folder: pathlib.Path, step: int, keep: int) -> None:
         for place in kept:
             with contextlib.suppress(ValueError, OSError):
                 named |= {chunk["file"] for memory in memories_in(read_manifest(place)) for chunk in memory["chunks"]}
-        for path in folder.iterdir():
-            if TEMP_FILE.fullmatch(path.name) or REPLACED.fullmatch(path.name):
-                shutil.rmtree(path)
+        clean_up(folder)
         for path in (folder / CHUNKS).iterdir():
             if (ROWS.fullmatch(path.name) and path.name not in named) or TEMP_FILE.fullmatch(path.name):
                 path.unlink()

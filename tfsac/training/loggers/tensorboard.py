@@ -40,6 +40,7 @@ class TensorBoardLogger:
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Begins a file; what earlier ones have after the checkpoint is void."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout, MultilineChartContent
         from tensorboard.plugins.custom_scalar.summary import pb
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -55,7 +56,8 @@ class TensorBoardLogger:
             Chart(title=title, multiline=MultilineChartContent(tag=[f"^{tag}$" for tag in tags]))
             for title, tags in CHARTS.items()
         ]
-        self._add(step=first, summary=pb(Layout(category=[Category(title="tfsac", chart=charts)])))
+        layout = pb(Layout(category=[Category(title="tfsac", chart=charts)]))  # perhaps of TensorFlow's class
+        self._add(step=first, summary=Summary.FromString(layout.SerializeToString()))
 
     def _add(self, **fields: Any) -> None:
         self.writer.write(self.event(wall_time=time.time(), **fields).SerializeToString())

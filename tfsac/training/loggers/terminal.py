@@ -76,7 +76,7 @@ class TerminalLogger:
             disable=quiet or not self.console.is_terminal,
             transient=True,
         )
-        self.header_printed = False
+        self.header_printed, self.extra = False, list[str]()
 
     @property
     def stdout_closed(self) -> bool:
