@@ -85,6 +85,7 @@ setup(
         "tfsac.distributed",
         "tfsac.environments",
         "tfsac.experiments",
+        "tfsac.exporting",
         "tfsac.losses",
         "tfsac.memories",
         "tfsac.networks",

@@ -13,7 +13,7 @@ import numpy as np
 
 import tfsac
 from tfsac.catalog import read_config
-from tfsac.loading import environment_of
+from tfsac.exporting.loading import environment_of
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training.evaluation import evaluate
 

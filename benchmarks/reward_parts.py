@@ -14,7 +14,7 @@ import tempfile
 
 import gymnasium as gym
 
-from tfsac import loading
+from tfsac.exporting import loading
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Policy, RunDirectory, Trainer
 from tfsac.training.evaluation import evaluate_policy

@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac import api, cli, exporting, loading
+from tfsac import api, cli, exporting
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.environments.vectorize import EVALUATION, episode_seed
-from tfsac.litert import litert_interpreter
+from tfsac.exporting import loading
+from tfsac.exporting.litert import litert_interpreter
 from tfsac.parameters import EnvironmentEpisodes, RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent

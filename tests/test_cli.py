@@ -21,10 +21,11 @@ import tiny
 from cli_tools import RETURN, parts, png_size, tree
 
 import tfsac
-from tfsac import api, cli, loading
+from tfsac import api, cli
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli.command import help_of
 from tfsac.cli.results import tell_untrained
+from tfsac.exporting import loading
 from tfsac.parameters import RunParameters, to_json
 from tfsac.types import ArraySpec
 
@@ -429,7 +430,7 @@ def test_export_writes_the_policy_and_verifies_it(run_dir, tmp_path, capsys, for
 
 
 def test_export_ends_with_status_1_where_the_exported_policy_acts_differently(run_dir, tmp_path, capsys, monkeypatch):
-    from tfsac.exported import Exported
+    from tfsac.exporting.exported import Exported
 
     monkeypatch.setattr(Exported, "__call__", lambda self, observation: np.full((1, 1), 9.0, np.float32))
     assert cli.run(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--verify"]) == 1

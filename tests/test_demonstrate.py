@@ -127,7 +127,7 @@ class Masked(Reused):
 
 def test_actions_that_a_mask_forbids_are_refused_at_their_step():
     assert len(tfsac.demonstrate(lambda observation: 5, Masked(), episodes=2).records) == 6
-    message = r"act returns an action that its mask allows \(.* step 1\)\. Received: 6 with action_mask=\[1, 0\]$"
+    message = r"action_mask=\[1, 0\] allows.* step 1\)$"
     with pytest.raises(EnvironmentFailure, match=message):
         tfsac.demonstrate(lambda observation: 5 + int(observation["seen"][0]), Masked(), episodes=1)
 

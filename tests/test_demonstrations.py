@@ -13,8 +13,9 @@ import pytest
 import tiny
 from pages import run_page
 
-from tfsac import api, loading
+from tfsac import api
 from tfsac.environments import action_map, make, spec_of
+from tfsac.exporting import loading
 from tfsac.memories import Demonstrations, TransitionMemory, load_demonstrations, save_demonstrations
 from tfsac.parameters import EnvironmentParameters, Preset, RunParameters, ScheduleParameters
 from tfsac.training import RunDirectory
@@ -700,6 +701,7 @@ def test_actions_of_a_minari_dataset_cannot_be_read_without_the_way_back(minari)
 
 @pytest.mark.slow
 def test_the_page_writes_logged_actions_as_demonstrations(tmp_path):
-    page = run_page(pathlib.Path(__file__).parents[1] / "docs" / "demonstrations.md", tmp_path)
+    page = pathlib.Path(__file__).parents[1] / "docs" / "imitation.md"
+    page = run_page(page, tmp_path, section="Demonstration files")
     found = load_demonstrations(tmp_path / "logged.npz", page["spec"], "Pendulum-v1")
     np.testing.assert_array_equal(found.records["action"], np.full((200, 1), 0.5, np.float32))

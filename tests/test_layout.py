@@ -22,7 +22,7 @@ NEVER = {
     "networks": {"policies", "agents", "memories", "environments", "training"},
     "policies": {"agents", "memories", "environments", "training"},
     "agents": {"memories", "environments", "training"},
-    "training": {"api", "export"},
+    "training": {"api", "exporting"},
     "experiments": {"tensorflow", "keras"},
 }
 

@@ -14,10 +14,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tfsac import api, cli, loading
+from tfsac import api, cli
+from tfsac.exporting import export, loading, verify
+from tfsac.exporting.exported import load_exported
 from tfsac.errors import TfsacError
-from tfsac.exported import load_exported
-from tfsac.exporting import export, verify
 from tfsac.files import LOCK, written_aside
 from tfsac.machine import running_command
 from tfsac.parameters import RunParameters, override
@@ -261,14 +261,15 @@ def test_what_is_written_aside_appears_whole_or_not_at_all(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["plot", "export"])
 def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(tmp_path, monkeypatch, where):
-    from tfsac import exporting
+    import tensorflow as tf
+
     from tfsac.experiments import plots
 
     folder = tmp_path / "run"
     if where == "plot":
         monkeypatch.setattr(plots, "save_figure", full)
     else:
-        monkeypatch.setattr(exporting.tf.saved_model, "save", full)
+        monkeypatch.setattr(tf.saved_model, "save", full)
     with pytest.raises(OSError, match="No space left"):
         api.train(preset(), folder, RUN, quiet=True)
     assert {path.name for path in folder.iterdir()} - {"learning_curve.png", "events"} == {

@@ -21,9 +21,10 @@ import pytest
 import tiny
 
 import tfsac
-from tfsac import api, exporting, loading
+from tfsac import api, exporting
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make, spec_of
+from tfsac.exporting import loading
 from tfsac.parameters import EnvironmentParameters, ParameterError
 from tfsac.spinning_up import sac_function
 from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker

@@ -13,8 +13,8 @@ import tiny
 from resume_tools import RUN, States, complete_run, crashed, same_run, weights
 from reward_tools import TWO
 
-from tfsac import loading
 from tfsac.environments import EnvironmentFailure
+from tfsac.exporting import loading
 from tfsac.parameters import (
     EnvironmentEpisodes,
     RunParameters,

@@ -37,7 +37,7 @@ _HOMES = {
     "Preset": "tfsac.parameters",
     "RunParameters": "tfsac.parameters",
     "train": "tfsac.api",
-    "load_policy": "tfsac.loading",
+    "load_policy": "tfsac.exporting.loading",
     "evaluate": "tfsac.api",
     "plot": "tfsac.api",
     "record": "tfsac.api",
@@ -50,11 +50,11 @@ _HOMES = {
     "Policy": "tfsac.training",
     "Trainer": "tfsac.training",
     "Callback": "tfsac.training",
-    "export": "tfsac.exporting",
-    "load_exported": "tfsac.exported",
-    "verify": "tfsac.exporting",
-    "write_card": "tfsac.cards.card_maker",
-    "load_card": "tfsac.cards.card_folder",
+    "export": "tfsac.exporting.saving",
+    "load_exported": "tfsac.exporting.exported",
+    "verify": "tfsac.exporting.saving",
+    "write_card": "tfsac.cards.writing",
+    "load_card": "tfsac.cards.card",
 }
 
 _NAMES_ELSEWHERE = {
@@ -73,14 +73,14 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from tfsac.api import demonstrate, evaluate, plot, record, train
-    from tfsac.cards.card_folder import load_card
-    from tfsac.cards.card_maker import write_card
+    from tfsac.cards.card import load_card
+    from tfsac.cards.writing import write_card
     from tfsac.catalog import load_preset, preset_names, show
     from tfsac.environments import check_environment
     from tfsac.errors import TfsacError
-    from tfsac.exported import load_exported
-    from tfsac.exporting import export, verify
-    from tfsac.loading import load_policy
+    from tfsac.exporting.exported import load_exported
+    from tfsac.exporting.loading import load_policy
+    from tfsac.exporting.saving import export, verify
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import ParameterError, Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic

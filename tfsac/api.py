@@ -23,29 +23,27 @@ from tfsac.environments import (
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.video import check_display, write_video
+from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Picture
-from tfsac.exporting import A_POLICY, export
+from tfsac.exporting.loading import EnvFn, environment_of, played_in, policy_in
+from tfsac.exporting.saving import export
 from tfsac.files import new_file
-from tfsac.loading import EnvFn, environment_of, played_in, policy_in
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
-from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.loggers import Logger
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
-from tfsac.user_code import calling, described
 
 A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
 
-@explains_keywords
 def train(
     preset: Preset | str | pathlib.Path,
     run_dir: str | pathlib.Path,
@@ -68,7 +66,7 @@ def train(
         resume: continue from the newest checkpoint in `run_dir`.
         callbacks: hooks into the loop.
         quiet: print nothing.
-        initial_weights: run directory whose best weights to begin with; see docs/fine_tuning.md.
+        initial_weights: run directory whose best weights to begin with; see docs/runs.md.
         env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function
             is not: give it again to resume the run, and to `load_policy` and `evaluate`.
         models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for
@@ -113,7 +111,7 @@ def finish(trainer: Trainer) -> Result:
     return result
 
 
-class DrawingError(RuntimeError):
+class DrawingError(TfsacError, RuntimeError):
     """The episodes of an evaluation were played, but not drawn; `evaluation` has their returns and lengths."""
 
     def __init__(self, message: str, evaluation: Evaluation):
@@ -123,12 +121,10 @@ class DrawingError(RuntimeError):
     @classmethod
     def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
         """Returns the error of an evaluation whose film or picture failed with another one."""
-        said = str(error) if "Received: " in str(error) else f"Received: {described(error)}"
         mean = f"mean return {evaluation.returns.mean():.2f}"
-        return cls(f"The episodes were played ({mean}) but not drawn: {said}", evaluation)
+        return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
 
 
-@explains_keywords
 def evaluate(
     run_dir: str | pathlib.Path,
     episodes: int = 10,
@@ -171,7 +167,7 @@ def evaluate(
     """
     episodes, seed = _checked(episodes, seed)
     argument_checks.flag("deterministic", deterministic)
-    check_render(render, env_fn is None)
+    check_display(render)
     film = None if dump_mp4 is None else argument_checks.path("dump_mp4", dump_mp4, A_FILE)
     picture = None if plot_actions is None else argument_checks.path("plot_actions", plot_actions, A_FILE)
     parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
@@ -179,8 +175,6 @@ def evaluate(
     env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **drawn}), env_fn, to_play=True)()
     actions: list[np.ndarray] = []
     try:
-        if env_fn is not None:
-            check_drawn(env, render or ("rgb_array" if film else ""))
         policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
@@ -202,7 +196,7 @@ def evaluate(
             plots.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
         if film:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_film(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
+            write_video(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         raise DrawingError.of(done, error) from error
     return done
@@ -294,11 +288,10 @@ def demonstrate(
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
 
     def acting(observation: Any) -> Any:
-        with calling("act"):
-            action = act(observation)
-            taken = checked_action("act returns", action, spec.action)
-            check_mask("act returns", action, observation, spec)
-            return taken
+        action = act(observation)
+        taken = checked_action("act returns", action, spec.action)
+        check_mask("act returns", action, observation, spec)
+        return taken
 
     done = run_episodes(
         acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
@@ -342,7 +335,6 @@ def observations_of(
 ) -> list[list[Any]]:
     """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
     episodes, _ = _checked(episodes, 0)
-    argument_checks.instance("policy", policy, Policy, A_POLICY)
     env, observations, amount = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
     try:
         done = evaluate_policy(policy, env, amount, each_step=lambda seen, *_: observations.append(seen))

@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tfsac.errors import TfsacError
+
 LIBRARIES = (
     pathlib.Path(__file__).parent,
     *(pathlib.Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")),
@@ -177,7 +179,7 @@ def calling(what: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in it would end the program with the user's status
-        if "Received: " in message_of(error):
+        if "Received: " in message_of(error) or isinstance(error, TfsacError):
             raise
         # contextlib takes an error whose cause is a StopIteration for that one, and lets it pass.
         cause = None if isinstance(error, StopIteration) else error

@@ -81,7 +81,7 @@ def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> Non
 
     try:
         steps, updates = read_curve(pathlib.Path(run_dir), "updates")
-    except ValueError:  # no evaluation yet
+    except (OSError, ValueError):  # no evaluation yet
         return
     known = updates if until is None else updates[steps <= until]
     if len(known) and not known.any():
@@ -131,7 +131,8 @@ def _export_flags(f: flags.FlagValues) -> None:
 def export(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a SavedModel or a LiteRT file."""
     run_dir, out = required(f, "run_dir"), required(f, "out")
-    from tfsac import api, exporting, loading
+    from tfsac import api, exporting
+    from tfsac.exporting import loading
 
     policy = loading.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
     of_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0

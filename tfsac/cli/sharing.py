@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from absl import flags
 
 from tfsac.cli.command import command, counted, required
@@ -27,9 +25,9 @@ def _card_flags(f: flags.FlagValues) -> None:
 def card(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a folder in the layout of a Hugging Face model repository."""
     run_dirs, out = required(f, "run_dir"), required(f, "out")
-    from tfsac.cards import card_maker
+    from tfsac.cards.writing import write_card
 
-    made = card_maker.write_card(run_dirs, out, f.episodes, f.seed, f.license)
+    made = write_card(run_dirs, out, f.episodes, f.seed, f.license)
     found = made.results
     for run in found["runs"] if len(found["runs"]) > 1 else ():
         print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}")
@@ -57,22 +55,18 @@ def _load_flags(f: flags.FlagValues) -> None:
 @command("play the policy of a model card", _load_flags)
 def load(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the returns of episodes beside those that the card tells."""
-    from tfsac.cards.card_files import check_card, read_results
-
-    folder = pathlib.Path(required(f, "card"))
-    check_card(folder)
-    told = read_results(folder)
+    folder = required(f, "card")
     from tfsac import api
-    from tfsac.cards import card_folder
+    from tfsac.cards.card import load_card
 
-    loaded = card_folder.load_card(folder)
+    loaded = load_card(folder)
     try:
         done = loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4)
     except api.DrawingError as error:
         print_evaluation(error.evaluation, len(error.evaluation.returns))
         raise
     print_evaluation(done, len(done.returns))
-    if told:
+    if told := loaded.results:
         print(
             f"card    mean {told['mean']:.2f}  std {told['std']:.2f}  over {counted(len(told['returns']), 'episode')}"
         )

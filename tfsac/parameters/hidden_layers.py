@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field
 
-from tfsac.parameters.base import Fraction, PositiveInt, by_kind, parameters, refuse_ineffective
+from tfsac.parameters.base import Fraction, PositiveInt, parameters, refuse_ineffective
 from tfsac.parameters.keras_names import Activation
+from tfsac.parameters.user_classes import ByKind
 
 
 class MiddlewareScheme(enum.StrEnum):
@@ -20,6 +21,12 @@ class MiddlewareScheme(enum.StrEnum):
     Deep = "Deep"
 
 
+MIDDLEWARE_WIDTHS: dict[MiddlewareScheme, tuple[int, ...]] = {
+    MiddlewareScheme.Empty: (),
+    MiddlewareScheme.Shallow: (64,),
+    MiddlewareScheme.Medium: (512,),
+    MiddlewareScheme.Deep: (128, 128, 128),
+}
 MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]  # a scheme may also be given by its name
 
 
@@ -76,6 +83,11 @@ class FCMiddlewareParameters:
             advice = "give it layers"
             refuse_ineffective(self, ["dropout", "normalization"], f"scheme={self.scheme!r}", advice)
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the dense layers."""
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
+
 
 @parameters
 class ResidualMiddlewareParameters:
@@ -113,16 +125,15 @@ class LSTMMiddlewareParameters:
     def __post_init__(self) -> None:
         refuse_activation(self, self.scheme, "scheme")
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the dense layers."""
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
 
-BodyParameters = Annotated[
-    Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[ResidualMiddlewareParameters, Tag("residual")],
-    by_kind("fc", "residual"),
-]
+
+BodyParameters = Annotated[FCMiddlewareParameters | ResidualMiddlewareParameters, ByKind()]
 MiddlewareParameters = Annotated[
-    Annotated[FCMiddlewareParameters, Tag("fc")]
-    | Annotated[ResidualMiddlewareParameters, Tag("residual")]
-    | Annotated[LSTMMiddlewareParameters, Tag("lstm")],
-    by_kind("fc", "residual", "lstm"),
+    FCMiddlewareParameters | ResidualMiddlewareParameters | LSTMMiddlewareParameters, ByKind()
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Annotated, Any, Literal
 
@@ -14,8 +13,9 @@ from tfsac.parameters.base import (
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    UnusedIf,
     parameters,
-    refuse_ineffective,
+    reject_unused_fields,
 )
 from tfsac.parameters.head_parameters import (
     CategoricalPolicyHeadParameters,
@@ -24,7 +24,7 @@ from tfsac.parameters.head_parameters import (
     SACPolicyHeadParameters,
 )
 from tfsac.parameters.hidden_layers import FCMiddlewareParameters, MiddlewareParameters
-from tfsac.parameters.keras_names import Activation, Initializer, OptimizerName, check_arguments
+from tfsac.parameters.keras_names import OPTIMIZERS, Activation, Initializer, OptimizerName
 from tfsac.parameters.learning_rates import LearningRateDecayParameters
 
 FEATURES = "features"  # the key under which networks read what a common one computes
@@ -136,7 +136,9 @@ class NetworkParameters(LearningRateDecayParameters):
     optimizer_kwargs: dict[str, Any] = Field(default_factory=dict)
     batch_size: PositiveInt = 256
     clip_gradients: PositiveFloat | None = None
-    gradients_clipping_method: Literal["global_norm", "norm", "value"] = "global_norm"
+    gradients_clipping_method: Annotated[Literal["global_norm", "norm", "value"], UnusedIf("clip_gradients", None)] = (
+        "global_norm"
+    )
     l2_regularization: NonNegativeFloat = 0.0
     replace_mse_with_huber_loss: bool = False
     unit_weights: Literal["none", "kernels", "all"] = "none"
@@ -165,19 +167,5 @@ class NetworkParameters(LearningRateDecayParameters):
                 "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
                 "Received: replace_mse_with_huber_loss=True"
             )
-        usual = {field.name: field.default for field in dataclasses.fields(self) if field.name in OF_OPTIMIZERS}
-        changed = {name: getattr(self, name) for name in OF_OPTIMIZERS if getattr(self, name) != usual[name]}
-        check_arguments(self.optimizer_type, self.optimizer_kwargs, changed)
-        if (
-            self.optimizer_kwargs.get("nesterov")
-            and self.optimizer_type == "SGD"
-            and not self.optimizer_kwargs.get("momentum")
-        ):
-            raise ParameterError(
-                "nesterov has no effect without momentum: add momentum, such as 0.9, or leave nesterov out. "
-                f"Received: optimizer_kwargs={self.optimizer_kwargs}"
-            )
-        if self.clip_gradients is None:
-            refuse_ineffective(
-                self, ["gradients_clipping_method"], "clip_gradients=None", "set clip_gradients to a bound"
-            )
+        unused = set(OF_OPTIMIZERS) - set(OPTIMIZERS[self.optimizer_type])
+        reject_unused_fields(self, unused, f"optimizer_type={self.optimizer_type!r}")

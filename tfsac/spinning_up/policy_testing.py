@@ -13,7 +13,7 @@ import numpy as np
 from tfsac import argument_checks
 from tfsac.api import AFTER_TRAINING
 from tfsac.environments import as_arrays, maker, spec_of
-from tfsac.exported import load_exported
+from tfsac.exporting.exported import load_exported
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Evaluation, RunDirectory, evaluate
 from tfsac.training.recorded_functions import refuse_other_spaces

@@ -390,8 +390,8 @@ class Trainer:
         if run.preset.environment.evaluation != "none":
             begun = None
             if run.is_shared and isinstance(run.environments, Environments):
-                if run.environments.groups.here:
-                    run.evaluator.env = run.environments.groups.here.envs[0]  # it may have been made again
+                if run.environments.local_group:
+                    run.evaluator.env = run.environments.local_group.envs[0]  # it may have been made again
                 if not run.environments.length.any():
                     begun = {key: seen[0] for key, seen in run.environments.observation.items()}
             return run.evaluator.evaluate(run.counters.env_steps, begun)

@@ -56,7 +56,7 @@ class RolloutActor:
         Returns:
             spec and observations of the environments.
         """
-        # What an actor's constructor raises would look as if its process had ended.
+        # Not in the constructor: what that raises looks as if the process had ended.
         self.collector = self.collector or self._collector()
         self.collector.start_episodes(state)
         self.collector.reseed([self.settings.seed, Stream.ROLLOUT_ACTORS, self.index, env_steps])
@@ -73,7 +73,7 @@ class RolloutActor:
         return Collector(policy, Filters(own.filters, policy.spec), environments)
 
     def rollout(self, request: RolloutRequest, weights: Weights | None) -> Step:
-        """Collects what is requested.
+        """Collects the requested steps.
 
         Args:
             request: how many steps, and from where.

@@ -299,7 +299,7 @@ def build_run(
     workers = Workers(make_strategy(settings, task), task)
     given = {"env_fn": env_fn is not None, "models": models is not None, "initial_weights": source is not None}
     flags = {"resume": resume, "restore_memory": restore_memory}
-    workers.agree({"preset": to_json(preset), "run": to_json(settings), **flags, **given})
+    workers.check_shared({"preset": to_json(preset), "run": to_json(settings), **flags, **given})
     bfloat16_before = uses_bfloat16()
     with contextlib.ExitStack() as failed:
         failed.callback(use_bfloat16, bfloat16_before)
@@ -431,7 +431,7 @@ def _environments(
     else:  # there may be only one at a time
         closing.pop_all()
         if environment.vectorization == "sync" and settings.ray_address is None:
-            make_env.made.append(first)
+            make_env.prepared.append(first)
         else:  # another process makes it
             first.close()
     environments: Environments | RayEnvironments
