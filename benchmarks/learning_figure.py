@@ -8,8 +8,8 @@ Lines are means over seeds, bands 95 % bootstrap intervals of the mean, as in th
 import pathlib
 
 from absl import app, flags
-
 from tfsac.experiments.figures import PALETTE, new_figure
+
 from tfsac.experiments.plots import interval, read_curve
 
 RECORDS = pathlib.Path(__file__).parent / "results" / "learning" / "mujoco"

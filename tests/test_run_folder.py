@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tfsac import api, cli
+from tfsac.errors import TfsacError
 from tfsac.exporting import export, loading, verify
 from tfsac.exporting.exported import load_exported
-from tfsac.errors import TfsacError
 from tfsac.files import LOCK, written_aside
 from tfsac.machine import running_command
 from tfsac.parameters import RunParameters, override
