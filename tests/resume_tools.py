@@ -13,8 +13,8 @@ from tiny import shrunk
 from tfsac.catalog import load_preset
 from tfsac.files import sealed
 from tfsac.parameters import (
-    FCMiddlewareParameters,
     NormalizationParameters,
+    QHeadParameters,
     RunParameters,
     TwinSoftActorCriticAgentParameters,
     override,
@@ -61,10 +61,10 @@ def twin_preset():
 def ensemble_preset():
     """Running statistics, dropout, a subset of critics, unit weights, scaled returns, repeated noise and a reset."""
     changes = {path: value for path, value in CHANGES.items() if "decay" not in path and "exploration" not in path}
-    dropout = FCMiddlewareParameters((16,), normalization=NormalizationParameters("batch"), dropout=0.1)
+    dropout = QHeadParameters((16,), num_critics=3, normalization=NormalizationParameters("batch"), dropout=0.1)
+    head = to_json(load_preset("flash_sac_mujoco").agent.networks["q"].head_parameters)
     more = {
-        "agent.networks.q.head_parameters.num_critics": 3,
-        "agent.networks.q.head_parameters.body_parameters": to_json(dropout),
+        "agent.networks.q.head_parameters": {**to_json(dropout), "distribution": head["distribution"]},
         "agent.algorithm.critic_subset": 2,
         "agent.algorithm.reset_steps": [130],
         "schedule.heatup_steps": 100,

@@ -16,7 +16,6 @@ from tfsac.parameters import (
     Conv2d,
     DiscreteACERAgentParameters,
     DiscreteACERAlgorithmParameters,
-    DiscreteQHeadParameters,
     EmbedderScheme,
     ExperienceReplayParameters,
     FCMiddlewareParameters,
@@ -26,7 +25,7 @@ from tfsac.parameters import (
     LSTMMiddlewareParameters,
     ParameterError,
     Preset,
-    SACQHeadParameters,
+    QHeadParameters,
     ScheduleParameters,
     TwinSoftActorCriticAgentParameters,
     discrete_acer_networks,
@@ -160,9 +159,9 @@ MISTAKES = {
     "no average": (lambda: with_network("policy", create_target_network=False), "use_trust_region"),
     "no average of the trunk": (lambda: with_network("trunk", shared=True, create_target_network=False), "trunk"),
     "average of critics": (lambda: with_network("q", create_target_network=True), "target network only of policy"),
-    "twin critics": (lambda: with_network("q", head_parameters=DiscreteQHeadParameters((4,))), "twin_critic"),
+    "twin critics": (lambda: with_network("q", head_parameters=QHeadParameters((4,))), "num_critics"),
     "twin advantages": (
-        lambda: with_network("advantage", "gaussian", head_parameters=SACQHeadParameters((4,))), "twin_critic",
+        lambda: with_network("advantage", "gaussian", head_parameters=QHeadParameters((4,))), "num_critics",
     ),
     "reading past the trunk": (
         lambda: with_network("q", shared=True, input_embedders_parameters={"observation": InputEmbedderParameters()}),

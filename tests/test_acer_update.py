@@ -27,6 +27,7 @@ from acer_tools import (
     stack,
     weights,
 )
+from critic_tools import layers_of_critics
 
 from tfsac.policies.recurrent import MEAN, VARIANCE, features_of_segments
 from tfsac.testing import discrete_spec, vector_spec
@@ -440,7 +441,7 @@ def constant_agent(**algorithm):
     nets = agent.networks
     for head, values in (
         (nets["policy"].head.logits, np.log([0.8, 0.2])),
-        (nets["q"].head.critics[0][-1], [1.0, -1.0]),
+        (layers_of_critics(nets["q"])[0][-1], [1.0, -1.0]),
     ):
         head.bias.assign(values)
     return agent

@@ -6,7 +6,6 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
-from gymnasium.envs.classic_control import PendulumEnv
 
 from tfsac.distributed.ray_environments import ActorsLost
 from tfsac.environments import EnvironmentFailure
@@ -161,7 +160,7 @@ class Ending(BaseException):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("error", [GeneratorExit("enough"), Ending("enough")])
-def test_whatever_a_callback_or_an_environment_raises_the_run_is_saved(tmp_path, monkeypatch, error):
+def test_whatever_a_callback_raises_the_run_is_saved(tmp_path, error):
     def act(trainer):
         raise error
 
@@ -169,11 +168,6 @@ def test_whatever_a_callback_or_an_environment_raises_the_run_is_saved(tmp_path,
     with pytest.raises(UserCodeError, match=r"Failing in on_step raised\. Received: \w+: enough \("):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
-    monkeypatch.setattr(PendulumEnv, "step", lambda env, action: act(env))
-    trainer = Trainer(preset(), tmp_path / "other", RUN, quiet=True)
-    with pytest.raises(EnvironmentFailure, match=r"step raised .*Received: \w+: enough \("):
-        trainer.run()
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000000"]
 
 
 class Told(Callback):

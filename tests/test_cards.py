@@ -159,7 +159,7 @@ def test_a_video_that_fails_does_not_lose_the_evaluation(made, tmp_path, monkeyp
     def no_camera(*_):
         raise ValueError("no camera")
 
-    monkeypatch.setattr("tfsac.cards.card.write_film", no_camera)
+    monkeypatch.setattr("tfsac.cards.card.write_video", no_camera)
     with pytest.raises(api.DrawingError, match="no camera") as error:
         tfsac.load_card(made.path).evaluate(2, dump_mp4=tmp_path / "video.gif")
     assert len(error.value.evaluation.returns) == 2

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from tfsac.networks.observations import usual_convolutions, with_embedders
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
 from tfsac.exporting import loading
 from tfsac.networks import Network
-from tfsac.networks.observations import usual_convolutions, with_embedders
 from tfsac.parameters import (
     Conv2d,
     EmbedderScheme,

@@ -20,7 +20,7 @@ from tfsac.agents import Agent
 from tfsac.catalog import load_preset
 from tfsac.environments import Environments, Filters
 from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
-from tfsac.networks import EnsembleQHead, FeaturesHead, GraphForward, PolicyHead, forward_of
+from tfsac.networks import FeaturesHead, GraphForward, PolicyHead, QHead, forward_of
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     CategoricalPolicyHeadParameters,
@@ -287,7 +287,7 @@ def test_an_own_head_computes_what_it_says_in_graphs():
 @pytest.mark.parametrize("method", ["__call__", "compute"])
 def test_a_head_of_an_ensemble_changes_its_layers_alone(method):
     with pytest.raises(TypeError, match=rf"other layers into self.critics in .* Received: OwnCritics.{method}$"):
-        type("OwnCritics", (EnsembleQHead,), {method: lambda self, features, action: 0.0})
+        type("OwnCritics", (QHead,), {method: lambda self, features, action: 0.0})
 
 
 class OneOutput(PolicyHead):
@@ -330,7 +330,7 @@ def heads_of_all_kinds():
         "v": tiny_preset(),
         "twin": Preset(agent=with_head(SACPolicyHeadParameters())),
         "one critic": override(
-            Preset(agent=with_head(SACPolicyHeadParameters())), {"agent.networks.q.head_parameters.twin_critic": False}
+            Preset(agent=with_head(SACPolicyHeadParameters())), {"agent.networks.q.head_parameters.num_critics": 1}
         ),
         "discrete": tiny.shrunk(load_preset("cart_pole_discrete_sac")),
         "taac": tiny.taac(),

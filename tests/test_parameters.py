@@ -41,10 +41,10 @@ from tfsac.parameters import (
     PresetValidationParameters,
     PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
+    QHeadParameters,
     ReturnScalingParameters,
     RunParameters,
     SACPolicyHeadParameters,
-    SACQHeadParameters,
     ScheduleParameters,
     SequenceReplayParameters,
     SoftActorCriticAgentParameters,
@@ -115,7 +115,7 @@ def rich_preset():
             networks={
                 "policy": NetworkParameters(SACPolicyHeadParameters(initializer="orthogonal"), **body),
                 "v": NetworkParameters(VHeadParameters(loss_weight=0.5), create_target_network=True, **body),
-                "q": NetworkParameters(SACQHeadParameters((64, 32)), replace_mse_with_huber_loss=True, **body),
+                "q": NetworkParameters(QHeadParameters((64, 32)), replace_mse_with_huber_loss=True, **body),
             },
         ),
         environment=EnvironmentParameters(
@@ -317,7 +317,7 @@ MISTAKES = {
     "not a number": (lambda: Algorithm(discount=float("nan")), "discount"),
     "infinite": (lambda: network(learning_rate=float("inf")), "learning_rate"),
     "out of range": (lambda: Algorithm(discount=1.1), "less than or equal to 1"),
-    "negative layer": (lambda: SACQHeadParameters((64, -1)), "network_layers_sizes.1"),
+    "negative layer": (lambda: QHeadParameters((64, -1)), "network_layers_sizes.1"),
     "optimizer": (lambda: network(optimizer_type="adam"), "AdamW"),
     "activation": (lambda: InputEmbedderParameters(activation_function="rely"), "leaky_relu"),
     "embedder scheme": (lambda: InputEmbedderParameters("Huge"), "Huge"),
@@ -337,7 +337,7 @@ MISTAKES = {
     "warm-up counts updates": (lambda: ScheduleParameters(heatup_steps=TrainingSteps(3)), "heatup_steps"),
     "no training": (lambda: ScheduleParameters(improve_steps=0), "at least 1"),
     "unequal batches": (lambda: Agent(networks=networks("q", batch_size=7)), "batch_size"),
-    "wrong head": (lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}), "'sac_q'"),
+    "wrong head": (lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}), "'q'"),
     "unknown network": (lambda: Agent(networks={**NETWORKS, "polisy": NETWORKS["q"]}), "polisy"),
     "missing network": (lambda: Agent(networks={"q": NETWORKS["q"], "v": NETWORKS["v"]}), "policy, v, q"),
     "target of q": (lambda: Agent(networks=networks("q", create_target_network=True)), "target network only of v"),
@@ -453,7 +453,7 @@ WITHOUT_EFFECT = {
         lambda: LSTMMiddlewareParameters(8, (8,), "tanh"),
     ),
     "activation of a head": (
-        lambda: SACQHeadParameters((), "tanh"), "activation_function", "network_layers_sizes", lambda: SACQHeadParameters((8,), "tanh"),
+        lambda: QHeadParameters((), "tanh"), "activation_function", "network_layers_sizes", lambda: QHeadParameters((8,), "tanh"),
     ),
     "two initializers": (
         lambda: SACPolicyHeadParameters(initializer="he", init_w=0.1), "initializer", "init_w", lambda: SACPolicyHeadParameters(initializer="he"),

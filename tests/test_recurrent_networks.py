@@ -15,7 +15,6 @@ from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     Conv2d,
-    DiscreteQHeadParameters,
     EmbedderScheme,
     FCMiddlewareParameters,
     FeaturesHeadParameters,
@@ -24,7 +23,7 @@ from tfsac.parameters import (
     LSTMMiddlewareParameters,
     NetworkParameters,
     ParameterError,
-    SACQHeadParameters,
+    QHeadParameters,
     VHeadParameters,
 )
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -221,8 +220,8 @@ def test_numpy_computes_what_keras_computes(head, spec, cells):
     [
         *HEADS.values(),
         (VHeadParameters(), NUMBERS),
-        (DiscreteQHeadParameters((3,)), CHOICE),
-        (SACQHeadParameters((3,)), NUMBERS),
+        (QHeadParameters((3,)), CHOICE),
+        (QHeadParameters((3,)), NUMBERS),
     ],
     ids=[*HEADS, "v", "choices", "q"],
 )
@@ -266,7 +265,7 @@ def test_a_graph_computes_convolutions_under_an_lstm_and_sees_new_weights_at_onc
 
 
 def test_columns_of_images_equal_single_images():
-    net = network(DiscreteQHeadParameters((), twin_critic=False), IMAGE, embed=(Conv2d(3, 4, 2),))
+    net = network(QHeadParameters((), num_critics=1), IMAGE, embed=(Conv2d(3, 4, 2),))
     images = tf.constant(np.random.default_rng(0).integers(0, 256, (2, COLUMNS, 8, 8, 2), np.uint8))
     ones, (hidden, cell) = tf.ones([2, COLUMNS]), map(tf.constant, state().values())
     features = net.features({"observation": images}, state(), 0 * ones, ones > 0)

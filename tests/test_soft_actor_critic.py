@@ -18,8 +18,8 @@ from tfsac.parameters import (
     InputEmbedderParameters,
     NetworkParameters,
     PrioritizedExperienceReplayParameters,
+    QHeadParameters,
     SACPolicyHeadParameters,
-    SACQHeadParameters,
     SoftActorCriticAgentParameters,
     SoftActorCriticAlgorithmParameters,
     TrainingSteps,
@@ -386,7 +386,7 @@ def test_importance_weights_multiply_the_critics_losses_row_by_row_and_nothing_e
 
 
 def head(kind, **fields):
-    return {"policy": SACPolicyHeadParameters, "v": VHeadParameters, "q": SACQHeadParameters}[kind](**fields)
+    return {"policy": SACPolicyHeadParameters, "v": VHeadParameters, "q": QHeadParameters}[kind](**fields)
 
 
 @pytest.mark.parametrize("name", ["policy", "v", "q"])
@@ -680,7 +680,7 @@ def camera_agent(**fields):
     networks = {
         "policy": NetworkParameters(SACPolicyHeadParameters(), **common),
         "v": NetworkParameters(VHeadParameters(), create_target_network=True, **common),
-        "q": NetworkParameters(SACQHeadParameters((8,)), **common),
+        "q": NetworkParameters(QHeadParameters((8,)), **common),
     }
     return SoftActorCriticAgent(SoftActorCriticAgentParameters(networks=networks), CAMERA, **fields)
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from critic_tools import layers_of_critics
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
 from tfsac.agents.learner import Gradients
@@ -221,7 +222,7 @@ def test_all_gradients_are_taken_before_anything_moves_and_the_target_follows_la
 def test_the_target_critics_alone_value_what_comes_after(network, matters, monkeypatch):
     # At such a temperature the choice does not depend on the critics of now.
     agent, other = (make_agent(compare_through="unbiased", initial_alpha=1e9) for _ in range(2))
-    for critic in other.networks[network].head.critics:
+    for critic in layers_of_critics(other.networks[network]):
         critic[-1].bias.assign_add([0.5])
     ours, theirs = (critic_errors(one, batches(agent, 1), monkeypatch)[-1] for one in (agent, other))
     assert (np.abs(ours - theirs).max() > 0.1) == matters
@@ -233,7 +234,7 @@ def test_the_two_critics_differ_and_their_targets_start_equal():
     agent = make_agent(num_critics=3)
     for target, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
         np.testing.assert_array_equal(target, online)
-    first = [critic[0].kernel.numpy() for critic in agent.networks["q"].head.critics]
+    first = [critic[0].kernel.numpy() for critic in layers_of_critics(agent.networks["q"])]
     assert len(first) == 3 and not np.allclose(first[0], first[1]) and not np.allclose(first[1], first[2])
 
 
@@ -463,7 +464,7 @@ def critic_errors(agent, stacked, monkeypatch):
 def test_the_critic_loss_is_squared_or_linear_beyond_one_and_has_a_weight(monkeypatch):
     for huber in (False, True):
         agent = make_agent(own={"q": {"replace_mse_with_huber_loss": huber}})
-        agent.networks["q"].head.critics[0][-1].bias.assign([1.5])
+        layers_of_critics(agent.networks["q"])[0][-1].bias.assign([1.5])
         error, counts, metrics, target = critic_errors(agent, batches(agent, 1), monkeypatch)
         size = np.abs(error[..., 0])
         rows = np.where(size <= 1, size**2, 2 * size - 1) if huber else size**2
@@ -525,7 +526,7 @@ def test_a_reward_without_weight_is_learned_by_the_critics_alone():
     steps = []
     for shift in (0.0, 5.0):
         agent = make_agent(TWO_REWARDS, reward_weights=(1.0, 0.0))
-        for critic in agent.networks["q"].head.critics:
+        for critic in layers_of_critics(agent.networks["q"]):
             critic[-1].kernel.assign_add([[0.0, shift]] * 8)
         steps.append(compute(agent, batches(agent, 1)).gradients)
     for name in ("policy", "proposal_temperature", "choice_temperature"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
+from critic_tools import layers_of_critics
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.batches import Packing
@@ -96,7 +97,7 @@ def test_the_target_critics_start_equal_and_the_two_critics_do_not():
     agent = make_agent()
     for target, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
         np.testing.assert_array_equal(target, online)
-    first, second = (critic[0].kernel.numpy() for critic in agent.networks["q"].head.critics)
+    first, second = (critic[0].kernel.numpy() for critic in layers_of_critics(agent.networks["q"]))
     assert np.abs(first - second).min() > 0
 
 
@@ -393,7 +394,7 @@ def test_each_network_and_the_temperature_have_their_own_learning_rate():
     [
         ({"v": "policy"}, "has the networks policy, q"),
         ({"q": None}, "needs a network 'q'"),
-        ({"q": "policy"}, "head of network 'q' is of kind 'sac_q'"),
+        ({"q": "policy"}, "head of network 'q' is of kind 'q'"),
     ],
 )
 def test_other_networks_are_refused(networks, message):

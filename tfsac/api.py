@@ -23,8 +23,9 @@ from tfsac.environments import (
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.video import check_display, write_video
+from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Picture
 from tfsac.exporting.loading import EnvFn, environment_of, played_in, policy_in
 from tfsac.exporting.saving import export
@@ -38,7 +39,6 @@ from tfsac.training.evaluation_episodes import evaluate_policy
 from tfsac.training.failures import writing_results
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
-from tfsac.user_code import calling, described
 
 A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
@@ -104,7 +104,7 @@ def finish(trainer: Trainer) -> Result:
     return result
 
 
-class DrawingError(RuntimeError):
+class DrawingError(TfsacError, RuntimeError):
     """The episodes of an evaluation were played, but not drawn; `evaluation` has their returns and lengths."""
 
     def __init__(self, message: str, evaluation: Evaluation):
@@ -114,9 +114,8 @@ class DrawingError(RuntimeError):
     @classmethod
     def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
         """Returns the error of an evaluation whose film or picture failed with another one."""
-        said = str(error) if "Received: " in str(error) else f"Received: {described(error)}"
         mean = f"mean return {evaluation.returns.mean():.2f}"
-        return cls(f"The episodes were played ({mean}) but not drawn: {said}", evaluation)
+        return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
 
 
 def evaluate(
@@ -161,7 +160,7 @@ def evaluate(
     """
     episodes, seed = _checked(episodes, seed)
     argument_checks.flag("deterministic", deterministic)
-    check_render(render, env_fn is None)
+    check_display(render)
     film = None if dump_mp4 is None else argument_checks.path("dump_mp4", dump_mp4, A_FILE)
     picture = None if plot_actions is None else argument_checks.path("plot_actions", plot_actions, A_FILE)
     parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
@@ -169,8 +168,6 @@ def evaluate(
     env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **drawn}), env_fn, to_play=True)()
     actions: list[np.ndarray] = []
     try:
-        if env_fn is not None:
-            check_drawn(env, render or ("rgb_array" if film else ""))
         policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
@@ -192,7 +189,7 @@ def evaluate(
             plots.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
         if film:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_film(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
+            write_video(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         raise DrawingError.of(done, error) from error
     return done
@@ -284,11 +281,10 @@ def demonstrate(
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
 
     def acting(observation: Any) -> Any:
-        with calling("act"):
-            action = act(observation)
-            taken = checked_action("act returns", action, spec.action)
-            check_mask("act returns", action, observation, spec)
-            return taken
+        action = act(observation)
+        taken = checked_action("act returns", action, spec.action)
+        check_mask("act returns", action, observation, spec)
+        return taken
 
     done = run_episodes(
         acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import importlib.util
 import json
@@ -165,15 +164,8 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
     for folder in folders if isinstance(folders := content.get("import_folders"), list) else ():
         make_importable(str(folder), first=False)
     try:
-        read = from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
+        return from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
     except ParameterError as error:
         version = content.get("versions", {}).get("tfsac") if isinstance(content.get("versions"), dict) else None
         written = f", which tfsac {version} wrote," if version else ""
         raise ParameterError(f"{path}{written} does not fit this version of tfsac: {error}") from error
-    environment, spaces = preset.get("environment", {}), content.get("spaces") or {"observation": {}}
-    shapes = {key: tuple(space["shape"]) for key, space in spaces["observation"].items()}
-    if "logged_info" in environment or all(len(shape) != 3 for shape in shapes.values()):
-        return read
-    from tfsac.networks.observations import as_trained
-
-    return dataclasses.replace(read[0], agent=as_trained(read[0].agent, environment, shapes)), read[1]

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfsac.agents.learner import Agent, CriticStep, PolicyStep
 from tfsac.agents.temperature import check_target_entropy, make_temperature
 from tfsac.distributions import SquashedGaussian
+from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.networks import ModelMaker
 from tfsac.parameters import FixedAlphaParameters, TwinSoftActorCriticAgentParameters
@@ -55,11 +56,9 @@ class TwinSoftActorCriticAgent(Agent):
         jit_compile: bool = False,
     ):
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
-        if getattr(parameters, "has_ensemble", False) != self.has_ensemble:
-            needed = "TwinSoftActorCriticAgent alone" if self.has_ensemble else "EnsembleSoftActorCriticAgent"
-            raise ValueError(
-                f"An agent with this q head is a subclass of tfsac.agents.{needed}. Received: {type(self).__name__} "
-                f"with the head {parameters.networks['q'].head_parameters.kind!r}"
+        if getattr(parameters, "has_ensemble", False) and not self.has_ensemble:
+            raise TfsacError(
+                f"An agent with these critics must be a tfsac.agents.EnsembleSoftActorCriticAgent, got {type(self)}"
             )
         temperature, size = parameters.algorithm.temperature, self.policy.action_size
         given = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)

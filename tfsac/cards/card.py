@@ -13,8 +13,8 @@ import numpy as np
 
 from tfsac.api import AFTER_TRAINING, DrawingError
 from tfsac.environments import episode_seed, maker, spec_of
-from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.video import check_display, write_video
 from tfsac.errors import TfsacError
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.files import new_file, read_object
@@ -87,14 +87,12 @@ class Card:
             )
         episodes = episodes or len(self.results.get("returns", ())) or 10
         seed = self.results.get("seed", 0) if seed is None else seed
-        check_render(render, env_fn is None)
+        check_display(render)
         video = None if dump_mp4 is None else new_file(dump_mp4, ".mp4", ".gif")
         drawn = {"render_mode": render} if render else {}
         parameters = dataclasses.replace(self.environment, kwargs={**self.environment.kwargs, **drawn})
         env, actions = maker(parameters, env_fn, to_play=True)(), list[np.ndarray]()
         try:
-            if env_fn is not None:
-                check_drawn(env, render or ("rgb_array" if video else ""))
             spec = spec_of(env)
             read = [key for key in spec.observation if input_name(key) in self.policy.reads]
             refuse_other_spaces(RunDirectory(self.path), spec, read)
@@ -113,7 +111,7 @@ class Card:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
             by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
             try:
-                write_film(self.environment, seeds, by_episode, video, env_fn, done.returns.tolist())
+                write_video(self.environment, seeds, by_episode, video, env_fn, done.returns.tolist())
             except (OSError, ImportError, ValueError, RuntimeError) as error:
                 raise DrawingError.of(done, error) from error
         return done

@@ -22,7 +22,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
     from tfsac.catalog import load_preset
     from tfsac.environments import check_environments, maker, spec_of
-    from tfsac.environments.findings import PROBLEM, Finding
+    from tfsac.environments.report import PROBLEM, Finding
     from tfsac.parameters import Preset, RunParameters, for_level, override
 
     if not (f.level or f.preset):

@@ -11,6 +11,7 @@ from typing import Any
 from tfsac.errors import TfsacError
 
 OF_THE_TASK = ("environment.level", "validation.", "levels.")  # parameters that differ with the level
+MOST_SHOWN = 3  # parameters in a label
 
 
 def is_group(word: str) -> bool:
@@ -119,8 +120,8 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     Runs that are given together stay together: the preset of the first one is theirs.
 
     A label names the agent where the agents differ, the functions that made custom models and environments, the run
-    whose weights a run began with, and of the other parameters the first that tell the groups apart; of one agent, also
-    how many more differ.
+    whose weights a run began with, and all parameters that differ; of more than `MOST_SHOWN`, the first that tell the
+    groups apart and, of one agent, how many more differ.
 
     Raises:
         FileNotFoundError, ParameterError: a folder that is no run.
@@ -131,20 +132,17 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     for runs in experiments:
         parameters = _parameters_of(runs[0])
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
-    shown: list[str] = ["agent"]
 
     def num_apart(paths: Sequence[str]) -> int:
         return len({json.dumps([_text(parameters, path) for path in paths]) for parameters, _ in groups.values()})
 
     paths = dict.fromkeys(path for parameters, _ in groups.values() for path in parameters)
-    for path in paths:
+    different = [path for path in paths if num_apart([path]) > 1]
+    shown = different if 0 < len(different) <= MOST_SHOWN else different[:1] or ["agent"]
+    for path in different:
         if num_apart([*shown, path]) > num_apart(shown):
             shown.append(path)
-    one_agent = num_apart(["agent"]) == 1
-    if len(shown) > 1 and one_agent:
-        shown = shown[1:]
-    names = short_names(shown)
-    more = sum(num_apart([path]) > 1 for path in paths if path not in shown) if one_agent else 0
+    names, more = short_names(shown), 0 if "agent" in shown else len(different) - len(shown)
 
     def label(parameters: dict[str, Any]) -> str:
         texts = {path: _text(parameters, path) for path in shown}

@@ -173,9 +173,9 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     from tfsac.parameters import RunParameters
 
     if f.resume:
-        from tfsac.experiments.run_processes import KEPT
+        from tfsac.experiments.run_processes import FIXED_FLAGS
 
-        if fixed := sorted(name for name in KEPT if f[name].present):
+        if fixed := sorted(name for name in FIXED_FLAGS if f[name].present):
             raise TfsacError(f"A resumed run keeps its preset, level, seed and environments, got --{fixed[0]}")
         preset, run = read_config(pathlib.Path(required(f, "run_dir")) / "config.json")
         preset = _changed(preset, f)
@@ -324,14 +324,13 @@ def on_cluster(ray_address: str, cores: int) -> Iterator[dict[str, Any]]:
         ray_address: as the flag has it.
         cores: of each run.
     """
-    from tfsac.distributed.ray_cluster import ClusterWatch, connect
+    from tfsac.distributed.ray_cluster import connect
     from tfsac.distributed.ray_jobs import RayJob, job_capacity
 
     with connect(ray_address) as ray:
-        watch = ClusterWatch(ray)
 
         def launch(run: PlannedRun, cores: int) -> RayJob:
-            return RayJob(ray, watch, f"train {run.path}", run.starter(cores), cores)
+            return RayJob(ray, f"train {run.path}", run.starter(cores), cores)
 
         yield {"jobs": job_capacity(ray, cores), "cores": cores, "launch": launch}
 

@@ -81,7 +81,7 @@ def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> Non
 
     try:
         steps, updates = read_curve(pathlib.Path(run_dir), "updates")
-    except ValueError:  # no evaluation yet
+    except (OSError, ValueError):  # no evaluation yet
         return
     known = updates if until is None else updates[steps <= until]
     if len(known) and not known.any():

@@ -7,9 +7,7 @@ import math
 import pathlib
 import shlex
 import signal
-import subprocess
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
@@ -28,9 +26,6 @@ from tfsac.cli.learning import (
 )
 from tfsac.errors import TfsacError
 from tfsac.machine import SIGNALLED
-
-if TYPE_CHECKING:
-    from tfsac.experiments.run_processes import PlannedRun
 
 # Flags of a tuning itself; all its others are of each of its runs.
 WHERE = ("run_dir", "experiment_name", "resume", "report", "jobs", "ray_address", "cpus_per_run")
@@ -55,7 +50,6 @@ def _tune_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "last_evaluations", 1, "a trial's score is the mean of so many last evaluations", lower_bound=1, flag_values=f
     )
-    # As tfsac.experiments.tuning.PRUNERS, which --help does not import.
     flags.DEFINE_enum("pruner", "median", ["median", "hyperband", "none"], "what ends bad trials early", flag_values=f)
     flags.DEFINE_integer(
         "prune_after", 3, "evaluations of a trial before it may be pruned", lower_bound=1, flag_values=f
@@ -73,7 +67,7 @@ def _tune_flags(f: flags.FlagValues) -> None:
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
     from tfsac.experiments.search_space import search_space
-    from tfsac.experiments.tuning import Tuning, TuningPlan, import_optuna
+    from tfsac.experiments.tuning import Tuning, import_optuna, plan
     from tfsac.experiments.tuning_report import report
 
     if f.report:
@@ -90,19 +84,20 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
 
     experiment = describe([])
     _check_last_evaluations(experiment["preset"]["schedule"], f.last_evaluations)
-    space, left_out = search_space(f.space, describe)
+    space, left_out = search_space(f.space, describe, [text.partition("=")[0] for text in f.set])
     level = check_startable([experiment])
     folder = pathlib.Path(given.run_dir) if given.run_dir else default_run_dir(f, level, None)
     for line in left_out:
         print(line)
-    plan = TuningPlan(space, experiment, list(seeds), f.last_evaluations, f.pruner, f.prune_after)
+    settings = {name: f[name].value for name in ("last_evaluations", "pruner", "prune_after", "trials")}
     with contextlib.ExitStack() as connected:
-        how: dict[str, Any] = {"jobs": jobs, "launch": _launch}
+        how: dict[str, Any] = {"jobs": jobs}
         if given.ray_address is not None:
             how = connected.enter_context(on_cluster(given.ray_address, given.cpus_per_run))
         # With the whole space, for the defaults of another version may differ.
         arguments = [*given_arguments(f, (*WHERE, "space")), *(f"--space={dimension.text}" for dimension in space)]
-        tuning = Tuning(folder, plan, f.trials, shared, describe, arguments)
+        content = plan(space, experiment=experiment, seeds=list(seeds), arguments=arguments, **settings)
+        tuning = Tuning(folder, content, shared, describe)
         stopped_by = tuning.train(**how)
     if stopped_by is not None:
         there = shlex.quote(f"--run_dir={folder}")
@@ -130,22 +125,8 @@ def _check_last_evaluations(schedule: dict[str, str], last_evaluations: int) -> 
 
 def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues:
     """Returns the flags with which a tuning was started, and those that are given now in their place."""
-    from tfsac.experiments.tuning import read_tuning
+    from tfsac.experiments.tuning import read_plan
 
     given = [name for name in f if f[name].present]
-    earlier, _ = parse("tune", read_tuning(folder)["arguments"])
+    earlier, _ = parse("tune", read_plan(folder)["arguments"])
     return parse("tune", [*given_arguments(earlier, given), *given_arguments(f, WHERE)])[0]
-
-
-def _launch(run: PlannedRun, cores: int | None) -> subprocess.Popen[bytes] | None:
-    """Starts a run that ends with this process, when one that a killed tuning has left has saved."""
-    from tfsac.distributed.ray_jobs import PATIENCE, end_with_parent
-
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return run.start(cores, end_with_parent)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import Filters, maker, refuse_unregistered, spec_of
+from tfsac.environments import Filters, maker, spec_of
 from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentParameters, ParameterError, override, to_json
@@ -139,9 +139,7 @@ def played_in(
     refuse_others(directory, env_fn, models, played)
     different = differences(to_json(trained), to_json(played))
     env_fn_of_training = read_object(directory.config).get("env_fn")
-    if env_fn is None and played.level == trained.level:
-        refuse_unregistered(played.level, directory.path)
-    elif env_fn is not None and name_of(env_fn) != env_fn_of_training:
+    if env_fn is not None and name_of(env_fn) != env_fn_of_training:
         different.append(("env_fn", env_fn_of_training, name_of(env_fn)))
     if different and not quiet:
         listed = ", ".join(f"{name}={ours} (in training {theirs})" for name, theirs, ours in different)

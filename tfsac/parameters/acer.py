@@ -147,7 +147,7 @@ class _ACER(BaseAgentParameters):
                     f"ACER's losses are squared errors: replace_mse_with_huber_loss of {name} is False"
                 )
             if getattr(network.head_parameters, "num_critics", 1) != 1:
-                raise ParameterError(f"ACER has one {name}, twin_critic=False, got twin_critic=True")
+                raise ParameterError(f"ACER has one {name}: num_critics must be 1")
         if not self.networks["policy"].create_target_network:
             reject_unused_fields(self.algorithm, ["trust_region_alpha"], "create_target_network=False")
 
@@ -172,7 +172,7 @@ class DiscreteACERAgentParameters(_ACER):
     discrete_actions: ClassVar[bool | None] = True
 
     def __post_init__(self) -> None:
-        self._check_acer({"policy": "categorical_policy", "q": "discrete_q"})
+        self._check_acer({"policy": "categorical_policy", "q": "q"})
 
 
 @parameters
@@ -195,4 +195,4 @@ class GaussianACERAgentParameters(_ACER):
     discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
-        self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "sac_q"})
+        self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "q"})

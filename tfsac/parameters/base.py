@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import html
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
@@ -26,6 +28,7 @@ NonNegativeInt = Annotated[Integer, Field(ge=0, lt=2**40)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+_earlier: dict[str, Callable[[dict[str, Any]], Any]] = {}  # by a kind of earlier versions; see `translate_kinds`
 USER_CLASSES: dict[str, type] = {}  # decorated classes of users, by their kind "MODULE:CLASS"
 
 
@@ -177,6 +180,8 @@ def parameters(cls: type[T]) -> type[T]:
     construct: Callable[..., None] = made.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if rename := getattr(cls, "with_current_names", None):
+            kwargs = rename(kwargs)
         try:
             construct(self, *python_numbers(args), **python_numbers(kwargs))
         except ValidationError as error:
@@ -245,7 +250,26 @@ def from_json(cls: type[T], text: str) -> T:
     Raises:
         ParameterError: unknown fields, wrong types, values out of range.
     """
+    if any(f'"{kind}"' in text for kind in _earlier):
+        with contextlib.suppress(ValueError):  # which Pydantic explains
+            text = json.dumps(_translated(json.loads(text)))
     try:
         return TypeAdapter(cls).validate_json(text)
     except ValidationError as error:
         raise explain(error, cls) from None
+
+
+def translate_kinds(kinds: Iterable[str], translate: Callable[[dict[str, Any]], Any]) -> None:
+    """Has `from_json` read objects of kinds of earlier versions as what a function returns for their fields."""
+    _earlier.update(dict.fromkeys(kinds, translate))
+
+
+def _translated(value: Any) -> Any:
+    """Returns JSON values with today's kinds and names."""
+    if isinstance(value, list):
+        return [_translated(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _translated(each) for key, each in value.items()}
+    kind = found.get("kind")
+    return to_json(_earlier[kind](found)) if isinstance(kind, str) and kind in _earlier else found

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
+from tfsac.parameters.agent_networks import with_hidden_layers
 from tfsac.parameters.base import (
     ParameterError,
     PositiveInt,
     parameters,
     reject_unused_fields,
 )
-from tfsac.parameters.ensemble_options import check_plain
+from tfsac.parameters.ensemble_options import check_layers
 from tfsac.parameters.exploration_parameters import (
     AdditiveNoiseParameters,
     EpsilonGreedyParameters,
@@ -216,6 +218,12 @@ class BaseAgentParameters(ClassParameters):
         """By name of a network, the network whose embedders it reads instead of having its own."""
         return {}
 
+    def with_hidden_layers(self, layers: tuple[int, ...]) -> Self:
+        """Returns the parameters with hidden layers of these widths in policy and critics; see
+        `agent_networks.with_hidden_layers`.
+        """
+        return dataclasses.replace(self, networks=with_hidden_layers(self.networks, layers, self.encoders))
+
     def check_networks(self, heads: Mapping[str, str], with_target: tuple[str, ...], recurrent: bool = False) -> None:
         """Checks that there is exactly one network for each name, with the right head, and that the memory suits them.
 
@@ -242,10 +250,7 @@ class BaseAgentParameters(ClassParameters):
                     "An LSTM learns from whole episodes, with an agent of kind 'discrete_acer' or 'gaussian_acer', got "
                     f"one in {name} of {agent}"
                 )
-            if "ensemble_q" not in heads.values():
-                check_plain(name, network)
-            if getattr(network.middleware_parameters, "dropout", 0.0):
-                raise ParameterError(f"Dropout belongs to the head of an ensemble of critics, got one in {name}")
+        check_layers(networks, twin=hasattr(type(self), "has_ensemble"))
         sizes = {name: network.batch_size for name, network in networks.items()}
         if len(set(sizes.values())) > 1:
             raise ParameterError(f"All networks of an agent must have the same batch_size, got {sizes}")

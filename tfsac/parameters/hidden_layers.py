@@ -21,6 +21,12 @@ class MiddlewareScheme(enum.StrEnum):
     Deep = "Deep"
 
 
+MIDDLEWARE_WIDTHS: dict[MiddlewareScheme, tuple[int, ...]] = {
+    MiddlewareScheme.Empty: (),
+    MiddlewareScheme.Shallow: (64,),
+    MiddlewareScheme.Medium: (512,),
+    MiddlewareScheme.Deep: (128, 128, 128),
+}
 MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]  # a scheme may also be given by its name
 
 
@@ -77,6 +83,11 @@ class FCMiddlewareParameters:
             advice = "give it layers"
             refuse_ineffective(self, ["dropout", "normalization"], f"scheme={self.scheme!r}", advice)
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the dense layers."""
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
+
 
 @parameters
 class ResidualMiddlewareParameters:
@@ -113,6 +124,11 @@ class LSTMMiddlewareParameters:
 
     def __post_init__(self) -> None:
         refuse_activation(self, self.scheme, "scheme")
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the dense layers."""
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
 
 
 BodyParameters = Annotated[FCMiddlewareParameters | ResidualMiddlewareParameters, ByKind()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+HIDDEN_LAYERS = "agent.hidden_layers"  # stands for the layers of policy and critics; no field of its own
 # Paths in a preset by the other name; run.NAME is a field of RunParameters.
 PATHS = {
     "gamma": "agent.algorithm.discount",
@@ -27,7 +28,10 @@ PATHS = {
     "max_grad_norm": "agent.networks.*.clip_gradients",
     "optimizer_class": "agent.networks.*.optimizer_type",
     "activation_fn": "agent.networks.*.middleware_parameters.activation_function",
+    "net_arch": HIDDEN_LAYERS,
+    "hidden_sizes": HIDDEN_LAYERS,
     "n_critics": "agent.networks.q.head_parameters.num_critics",
+    "twin_critic": "agent.networks.q.head_parameters.num_critics",
     "action_noise": "agent.exploration",
     "env_id": "environment.level",
     "n_envs": "environment.num_envs",
@@ -54,7 +58,7 @@ def find_path(name: str, tree: Mapping[str, Any]) -> str | None:
         name: such as "gamma", "batch_size" or "algorithm.discount".
         tree: the preset as plain dicts.
     """
-    name, paths = normalized(name), list(_paths(tree))
+    name, paths = normalized(name), [*_paths(tree), HIDDEN_LAYERS]
     same = [path for path in paths if f".{path}".endswith(f".{name}")]
     if same:
         return min(same, key=lambda path: ("*" not in path, path.count(".")))

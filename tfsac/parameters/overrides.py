@@ -11,7 +11,7 @@ from typing import Any
 from tfsac.files import leaves
 from tfsac.parameters.base import ParameterError, from_json, nearest, suggestion, to_json
 from tfsac.parameters.experiment import Preset, plain
-from tfsac.parameters.other_names import find_path
+from tfsac.parameters.other_names import HIDDEN_LAYERS, find_path
 from tfsac.parameters.steps import STEPS
 
 
@@ -60,13 +60,18 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     Args:
         preset: the experiment to start from; it stays as it is.
         changes: new values by path, such as ``{"agent.algorithm.discount": 0.98}``. A ``*`` in a path stands for every
-            entry at that place: ``agent.networks.*.learning_rate``.
+            entry at that place: ``agent.networks.*.learning_rate``; ``agent.hidden_layers`` sets those of policy and
+            critics, [256, 256].
 
     Raises:
         ParameterError: a path that does not exist (naming the nearest field), a wrong type or value.
     """
     tree = to_json(preset)
     for path, value in changes.items():
+        if path == HIDDEN_LAYERS:
+            layers = tuple(value) if isinstance(value, list) else value
+            tree["agent"] = to_json(from_json(Preset, json.dumps(tree)).agent.with_hidden_layers(layers))
+            continue
         _assign(tree, path.split("."), plain(value), path, tree)
         with contextlib.suppress(ParameterError):  # the next change may set what this one left to its default
             tree = to_json(from_json(Preset, json.dumps(tree)))

@@ -13,7 +13,7 @@ from tfsac.parameters.agent_networks import (
 )
 from tfsac.parameters.base import ParameterError, PositiveInt, parameters
 from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
-from tfsac.parameters.ensemble_options import check_ensemble
+from tfsac.parameters.ensemble_options import check_critics, is_plain_twin
 from tfsac.parameters.exploration_parameters import EpsilonGreedyParameters, GaussianExplorationParameters
 from tfsac.parameters.memories import ExperienceReplayParameters, MemoryParameters
 from tfsac.parameters.networks import EmbedderScheme, NetworkParameters
@@ -23,7 +23,7 @@ from tfsac.parameters.temperatures import (
     DiscreteTemperatureParameters,
     TemperatureParameters,
 )
-from tfsac.parameters.user_classes import ByKind, is_of_kind
+from tfsac.parameters.user_classes import ByKind
 
 
 @parameters
@@ -43,7 +43,7 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
             (Spinning Up). "policy_first" is policy, temperature, critic, each seeing what the one before left.
         temperature: fixed or automatic.
         critic_subset: M, the target is of M critics, drawn for each update (REDQ, arXiv 2101.05982); None
-            for all. This and what follows are of an ensemble of critics, the head "ensemble_q".
+            for all. This and what follows are of options of an ensemble of critics.
         target_reduction: of these critics to one target: "min" or "mean"; of distributions "index_min" (that of the
             critic with the lowest mean in each row), "mean", or "pool" (of quantiles, the largest dropped). With "own"
             critic i learns from target i alone.
@@ -96,7 +96,7 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
     discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "v": "v", "q": "sac_q"}, with_target=("v",))
+        self.check_networks({"policy": "sac_policy", "v": "v", "q": "q"}, with_target=("v",))
 
 
 @parameters
@@ -126,14 +126,12 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
 
     @property
     def has_ensemble(self) -> bool:
-        """Whether the critics are an ensemble, the head "ensemble_q"."""
-        return "q" in self.networks and is_of_kind(self.networks["q"].head_parameters, "ensemble_q")
+        """Whether the critics have options beyond those of one or two plain ones."""
+        return not is_plain_twin(self.algorithm, self.networks)
 
     def __post_init__(self) -> None:
-        self.check_networks(
-            {"policy": "sac_policy", "q": "ensemble_q" if self.has_ensemble else "sac_q"}, with_target=("q",)
-        )
-        check_ensemble(self.algorithm, self.networks, self.has_ensemble)
+        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))
+        check_critics(self.algorithm, self.networks)
 
 
 @parameters
@@ -166,7 +164,7 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         return {"policy": "q"} if self.shared_encoder else {}
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "categorical_policy", "q": "discrete_q"}, with_target=("q",))
+        self.check_networks({"policy": "categorical_policy", "q": "q"}, with_target=("q",))
         policy, q = self.networks["policy"], self.networks["q"]
         embedders = policy.input_embedders_parameters
         layers = any(embedder.scheme not in (EmbedderScheme.Empty, ()) for embedder in embedders.values())

@@ -110,4 +110,4 @@ class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
     discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "q": "trajectory_q"}, with_target=("q",))
+        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))

@@ -256,7 +256,7 @@ class TemporallyAbstractPolicy(BasePolicy):
         width = spec.action.shape[0]
         if name == "policy":
             return spec._replace(state={field: ArraySpec((width,), "float32") for field in fields})
-        return spec._replace(action=ArraySpec((width * len(fields),), "float32"))
+        return spec._replace(action=ArraySpec((width * len(fields),), "float32"), num_rewards=spec.num_rewards or 1)
 
     # -- acting --------------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments import episode_seed, name_of_environment
-from tfsac.environments.check import longest_episode
-from tfsac.environments.checked_returns import placed, refuse_non_finite
+from tfsac.environments.check import check_finite, longest_episode, placed
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW, number
 from tfsac.experiments.estimates import estimate, mean
@@ -161,7 +160,7 @@ def evaluate(
             observation, begun = begun, None
             if observation is None:
                 observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns), below=seeds_below))
-            refuse_non_finite(observation, 0.0)
+            check_finite(observation, 0.0)
         total, length, done = 0.0, 0, False
         if begin is not None:
             with calling("begin"):
@@ -176,7 +175,7 @@ def evaluate(
                 taken = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
                 next_observation, reward, terminated, truncated, info = env.step(taken)
                 total, length = total + float(reward), length + 1
-                refuse_non_finite(next_observation, total)
+                check_finite(next_observation, total)
             if length == longest and not terminated and not truncated:
                 truncated = True
                 warnings.warn(NEVER_ENDS.format(length), RuntimeWarning, stacklevel=2)

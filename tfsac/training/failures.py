@@ -77,7 +77,7 @@ def explaining(counters: Counters, resume: HowToResume, workers: int) -> Iterato
 
     Raises:
         OutOfMemory: memory ran out; the run continues from its last checkpoint.
-        WorkerLost: another worker of the run ended.
+        TfsacError: another worker of the run ended.
     """
     try:
         yield

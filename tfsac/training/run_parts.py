@@ -102,7 +102,7 @@ class RunParts:
         self.terminal = terminal(*self.schedule.length(), quiet, self.hooks.metric_names())
         notes = [configure_once()]
         self.workers = Workers(make_strategy(self.settings, asked.task), asked.task)
-        self.workers.agree(asked.to_agree())
+        self.workers.check_shared(asked.shared_config())
         self._make_environments(asked)
         if not asked.resume:  # the run has said it at its start
             notes += [about_time_limit(self.evaluation_env), about_threshold(asked.preset, self.preset)]
@@ -154,7 +154,7 @@ class RunParts:
         if self.one_at_once:
             failed.pop_all()
             if environment.vectorization == "sync" and self.settings.ray_address is None:
-                one.made.append(first)
+                one.prepared.append(first)
             else:  # another process makes it
                 first.close()
         if self.settings.ray_address is None:

@@ -12,7 +12,6 @@ from tfsac import argument_checks
 from tfsac.catalog import load_preset
 from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
 from tfsac.distributed.tf_config import WorkerTask, worker_task
-from tfsac.environments import check_env_fn
 from tfsac.files import read_object
 from tfsac.machine import option
 from tfsac.networks import ModelMaker
@@ -49,8 +48,6 @@ def check_functions(env_fn: Any, models: Any) -> None:
     Raises:
         TypeError: no function.
     """
-    if env_fn is not None:
-        check_env_fn(env_fn)
     if models is not None:
         argument_checks.function("models", models, A_FUNCTION_OF_MODELS)
 
@@ -76,7 +73,7 @@ class RunRequest(NamedTuple):
     task: WorkerTask
     restore_memory: bool = False
 
-    def to_agree(self) -> dict[str, Any]:
+    def shared_config(self) -> dict[str, Any]:
         """Returns what is the same for all workers of a run, as JSON values."""
         given = {name: getattr(self, name) is not None for name in ("env_fn", "models", "initial_weights")}
         flags = {"resume": self.resume, "restore_memory": self.restore_memory}

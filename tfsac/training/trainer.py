@@ -255,8 +255,8 @@ class Trainer(RunParts):
     def _judged(self) -> dict[str, float]:
         """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
         if self.preset.environment.evaluation != "none":
-            if self.shared and isinstance(self.environments, Environments) and self.environments.groups.here:
-                self.evaluator.env = self.environments.groups.here.envs[0]  # it may have been made again
+            if self.shared and isinstance(self.environments, Environments) and self.environments.local_group:
+                self.evaluator.env = self.environments.local_group.envs[0]  # it may have been made again
             begins = self.shared and not self.environments.length.any()
             begun = {key: seen[0] for key, seen in self.environments.observation.items()} if begins else None
             return self.evaluator.evaluate(self.counters.env_steps, begun)

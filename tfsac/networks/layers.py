@@ -56,6 +56,11 @@ class SavedLayer(keras.layers.Layer):
         """Returns a layer of what `get_config` returned."""
         return cls(**keras.saving.deserialize_keras_object(config))
 
+    def track(self, inner: list[BodyLayer]) -> None:
+        """Makes layers attributes: those of a list alone are not in TensorFlow's checkpoints."""
+        for i, layer in enumerate(inner):
+            setattr(self, f"layer_{i}", layer)
+
 
 class BodyLayer(SavedLayer):
     """A layer of a body.
@@ -72,12 +77,7 @@ class BodyLayer(SavedLayer):
     def weight(self, name: str, shape: tuple[int, ...], initializer: Any, trainable: bool = True) -> keras.Variable:
         """Makes a weight of this shape for each critic."""
         stack = () if self.critics is None else (self.critics,)
-        return self.add_weight(
-            name=name,
-            shape=(*stack, *shape),
-            initializer=initializer,
-            trainable=trainable,
-        )
+        return self.add_weight(name=name, shape=(*stack, *shape), initializer=initializer, trainable=trainable)
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns the layer of x `[B, F]`.
@@ -108,6 +108,7 @@ class Linear(BodyLayer):
         units: its width.
         initializer: of the kernel; of a stack it makes `[N, F, units]`.
         use_bias: whether it adds a bias.
+        bias_initializer: of the bias.
     """
 
     def __init__(
@@ -117,17 +118,19 @@ class Linear(BodyLayer):
         initializer: keras.initializers.Initializer,
         critics: int | None = None,
         use_bias: bool = True,
+        bias_initializer: Any = "zeros",
     ):
         super().__init__(name, critics)
-        self.units, self.initializer, self.use_bias = units, initializer, use_bias
+        self.units, self.initializer = units, initializer
+        self.use_bias, self.bias_initializer = use_bias, bias_initializer
 
     def build(self, shape: Any) -> None:
         """Makes the weights."""
         self.kernel = self.weight("kernel", (shape[-1], self.units), self.initializer)
-        self.bias = self.weight("bias", (self.units,), "zeros") if self.use_bias else None
+        self.bias = self.weight("bias", (self.units,), self.bias_initializer) if self.use_bias else None
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns `x W + b`; see `BodyLayer.forward`."""
+        """Returns `x W + b`."""
         x = self.product(x, value(self.kernel))
         return x if self.bias is None else x + value(self.bias)
 
@@ -147,12 +150,7 @@ class ValueLinear(Linear):
 
 @registered
 class Activation(BodyLayer):
-    """An activation function.
-
-    Args:
-        name: see `BodyLayer`.
-        function: Keras's name.
-    """
+    """An activation function, by Keras's name."""
 
     def __init__(self, name: str, function: str):
         super().__init__(name)
@@ -160,7 +158,7 @@ class Activation(BodyLayer):
         self.activation = keras.activations.get(function)
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns the activation; see `BodyLayer.forward`."""
+        """Returns the activation."""
         if isinstance(x, np.ndarray):
             return NUMPY_ACTIVATIONS[self.activation.__name__](x)
         return self.activation(x)
@@ -175,22 +173,15 @@ NUMPY_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @registered
 class Dropout(BodyLayer):
-    """Leaves out units where the mode has a mask, and scales the others up.
-
-    Args:
-        name: see `BodyLayer`.
-        rate: of the units that are left out.
-    """
+    """Leaves out units at this rate where the mode has a mask, and scales the others up."""
 
     def __init__(self, name: str, rate: float):
         super().__init__(name)
         self.rate = rate
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns what is kept; see `BodyLayer.forward`."""
-        if mode.mask is None:
-            return x
-        return x * mode.mask(self.name, self.rate, x.shape[-1])
+        """Returns what is kept."""
+        return x if mode.mask is None else x * mode.mask(self.name, self.rate, x.shape[-1])
 
 
 @registered
@@ -202,7 +193,7 @@ class LayerNormalization(BodyLayer):
         self.scale, self.bias = self.weight("scale", (shape[-1],), "ones"), self.weight("bias", (shape[-1],), "zeros")
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns normalised rows; see `BodyLayer.forward`."""
+        """Returns normalised rows."""
         normalised = centred_and_scaled(x)[0] if isinstance(x, np.ndarray) else standardized(x)
         return normalised * value(self.scale) + value(self.bias)
 
@@ -216,7 +207,7 @@ class RMSNormalization(BodyLayer):
         self.scale = self.weight("scale", (shape[-1],), "ones")
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns normalised rows; see `BodyLayer.forward`."""
+        """Returns normalised rows."""
         return x * (over_units(x * x) + EPSILON) ** -0.5 * value(self.scale)
 
 
@@ -246,31 +237,20 @@ def standardized(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tens
 
 @registered
 class Residual(BodyLayer):
-    """`x + f(x)`.
-
-    Args:
-        name: see `BodyLayer`.
-        layers: f, one after the other.
-    """
+    """`x + f(x)`, f being layers one after the other."""
 
     def __init__(self, name: str, layers: list[BodyLayer]):
         super().__init__(name)
         self.layers = layers
-        track(self, layers)
+        self.track(layers)
 
     def build(self, shape: Any) -> None:
         """Makes the weights of its layers."""
         build(self.layers, shape)
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns the sum; see `BodyLayer.forward`."""
+        """Returns the sum."""
         return x + forward(self.layers, x, value, mode)
-
-
-def track(layer: keras.layers.Layer, inner: list[BodyLayer]) -> None:
-    """Makes layers attributes of another one: those of a list alone are not in TensorFlow's checkpoints."""
-    for i, one in enumerate(inner):
-        setattr(layer, f"layer_{i}", one)
 
 
 def build(layers: list[BodyLayer], shape: Any) -> Any:
