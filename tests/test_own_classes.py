@@ -286,7 +286,7 @@ def test_an_own_head_computes_what_it_says_in_graphs():
 
 @pytest.mark.parametrize("method", ["__call__", "compute"])
 def test_a_head_of_an_ensemble_changes_its_layers_alone(method):
-    with pytest.raises(TypeError, match=rf"other layers into self.critics in .* Received: OwnCritics.{method}$"):
+    with pytest.raises(TypeError, match=r"self\.critics"):
         type("OwnCritics", (QHead,), {method: lambda self, features, action: 0.0})
 
 
