@@ -530,6 +530,7 @@ def test_minari_that_is_not_installed_is_named_with_the_command_that_installs_it
 
 @pytest.mark.slow
 def test_the_page_writes_logged_actions_as_demonstrations(tmp_path):
-    page = run_page(pathlib.Path(__file__).parents[1] / "docs" / "demonstrations.md", tmp_path)
+    page = pathlib.Path(__file__).parents[1] / "docs" / "imitation.md"
+    page = run_page(page, tmp_path, section="Demonstration files")
     found = load_demonstrations(tmp_path / "logged.npz", page["spec"], "Pendulum-v1")
     np.testing.assert_array_equal(found.records["action"], np.full((200, 1), 0.5, np.float32))

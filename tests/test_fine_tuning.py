@@ -390,17 +390,18 @@ def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize(
-    ("page", "shorter"),
+    ("page", "section", "shorter"),
     [
-        pytest.param("own_networks", {"9000": "240"}, marks=pytest.mark.acceptance),
-        ("fine_tuning", {"20000": "220", "25000": "240"}),
+        ("own_networks", "Custom Keras models", {"9000": "240"}),
+        ("runs", "Fine-tuning", {"20000": "220", "25000": "240"}),
     ],
 )
-def test_the_page_says_what_happens(page, shorter, tmp_path):
+def test_the_page_says_what_happens(page, section, shorter, tmp_path):
     preset = "import tiny\nfrom tfsac.catalog import load_preset\n"
     preset += "preset = tiny.shrunk(load_preset('pendulum_twin_sac'), **{'schedule.heatup_steps': 40})\n"
     (tmp_path / "short_preset.py").write_text(preset)
-    run_page(ROOT / "docs" / f"{page}.md", tmp_path, {"pendulum_twin_sac": "short_preset.py", **shorter})
+    shorter["pendulum_twin_sac"] = "short_preset.py"
+    run_page(ROOT / "docs" / f"{page}.md", tmp_path, shorter, section=section)
 
 
 @pytest.mark.slow

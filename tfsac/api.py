@@ -65,7 +65,7 @@ def train(
         resume: continue from the newest checkpoint in `run_dir`.
         callbacks: hooks into the loop.
         quiet: print nothing.
-        initial_weights: run directory whose best weights to begin with; see docs/fine_tuning.md.
+        initial_weights: run directory whose best weights to begin with; see docs/runs.md.
         env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function
             is not: give it again to resume the run, and to `load_policy` and `evaluate`.
         models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for
