@@ -15,6 +15,7 @@ from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.machine import use_tensorflow
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import read_by, state_before
+from tfsac.policies.probability import tfp_distribution
 from tfsac.training.non_finite import all_finite
 from tfsac.types import SWITCH
 
@@ -143,6 +144,29 @@ class Policy:
             switched = result.extras[SWITCH] > 0
             self.switched = switched if leading else bool(switched[0])
         return unflattened(result.action, leading), unflattened(action, leading)
+
+    def distribution(self, observation: Any) -> Any:
+        """Returns the distribution of actions, in the environment's units, as TensorFlow Probability has it.
+
+        It is that of ACER's Gaussian before bounds clip its samples, and of a new trajectory's action where the policy
+        has temporal abstraction. A policy with a state is asked in the one after its last action.
+
+        Args:
+            observation: as in `act`.
+
+        Returns:
+            a `tfp.distributions.Distribution` whose batch shape is the leading dimensions of the observation, with P
+            agents `[..., P]`: with `sample`, `log_prob`, `entropy`, `kl_divergence`, and for real actions the
+            `quantile` of each dimension.
+
+        Raises:
+            ValueError: an observation as `act` refuses it.
+        """
+        use_tensorflow()
+        arrays, leading = batched(observation, self.reads)
+        spec, agents = self.acting.spec, self.acting.spec.num_agents
+        policy = self.acting.distribution_at(self.filters.observation(arrays), self.state)
+        return tfp_distribution(policy, spec.action, (*leading, *(() if agents is None else (agents,))))
 
     def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:
         """Returns what the critics think of actions, as the exported signature "values" does.
