@@ -1,7 +1,5 @@
 """Stacks of frames: memories that store each frame once sample what memories of whole stacks do, to the bit."""
 
-import re
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ from resume_tools import RUN, complete_run, crashed, same_run, weights
 
 from tfsac.catalog import load_preset
 from tfsac.environments import EnvironmentFailure, FrameStack, make, spec_of
+from tfsac.errors import TfsacError
 from tfsac.memories import (
     Demonstrations,
     EpisodicMemory,
@@ -100,7 +99,9 @@ RINGS = {
     "n steps": lambda *args, **fields: TransitionMemory(*args, n_step=3, **fields),
     "prioritised": lambda *args, **fields: PrioritizedMemory(*args, n_step=2, **fields),
     "imitation": imitating,
-    "prior data": lambda spec, capacity, n, **fields: PriorDataMemory(spec, capacity, shown(spec), 0.25, n, **fields),
+    "prior data": lambda spec, capacity, n, **fields: PriorDataMemory(
+        spec, capacity, shown(spec), n, share=0.25, **fields
+    ),
     "sequences": lambda spec, capacity, n, **fields: SequenceMemory(spec, capacity, 3, n, **fields),
 }
 
@@ -138,15 +139,6 @@ def test_a_ring_of_one_row_keeps_the_frames_before_it():
         check_equal(*map(everything, memories))
 
 
-def test_a_transition_of_an_atari_game_takes_seven_kilobytes():
-    camera = ArraySpec((84, 84, 4), "uint8", stacked=True)
-    spec = Spec({"observation": camera}, DiscreteSpec(6))
-    memory = TransitionMemory(spec, 100, 2)
-    assert memory.row_bytes == 2 * (84 * 84 + 1 + 4 + 4 + 2)
-    assert TransitionMemory(spec.unstacked(), 100, 2).row_bytes > 7.9 * memory.row_bytes
-    assert EpisodicMemory(spec, 100, 5).row_bytes == 84 * 84 + 1 + 4 + 4 + 1
-
-
 def test_frames_that_no_row_holds_are_dropped_with_the_rows_that_need_them():
     memory, game = TransitionMemory(spec_of_stacks(), 20, 2), Game(2, ends=0.3)
     for _ in range(200):
@@ -163,8 +155,7 @@ def test_a_first_observation_of_other_frames_is_refused():
         game.restart()
         before["camera"] = before["camera"].copy()
         before["camera"][1, 2, 3, 0] ^= 1
-        message = "The first observation of an episode repeats its frame, where observations are stacks of frames."
-        with pytest.raises(ValueError, match=re.escape(message) + r".* Received: 4 frames that differ$"):
+        with pytest.raises(TfsacError, match="FrameStack"):
             memory.add(before, *rest)
         assert memory.total_rows == 0 and not len(memory)
 
@@ -181,16 +172,9 @@ def test_a_step_that_does_not_move_the_stack_by_a_frame_is_refused(moved):
             "newest first": after["camera"][..., ::-1],
         }
         after["camera"] = stacks[moved]
-        with pytest.raises(ValueError, match=r"a step drops the first frame and adds one at the end; .* Received: "):
+        with pytest.raises(TfsacError, match="FrameStack"):
             memory.add(before, action, reward, terminated, truncated, after, *rest)
         assert memory.total_rows == 0 and not len(memory)
-
-
-def test_stacks_without_opencv_are_refused_before_a_step(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for memory in (TransitionMemory, EpisodicMemory):
-        with pytest.raises(ImportError, match=r"pip install 'tfsac\[atari\]'\. Received: no cv2$"):
-            memory(spec_of_stacks(), 20, 4)
 
 
 # -- episodes ----------------------------------------------------------------------------------------------------------
@@ -234,7 +218,7 @@ def test_an_episode_that_lost_its_beginning_is_sampled_from_its_first_whole_stac
 
 
 def test_an_episodic_memory_that_holds_no_stack_is_refused():
-    with pytest.raises(ValueError, match=r"must hold a stack of 4 frames\. Received: 3$"):
+    with pytest.raises(TfsacError, match="max_size"):
         EpisodicMemory(spec_of_stacks(), 3, 2)
     EpisodicMemory(spec_of_stacks().unstacked(), 3, 2)
 
