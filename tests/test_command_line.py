@@ -84,7 +84,7 @@ def test_what_show_prints_is_what_set_takes(capsys):
                 "--level=Hopper-v5",
                 "--set=agent.algorithm.discount=0.9",
                 "--num_envs=2",
-                '--set=environment.kwargs.name="3"',
+                '--set=environment.kwargs.camera_name="3"',
             ]
         )
         == 0
@@ -95,7 +95,7 @@ def test_what_show_prints_is_what_set_takes(capsys):
         "agent.algorithm.discount=0.9" in lines
         and "environment.level=Hopper-v5" in lines
         and "environment.num_envs=2" in lines
-        and 'environment.kwargs.name="3"' in lines
+        and 'environment.kwargs.camera_name="3"' in lines
         and "agent.networks.q.optimizer_kwargs={}" in lines
     )
     assert cli.run(["show", "--preset=mujoco_twin_sac", "--level=Hopper-v5", *(f"--set={line}" for line in lines)]) == 0

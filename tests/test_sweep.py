@@ -538,7 +538,7 @@ def test_what_a_cluster_cannot_train_is_refused(stand_in, cluster, monkeypatch):
     with pytest.raises(ValueError, match="cores"):
         run(stand_in, "--ray_address=auto", "--cpus_per_run=1000")
     assert not stand_in.exists()
-    monkeypatch.setattr(ray_jobs, "PATIENCE", 0.0)
+    monkeypatch.setattr(ray_jobs, "LOCK_TIMEOUT", 0.0)
     assert run(stand_in, "--ray_address=auto", grid="0.2", seeds=1) == 0
     with (stand_in / f"{ALL[1]}.log").open("ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)

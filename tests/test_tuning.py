@@ -466,7 +466,7 @@ def test_a_cluster_trains_and_prunes_trials(stand_in):
     assert not (stand_in / "trial005" / "seed1").exists()
 
 
-PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "tuning.md"
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "sweeps.md"
 COMMANDS = re.findall(r"^tfsac tune (.*)$", PAGE.read_text(encoding="utf-8").replace("\\\n", " "), re.MULTILINE)
 
 

@@ -105,7 +105,7 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
     Raises:
         ValueError: more devices than there are, a mirrored strategy of one replica in scope, or TensorFlow was used
             before its CPU could be divided or workers connected.
-        MissingWorkers, OSError: from `wait_for_workers`.
+        TfsacError, OSError: from `wait_for_workers`.
     """
     if run.strategy != "none":
         return _strategy(run.strategy, run.num_devices, task)
