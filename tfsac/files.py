@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from tfsac.errors import TfsacError
 from tfsac.machine import option
 
 try:
@@ -384,10 +385,10 @@ def read_npz(
                 raise ValueError(f"the checksum of {damaged} is not that of its content")
             return chosen
     except UNREADABLE as error:
-        if isinstance(error, ValueError) and "Received: " in str(error):
+        if isinstance(error, TfsacError):
             raise
         said = str(error) or type(error).__name__
-        raise ValueError(f"{path} is damaged or not {kind} ({said}). Received: {path.stat().st_size} bytes") from error
+        raise TfsacError(f"{path} is damaged or not {kind} ({said}): it has {path.stat().st_size} bytes") from error
 
 
 def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Header:
