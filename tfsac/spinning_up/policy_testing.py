@@ -62,7 +62,7 @@ def test_policy(
             lambda observation: exported(as_arrays(observation, spec), deterministic),
             env,
             EnvironmentEpisodes(episodes),
-            where=AFTER_TRAINING,
+            evaluation_index=AFTER_TRAINING,
             begin=exported.reset,
         )
     finally:

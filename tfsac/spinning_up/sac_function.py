@@ -124,9 +124,8 @@ def sac(
         models=models,
         terminal=BarOnly,
     )
-    trainer.how_to_resume.callbacks = False
     folder = str(trainer.directory.shown())
-    trainer.how_to_resume.call = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
+    trainer.parts.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
     return finish(trainer)
 
 
