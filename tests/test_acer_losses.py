@@ -11,9 +11,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy.stats import norm
 
-from tfsac.distributions import DiagonalGaussian, MaskedCategorical
 from tfsac.losses import experience_replay as losses
 from tfsac.losses.soft_actor_critic import expectation
+from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
 
 
 def double(x):

@@ -257,7 +257,8 @@ def test_cards_of_other_policies_play_as_they_say_and_their_examples_run(name, t
 def test_the_page_about_cards_runs(tmp_path):
     preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER)
     (tmp_path / "tiny.json").write_text(json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())}))
-    page = pathlib.Path(__file__).parents[1] / "docs" / "model_cards.md"
-    namespace = run_page(page, tmp_path, {"pendulum_twin_sac": "tiny.json", "--out=": "--episodes=2 --out="})
+    page = pathlib.Path(__file__).parents[1] / "docs" / "exports.md"
+    shorter = {"pendulum_twin_sac": "tiny.json", "--out=": "--episodes=2 --out="}
+    namespace = run_page(page, tmp_path, shorter, section="Model cards")
     assert set(namespace["made"].results["seeds"]) == {"mean", "std", "interval_95"}
     assert namespace["action"].shape == (1,) and (tmp_path / "card_of_two" / "replay.mp4").is_file()

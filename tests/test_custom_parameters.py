@@ -35,7 +35,7 @@ from tfsac.parameters import (
 )
 from tfsac.utils import imports
 
-PAGE = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
 KIND = "my_parameters:MyAgentParameters"
 

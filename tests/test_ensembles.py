@@ -19,7 +19,6 @@ import tfsac
 from tfsac.agents import Agent, EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.agents.ensemble_sac import dropout_factors
 from tfsac.catalog import load_preset
-from tfsac.distributions import SquashedGaussian
 from tfsac.errors import TfsacError
 from tfsac.networks.batch_normalization import BatchNormalization
 from tfsac.networks.bfloat16 import use_bfloat16
@@ -48,6 +47,7 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
     twin_soft_actor_critic_networks,
 )
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.testing import random_batches, team_spec, vector_spec
 from tfsac.training.build import build_agent
 

@@ -15,11 +15,11 @@ from pages import ROOT, blocks
 import tfsac
 from tfsac import exporting
 from tfsac.catalog import load_preset
-from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import litert_interpreter
 from tfsac.parameters import RunParameters
+from tfsac.policies.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
 

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import EnsembleSoftActorCriticAgent, ensemble_sac
-from tfsac.distributions import SquashedGaussian
 from tfsac.networks.batch_normalization import BatchNormalization
 from tfsac.networks.layers import ForwardMode, tensor
 from tfsac.networks.unit_weights import normalizations
@@ -28,6 +27,7 @@ from tfsac.parameters import (
     TwinSoftActorCriticAlgorithmParameters,
     ensemble_soft_actor_critic_networks,
 )
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Transition
 
 CASES = ["crossq/warm_up", "crossq/renorm", "xqc", "flash_sac", "droq", "simba"]

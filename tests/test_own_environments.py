@@ -91,7 +91,6 @@ WRONG_LEVELS = {
     "own_missing:X-v0": "nothing_of_this_name",
     "env_fn:Mine": "env_fn",
     "pettingzoo:no_such_package.football_v1": "no_such_package",
-    "pettingzoo:json.decoder": "parallel_env",
 }
 
 

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import SoftActorCriticAgent
-from tfsac.distributions import SquashedGaussian
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     Conv2d,
@@ -26,6 +25,7 @@ from tfsac.parameters import (
     VHeadParameters,
     soft_actor_critic_networks,
 )
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import ArraySpec, Spec, Transition
 
 BATCH = 8

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.distributions import SquashedGaussian
 from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.temporally_abstract import choice, make_trajectory, pessimistic
 
 

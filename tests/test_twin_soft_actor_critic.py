@@ -11,7 +11,6 @@ from critic_tools import layers_of_critics
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.batches import Packing
-from tfsac.distributions import SquashedGaussian
 from tfsac.parameters import (
     AutoAlphaParameters,
     ExperienceReplayParameters,
@@ -23,6 +22,7 @@ from tfsac.parameters import (
     TwinSoftActorCriticAlgorithmParameters,
     twin_soft_actor_critic_networks,
 )
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.testing import random_batches, vector_spec
 from tfsac.types import ArraySpec, Spec, Transition
 

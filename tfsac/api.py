@@ -32,9 +32,9 @@ from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, s
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
-from tfsac.training.evaluation_episodes import evaluate as run_episodes
-from tfsac.training.evaluation_episodes import evaluate_policy
-from tfsac.training.failures import writing_results
+from tfsac.training.evaluation import evaluate as run_episodes
+from tfsac.training.evaluation import evaluate_policy
+from tfsac.training.loggers import Logger
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
 from tfsac.utils.files import new_file
@@ -53,6 +53,7 @@ def train(
     env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
     restore_memory: bool = False,
+    loggers: Sequence[Logger | str] = (),
 ) -> Result:
     """Trains a preset; afterwards the run's folder has its learning curve and its best policy as a SavedModel.
 
@@ -63,12 +64,14 @@ def train(
         resume: continue from the newest checkpoint in `run_dir`.
         callbacks: hooks into the loop.
         quiet: print nothing.
-        initial_weights: run directory whose best weights to begin with; see docs/fine_tuning.md.
+        initial_weights: run directory whose best weights to begin with; see docs/runs.md.
         env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function
             is not: give it again to resume the run, and to `load_policy` and `evaluate`.
         models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for
             it.
         restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
+        loggers: where metrics go besides metrics.csv, the terminal and TensorBoard: "wandb", "mlflow", "module:Class"
+            or objects; see docs/callbacks.md.
 
     Returns:
         how it ended and how well.
@@ -81,22 +84,26 @@ def train(
         >>> policy = tfsac.load_policy("runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
     """
     given = preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models
-    return finish(Trainer(*given, restore_memory=restore_memory))
+    return finish(Trainer(*given, restore_memory=restore_memory, loggers=loggers))
 
 
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
-    with trainer.lock.kept():
+    run = trainer.parts
+    with run.lock.kept():
         trainer.complete()
         result, directory = trainer.run(), trainer.directory
-        if result.signal is None and trainer.evaluator.best_weights:
+        if result.signal is None and run.evaluator.best_weights:
             from tfsac.experiments.plots import plot_run
 
-            with writing_results(trainer.how_to_resume):
-                load_weights(directory.best, trainer.agent, trainer.filters)
+            load_weights(directory.best, trainer.agent, trainer.filters)
+            try:
                 plot_run(directory.path)
                 export(trainer.policy, directory.policy, replace=True)
-            if trainer.evaluator.best_updates == 0:
+            except OSError:
+                trainer.print(f"The run is saved; make its curve and policy with: {run.resume_command}")
+                raise
+            if run.evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
     return result
 

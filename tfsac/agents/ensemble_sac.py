@@ -18,11 +18,11 @@ import tensorflow as tf
 from tfsac.agents.critic_values import critic_values
 from tfsac.agents.learner import CriticStep, Gradients, PolicyStep
 from tfsac.agents.sac import TwinSoftActorCriticAgent
-from tfsac.distributions import SquashedGaussian
 from tfsac.losses.ensembles import draw_critics, reduce_q
 from tfsac.networks import ModelMaker, project, weight_norm
 from tfsac.networks.critics import Masks
-from tfsac.parameters import TwinSoftActorCriticAgentParameters, refuse_layers_of_custom_models
+from tfsac.parameters import TwinSoftActorCriticAgentParameters, reject_layers_of_custom_models
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Spec, Transition
 
 
@@ -78,7 +78,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         jit_compile: bool = False,
     ):
         if models is not None:
-            refuse_layers_of_custom_models(parameters.networks)
+            reject_layers_of_custom_models(parameters.networks)
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         q: Any = parameters.networks["q"]
         self.critics = critic_values(self.algorithm, q.head_parameters, q.replace_mse_with_huber_loss)
@@ -95,7 +95,9 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         with self.watch("q") as tape:
             outputs, next_outputs = forward(batch, next_action_BA, self.subset())
             target, metrics = self.critics.target(batch, next_outputs, next_log_prob_B, alpha)
-            loss_BN = self.weighted(batch, self.critics.loss(outputs, target))
+            loss_BN = self.critics.loss(outputs, target)
+            if self.prioritized:
+                loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
         q_BN, target_BN = self.critics.q(outputs), self.critics.q_of_target(target)
         step = self.critic_result(batch, q_BN, target_BN, loss_BN, self.gradients("q", loss, tape))

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfsac.agents.batches import sequence_spec
 from tfsac.agents.learner import Agent, Gradients, flat, per_critic
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
+from tfsac.errors import TfsacError
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import ModelMaker
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
@@ -112,9 +113,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
             self.choice_target_entropy, self.proposal_target_entropy = _pair(algorithm.target_entropy)
             check_target_entropy(self.proposal_target_entropy, self.policy.action_size)
             if not 0 < self.choice_target_entropy < math.log(2):
-                raise ValueError(
-                    "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats, and its target "
-                    f"between them. Received: target_entropy={algorithm.target_entropy}"
+                raise TfsacError(
+                    "target_entropy of keeping or switching must be between 0 and log(2) = 0.6931 nats, got "
+                    f"{self.choice_target_entropy}"
                 )
 
     def batch_spec(self) -> Sequence:

@@ -1,4 +1,4 @@
-"""Model cards: an exported policy, its returns and a page about it, as a folder for others; docs/model_cards.md.
+"""Model cards: an exported policy, its returns and a page about it, as a folder for others; docs/exports.md.
 
 README.md       what a stranger reads; its head is the metadata of a Hugging Face model repository
 config.json     the preset, how it was run, versions and spaces

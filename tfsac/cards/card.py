@@ -118,7 +118,7 @@ class Card:
 
 
 def load_card(folder: str | pathlib.Path) -> Card:
-    """Loads a model card's folder. Load only cards of people whom you trust; see docs/model_cards.md.
+    """Loads a model card's folder. Load only cards of people whom you trust; see docs/exports.md.
 
     Args:
         folder: what `tfsac card` wrote, also without its page, pictures and results.

@@ -85,6 +85,7 @@ def _train_flags(f: flags.FlagValues) -> None:
         "num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f
     )
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
+    flags.DEFINE_multi_string("logger", [], "send metrics also to wandb, mlflow or module:Class", flag_values=f)
     flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
     flags.DEFINE_bool("list", False, "list the presets instead of training", flag_values=f)
     flags.DEFINE_integer(
@@ -127,7 +128,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.training import Trainer
 
     begun = {"initial_weights": f.checkpoint_restore_dir, "restore_memory": f.restore_memory}
-    trainer = Trainer(preset, run_dir, run, f.resume, **begun)
+    trainer = Trainer(preset, run_dir, run, f.resume, loggers=f.logger, **begun)
     if f.print_networks_summary:
         for network in trainer.agent.networks.values():
             network.model.summary(line_length=100)

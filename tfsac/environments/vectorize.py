@@ -131,14 +131,17 @@ class Environments:
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
+        asked, results = [], []
         for group in self.remote_groups:
-            group.send(method, argument[group.environments[0] : group.environments[-1] + 1])
-        results = []
+            part = argument[group.environments[0] : group.environments[-1] + 1]
+            if any(value is not None for value in part):  # a reset may be of other groups alone
+                group.send(method, part)
+                asked.append(group)
         try:
             if self.local_group is not None:
                 results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
         finally:
-            results = [*receive_all(self.remote_groups), *results]
+            results = [*receive_all(asked), *results]
         return results
 
     def _observation(self) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tfsac.distributed.ray_jobs import end_with_parent
 from tfsac.errors import TfsacError
@@ -98,18 +98,9 @@ class PlannedRun(NamedTuple):
         return functools.partial(self._replace(path=self.path.absolute()).start, cores, train=TRAIN)
 
 
-class Process(Protocol):
-    """A run that is being trained: what is used of `subprocess.Popen`."""
-
-    def poll(self) -> int | None:
-        """Returns the exit status, or None while it runs."""
-
-    def send_signal(self, number: int, /) -> None:
-        """Passes a signal on."""
-
-
-# Starts a run that may use so many cores, or returns None if another process has finished it meanwhile.
-Launch = Callable[[PlannedRun, int | None], Process | None]
+# Starts a run that may use so many cores: a `subprocess.Popen` or the like, with `poll` and `send_signal`. None if
+# another process has finished it meanwhile.
+Launch = Callable[[PlannedRun, int | None], Any]
 
 
 class Series:
@@ -145,7 +136,6 @@ class Series:
 
     def work(self) -> None:
         """Trains runs with `train_run`, one at a time, until none is left or a signal came; `jobs` threads call it."""
-        raise NotImplementedError
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
         """Trains the runs that are not finished; one that fails does not stop the others.
@@ -221,7 +211,7 @@ class Series:
         """Returns the name of a run in what is printed."""
         return str(run.path.relative_to(self.folder))
 
-    def _process(self, run: PlannedRun) -> Process | None:
+    def _process(self, run: PlannedRun) -> Any:
         """Starts a run, after one that a killed series left has saved and ended."""
         end = time.monotonic() + LOCK_TIMEOUT
         while True:
@@ -235,7 +225,6 @@ class Series:
 
 @contextlib.contextmanager
 def _alone_in(folder: pathlib.Path) -> Iterator[None]:
-    """Keeps others out of a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         _lock(descriptor, f"another process is training the runs in {folder}")

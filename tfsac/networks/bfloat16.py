@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
 
-import keras
 import tensorflow as tf
 
 CPUINFO = pathlib.Path("/proc/cpuinfo")
@@ -21,28 +19,6 @@ def use_bfloat16(narrow: bool) -> None:
 def uses_bfloat16() -> bool:
     """Returns whether functions that are called now multiply matrices in bfloat16."""
     return bool(tf.config.optimizer.get_experimental_options().get(OPTION, False))
-
-
-def float32_product(x: Any, kernel: Any) -> Any:
-    """Returns `x W` in float32 whatever other products are in; arrays or tensors.
-
-    Critics' last layers need it: bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
-    """
-    if not tf.is_tensor(x) or not uses_bfloat16():
-        return x @ kernel
-    # The graph optimizer narrows operations by their type, and does not know this one.
-    return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
-
-
-@keras.saving.register_keras_serializable("tfsac")
-class ValueLayer(keras.layers.Dense):
-    """The last layer of V, without activation, in float32 whatever the others compute in."""
-
-    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Returns `x W + b`."""
-        if not uses_bfloat16():
-            return super().call(inputs, training)
-        return float32_product(inputs, tf.convert_to_tensor(self.kernel)) + tf.convert_to_tensor(self.bias)
 
 
 def warning_about_bfloat16() -> str | None:

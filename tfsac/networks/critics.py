@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -42,11 +43,7 @@ class CriticEnsemble(SavedLayer):
         """Makes the weights."""
         build(self.layers, shape)
 
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the outputs in inference."""
-        return self.compute(x)
-
-    def compute(
+    def call(
         self,
         x: tf.Tensor,
         mode: ForwardMode = INFERENCE,
@@ -62,36 +59,22 @@ class CriticEnsemble(SavedLayer):
             critic_indices: which critics, `[M]`; None for all.
         """
         critics: Any = self.output_layer.critics if critic_indices is None else critic_indices.shape[0]
-        values = {
+        weights = {
             id(variable): variable.value if critic_indices is None else tf.gather(variable.value, critic_indices)
             for variable in self.weights
             if len(variable.shape)
         }
-        drawn: dict[str, tf.Tensor] = {}
-
-        def mask(name: str, rate: float, units: int) -> tf.Tensor:
-            if name not in drawn:
-                assert dropout_masks is not None
-                drawn[name] = tf.transpose(dropout_masks(name, rate, critics, units), [1, 0, 2])
-            return drawn[name]
-
-        def mode_of(critic: int | None) -> ForwardMode:
-            if dropout_masks is None:
-                return mode
-            if critic is None:
-                return mode._replace(mask=mask)
-            return mode._replace(mask=lambda name, rate, units: mask(name, rate, units)[critic])
-
+        if (draw := dropout_masks) is not None:
+            mask = functools.cache(lambda name, rate, units: tf.transpose(draw(name, rate, critics, units), [1, 0, 2]))
+            mode = mode._replace(mask=mask)
         if self.at_once:
-            y_NBK = forward(self.layers, x, aligned(lambda variable: values[id(variable)]), mode_of(None))
+            y_NBK = forward(self.layers, x, aligned(lambda variable: weights[id(variable)]), mode)
             y_BNK = tf.transpose(y_NBK, [1, 0, 2])
         else:
-            slices = {key: tf.unstack(y) for key, y in values.items()}
-
-            def one(critic: int) -> tf.Tensor:
-                return forward(self.layers, x, lambda variable: slices[id(variable)][critic], mode_of(critic))
-
-            y_BNK = tf.stack([one(critic) for critic in range(critics)], axis=1)
+            parts = {key: tf.unstack(weight) for key, weight in weights.items()}
+            values: list[Value] = [lambda variable, i=i: parts[id(variable)][i] for i in range(critics)]  # type: ignore[misc]
+            each = [forward(self.layers, x, value, mode._replace(critic=i)) for i, value in enumerate(values)]
+            y_BNK = tf.stack(each, axis=1)
         return y_BNK[:, :, 0] if self.scalar else y_BNK
 
     def arrays(self, x: np.ndarray, value: Value) -> np.ndarray:

@@ -9,11 +9,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.networks.bfloat16 import ValueLayer
+from tfsac.networks.bfloat16 import uses_bfloat16
 from tfsac.networks.bodies import body_layers, stacked
 from tfsac.networks.critics import CriticEnsemble
-from tfsac.networks.initializers import Initializers, SideBySide, uniform
-from tfsac.networks.layers import ValueLinear
+from tfsac.networks.initializers import Initializers, SideBySide, registered, uniform
+from tfsac.networks.layers import ValueLinear, float32_product
 from tfsac.parameters import (
     LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
@@ -131,6 +131,17 @@ class FeaturesHead(Head):
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""
         return features
+
+
+@registered
+class ValueLayer(keras.layers.Dense):
+    """The last layer of V, without activation, in float32 whatever the others compute in."""
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Returns `x W + b`."""
+        if not uses_bfloat16():
+            return super().call(inputs, training)
+        return float32_product(inputs, tf.convert_to_tensor(self.kernel)) + tf.convert_to_tensor(self.bias)
 
 
 class VHead(Head):

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.networks.bfloat16 import float32_product
+from tfsac.networks.bfloat16 import OPTION
 from tfsac.networks.initializers import registered
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ class ForwardMode(NamedTuple):
     Attributes:
         batch_statistics: batch normalisation by the statistics of the batch, else by the running ones.
         moments: takes the statistics of each layer in the order of the critics, to move the running ones; or None.
-        mask: returns dropout's factors `[B, F]` for a layer's name and rate and F, 0 for units that are left out and
-            1 / (1 - rate) for the others; None for no dropout.
+        mask: returns dropout's factors `[N, B, F]` for a layer's name and rate and F; None for no dropout.
+        critic: which of the N critics computes; None for all at once.
     """
 
     batch_statistics: bool = False
     moments: dict[BatchNormalization, list[tuple[tf.Tensor, tf.Tensor]]] | None = None
     mask: Callable[[str, float, int], tf.Tensor] | None = None
+    critic: int | None = None
 
 
 INFERENCE = ForwardMode()
@@ -131,21 +132,28 @@ class Linear(BodyLayer):
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns `x W + b`."""
-        x = self.product(x, value(self.kernel))
+        x = x @ value(self.kernel)
         return x if self.bias is None else x + value(self.bias)
 
-    def product(self, x: Any, kernel: Any) -> Any:
-        """Returns `x W`."""
+
+def float32_product(x: Any, kernel: Any) -> Any:
+    """Returns `x W` in float32 whatever other products are in; arrays or tensors.
+
+    Critics' last layers need it: bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
+    """
+    if not tf.is_tensor(x) or not tf.config.optimizer.get_experimental_options().get(OPTION, False):
         return x @ kernel
+    # The graph optimizer narrows operations by their type, and does not know this one.
+    return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
 
 
 @registered
 class ValueLinear(Linear):
     """The last layer of critics, in float32 whatever the others compute in."""
 
-    def product(self, x: Any, kernel: Any) -> Any:
-        """Returns `x W`."""
-        return float32_product(x, kernel)
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns `x W + b`."""
+        return float32_product(x, value(self.kernel)) + value(self.bias)
 
 
 @registered
@@ -181,7 +189,10 @@ class Dropout(BodyLayer):
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns what is kept."""
-        return x if mode.mask is None else x * mode.mask(self.name, self.rate, x.shape[-1])
+        if mode.mask is None:
+            return x
+        factors_NBF = mode.mask(self.name, self.rate, x.shape[-1])
+        return x * (factors_NBF if mode.critic is None else factors_NBF[mode.critic])
 
 
 @registered

@@ -240,7 +240,7 @@ class Network(tf.Module):
             x = layer.forward(x, tensor, mode) if isinstance(layer, BodyLayer) else layer(x)
         if isinstance(self.head, QHead):
             x = self.head.joined(x, action)
-            outputs = self.head.critics.compute(x, mode, dropout_masks, critic_indices)
+            outputs = self.head.critics.call(x, mode, dropout_masks, critic_indices)
         else:
             outputs = self.head(x)
         for layer, moments in (mode.moments or {}).items():

@@ -156,6 +156,12 @@ class BasePolicy(ABC):
         """
         return {name: np.zeros((rows, *array.shape), array.dtype) for name, array in self.state.items()}
 
+    @abstractmethod
+    def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
+        """Returns the distribution of actions (of a temporally abstract policy, of new trajectories' actions) of E
+        environments, in the units of `act`; those of several agents are folded, `[E * P, ...]`.
+        """
+
     def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
         """Returns whether rounding decides between two different actions that are equally good here."""
         return False

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import DiagonalGaussian, MaskedCategorical, functions_of, softplus
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import FEATURES, AgentParameters, GaussianPolicyHeadParameters
 from tfsac.policies.base_policy import (
@@ -26,6 +25,7 @@ from tfsac.policies.base_policy import (
     state_before,
 )
 from tfsac.policies.categorical import uniform_actions
+from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, functions_of, softplus
 from tfsac.types import (
     ACTION_MASK,
     BEHAVIOUR,
@@ -157,6 +157,14 @@ class RecurrentPolicy(BasePolicy):
         states = {STATE + field: value for field, value in before.items()} if mode == "explore" else {}
         return ActResult(action, after, {**self.behaviour(outputs, policy), **states})
 
+    def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
+        """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
+        before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
+        outputs, _, _ = self._advance(
+            self.acts_through, observation, before, lambda name, given: self.forwards[name](given)
+        )
+        return self.distribution(outputs, observation)
+
     def act_tensors(
         self,
         observation: Mapping[str, tf.Tensor],
@@ -233,11 +241,7 @@ class RecurrentCategoricalPolicy(RecurrentPolicy):
 
     def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
         """Returns whether two actions are the likeliest but for rounding; see `BasePolicy.is_tie`."""
-        before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
-        outputs, _, _ = self._advance(
-            self.acts_through, observation, before, lambda name, given: self.forwards[name](given)
-        )
-        return self.distribution(outputs, observation).is_tie()
+        return self.distribution_at(observation, state).is_tie()
 
     def uniform(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         """Draws valid actions, all equally likely."""

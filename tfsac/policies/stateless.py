@@ -60,6 +60,11 @@ class StatelessPolicy(BasePolicy):
     def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
         """Draws the noise of a sample, `[rows, A]`, with TensorFlow's own randomness."""
 
+    def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
+        """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
+        seen = dict(observation) if self.spec.num_agents is None else fold(dict(observation))
+        return self.distribution(self.forwards["policy"](seen), seen)
+
     def act(
         self,
         observation: Mapping[str, np.ndarray],

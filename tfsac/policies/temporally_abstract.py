@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import ROUNDING, SquashedGaussian, constant, functions_of, of_type, sigmoid, softplus
+from tfsac.errors import TfsacError
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import AgentParameters
 from tfsac.policies.base_policy import (
@@ -24,6 +24,7 @@ from tfsac.policies.base_policy import (
     fresh_uniform,
     state_before,
 )
+from tfsac.policies.distributions import ROUNDING, SquashedGaussian, constant, functions_of, of_type, sigmoid, softplus
 from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, DiscreteSpec, Spec, input_name
 
 REPEATS = "repeats"
@@ -296,9 +297,24 @@ class TemporallyAbstractPolicy(BasePolicy):
         extras[SWITCH] = switch.astype(np.float32)
         return ActResult(after[self.trajectory.fields[0]], after, extras)
 
+    def distribution_at(
+        self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]
+    ) -> SquashedGaussian:
+        """Returns the distribution of proposals; see `BasePolicy.distribution_at`."""
+        if not self.algorithm.inverse_mode:
+            raise TfsacError(
+                "the policy proposes actions, and has a distribution of them, with inverse_mode=True alone"
+            )
+        before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
+        return self._proposals(observation, before)
+
+    def _proposals(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> SquashedGaussian:
+        previous = {name: state[name] for name in self.trajectory.fields}
+        return SquashedGaussian(*self.forwards["policy"]({**observation, **previous}))
+
     def _propose(self, observation: Mapping[str, np.ndarray], previous: Tau, sampled: float) -> np.ndarray:
         """Returns the policy's mode, or with probability `sampled` a sample."""
-        policy = SquashedGaussian(*self.forwards["policy"]({**observation, **previous}))
+        policy = self._proposals(observation, previous)
         if not sampled:
             return policy.mode()
         sample = policy.sample(self.rng.standard_normal(policy.loc.shape, np.float32))
