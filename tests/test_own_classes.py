@@ -355,13 +355,6 @@ def test_an_own_head_that_changes_nothing_is_taken_in_every_network(name, monkey
     assert {type(networks[key].head) for key in preset.agent.networks} - {FeaturesHead} == set(own.values())
 
 
-def test_a_trunk_takes_no_own_head():
-    with pytest.raises(ParameterError, match="trunk"):
-
-        class OwnFeatures(FeaturesHeadParameters):
-            """Whose head nothing would compute."""
-
-
 REFUSED = {
     "sequences for an agent of transitions": (
         lambda: SoftActorCriticAgentParameters(memory=OwnSequences()), "ExperienceReplayParameters or ",
@@ -488,7 +481,5 @@ def test_an_own_agent_without_an_update_or_values_is_told_so():
     parameters, spec = TwinSoftActorCriticAgentParameters(), vector_spec(3, 1)
     with pytest.raises(TypeError, match=r"abstract class NoUpdate .*update_once"):
         NoUpdate(parameters, spec)
-    with pytest.raises(
-        NotImplementedError, match=r"values\(observation, action, state\).*Received: NoValues, which has none$"
-    ):
+    with pytest.raises(NotImplementedError, match="NoValues"):
         NoValues(parameters, spec).values({}, tf.zeros([1, 1]))
