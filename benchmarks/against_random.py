@@ -15,7 +15,7 @@ import tfsac
 from tfsac.catalog import read_config
 from tfsac.exporting.loading import environment_of
 from tfsac.parameters import EnvironmentEpisodes
-from tfsac.training.evaluation_episodes import evaluate
+from tfsac.training.evaluation import evaluate
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "against_random.csv"
 

@@ -8,9 +8,9 @@ Lines are means over seeds, bands 95 % bootstrap intervals of the mean, as in th
 import pathlib
 
 from absl import app, flags
-from tfsac.experiments.figures import PALETTE, new_figure
 
-from tfsac.experiments.plots import interval, read_curve
+from tfsac.experiments.estimates import combined, mean
+from tfsac.experiments.plots import PALETTE, new_figure, read_curve
 
 RECORDS = pathlib.Path(__file__).parent / "results" / "learning" / "mujoco"
 OUT = flags.DEFINE_string("out", str(RECORDS / "learning.png"), "the picture")
@@ -35,9 +35,9 @@ def main(argv: list[str]) -> None:
     for axes, (level, title) in zip(panels, LEVELS.items(), strict=True):
         for (group, label), color in zip(GROUPS.items(), PALETTE, strict=False):
             paths = sorted(RECORDS.glob(f"{group}_{level}_seed*.csv"))
-            steps, mean, low, high = interval([read_curve(path) for path in paths])
-            axes.fill_between(steps / 1000, low, high, color=color, alpha=0.18, linewidth=0)
-            axes.plot(steps / 1000, mean, color=color, linewidth=1.8, label=label)
+            steps, returns = combined([read_curve(path) for path in paths], mean)
+            axes.fill_between(steps / 1000, returns.low, returns.high, color=color, alpha=0.18, linewidth=0)
+            axes.plot(steps / 1000, returns.value, color=color, linewidth=1.8, label=label)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("thousand environment steps", fontsize=8)
         axes.tick_params(labelsize=8)

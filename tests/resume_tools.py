@@ -11,7 +11,6 @@ import pytest
 from tiny import shrunk
 
 from tfsac.catalog import load_preset
-from tfsac.files import sealed
 from tfsac.parameters import (
     NormalizationParameters,
     QHeadParameters,
@@ -23,6 +22,7 @@ from tfsac.parameters import (
 )
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
+from tfsac.utils.files import sealed
 
 CLOCKS = {"wall_seconds", "steps_per_second"}
 # All metrics in every update: one graph is traced where there would be two.
@@ -100,7 +100,7 @@ def crashed(run_dir, step, parameters=None, run=RUN):
         if trainer.counters.env_steps == step:
             raise Crash
 
-    trainer.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
+    trainer.parts.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
     with pytest.raises(Crash):
         trainer.run()
     return trainer

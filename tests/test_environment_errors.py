@@ -19,11 +19,11 @@ import tfsac
 from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, vectorize
 from tfsac.environments.check import longest_episode
 from tfsac.errors import TfsacError
-from tfsac.machine import SIGNALLED
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
-from tfsac.training import evaluation_episodes, signals
-from tfsac.training.evaluation_episodes import evaluate
+from tfsac.training import evaluation, signals
+from tfsac.training.evaluation import evaluate
+from tfsac.utils.machine import SIGNALLED
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
 IMAGE = Dict(a=Box(-1.0, 1.0, (2,)), image=Box(0, 255, (4, 4, 1), np.uint8))
@@ -178,7 +178,7 @@ def test_an_environment_in_a_process_may_have_processes_of_its_own(monkeypatch):
 @pytest.mark.parametrize("action, words", [("kill", "SIGKILL"), ("leave", "exit status 3")])
 def test_a_process_that_ends_is_a_failure_like_any_other(action, words):
     began = time.monotonic()
-    with pytest.raises(EnvironmentFailure, match=rf"process of environment 0 ended with {words}"):
+    with pytest.raises(EnvironmentFailure, match=rf"process of environments 0 to 0 ended with {words}"):
         step_twice(made("subprocess", 1, 60.0, action=action))
     assert time.monotonic() - began < 20
 
@@ -231,7 +231,7 @@ class Continuing(gym.Wrapper):
 
 
 def test_an_evaluation_episode_without_end_is_cut_off_with_a_warning(monkeypatch):
-    monkeypatch.setattr(evaluation_episodes, "LONGEST_EPISODE", 30)
+    monkeypatch.setattr(evaluation, "LONGEST_EPISODE", 30)
     for env in (make(ODD), Continuing(make(ODD, max_episode_steps=20))):
         with pytest.warns(RuntimeWarning, match="max_episode_steps"):
             done = evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(2))

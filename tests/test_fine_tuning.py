@@ -40,7 +40,7 @@ def disturbed(trainer, folder):
     if trainer.filters.mean:
         trainer.filters.learn({"observation": rng.standard_normal((9, 3)) + 5.0})
     directory = RunDirectory(folder)
-    directory.create(trainer.preset, trainer.settings)
+    directory.create(trainer.preset, trainer.parts.settings)
     save_weights(directory.best, trainer.agent, trainer.filters)
     return folder
 
@@ -349,7 +349,7 @@ class Interrupted(tfsac.Callback):
     """Ends a run as a signal does, at its first step."""
 
     def on_step(self, trainer):
-        trainer.signals.received = signal.SIGTERM
+        trainer.parts.signals.received = signal.SIGTERM
 
 
 @pytest.mark.usefixtures("training_alone")
@@ -383,7 +383,7 @@ def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
     tfsac.train(preset, tmp_path / "source", quiet=True)
     tfsac.train(preset, tmp_path / "run", run, quiet=True, initial_weights=tmp_path / "source")
     trainer = Trainer(override(preset, {"schedule.improve_steps": 25}), tmp_path / "run", resume=True, quiet=True)
-    assert trainer.settings == run
+    assert trainer.parts.settings == run
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert len(config["resumed"]) == 1 and config["initial_weights"] == str(tmp_path / "source")
 

@@ -15,7 +15,7 @@ from tfsac.exporting.litert import litert_interpreter
 from tfsac.parameters import EnvironmentEpisodes, RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent, build_policy
-from tfsac.training.evaluation_episodes import evaluate_policy
+from tfsac.training.evaluation import evaluate_policy
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 

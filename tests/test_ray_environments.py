@@ -357,7 +357,7 @@ def test_a_run_on_two_actors_learns_with_exact_counters_and_whole_rows(cluster, 
         def on_step(self, trainer):
             due = max(trainer.counters.env_steps - 200, 0)
             assert trainer.counters.updates == due  # one for each step after the heat-up, also within a rollout
-            assert trainer.collector.requested - trainer.counters.env_steps <= 2 * 8 * 4
+            assert trainer.parts.collector.requested - trainer.counters.env_steps <= 2 * 8 * 4
 
     preset = one_step_task(
         environment__num_envs=4,
@@ -418,8 +418,8 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
     )
     trainer = on_actors(preset, tmp_path / "run", callbacks=[KillActor(cluster, 100)])
     stored = []
-    collected = trainer.collector.step
-    trainer.collector.step = lambda *arguments: stored.append(collected(*arguments)) or stored[-1]
+    collected = trainer.parts.collector.step
+    trainer.parts.collector.step = lambda *arguments: stored.append(collected(*arguments)) or stored[-1]
     result = trainer.run()
     assert result.counters.env_steps == 400 and trainer.environments.replaced == 1
     [cut] = [i for i, step in enumerate(stored) if step.truncated.any()]
@@ -501,7 +501,7 @@ def test_an_environment_that_raises_in_an_actor_ends_the_run_after_a_checkpoint(
     with pytest.raises(Exception, match="the simulator fell over"):
         trainer.run()
     # Steps 49 and 50 are of the seventh rollout of eight; of the sixth, the last step waited for it.
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000094"]
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000094"]
 
 
 @pytest.mark.slow

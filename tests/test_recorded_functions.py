@@ -227,7 +227,7 @@ def test_errors_name_the_environment_and_how_its_run_is_resumed(tmp_path):
 def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
     trainer = Trainer(short(), tmp_path / "run", quiet=True, env_fn=arm)
     assert (
-        trainer.how_to_resume.command()
+        trainer.parts.resume_command
         == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
     )
 
@@ -235,7 +235,7 @@ def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
 def test_a_run_with_callbacks_is_resumed_with_them(tmp_path):
     trainer = Trainer(short(), tmp_path / "run", quiet=True, callbacks=[tfsac.Callback()])
     assert (
-        trainer.how_to_resume.command()
+        trainer.parts.resume_command
         == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, callbacks=[...])"
     )
 

@@ -18,7 +18,7 @@ from absl import flags
 
 from tfsac.cli.command import command, parse, required
 from tfsac.errors import TfsacError
-from tfsac.machine import SIGNALLED
+from tfsac.utils.machine import SIGNALLED
 
 if TYPE_CHECKING:
     from tfsac.experiments.run_processes import PlannedRun
@@ -85,6 +85,7 @@ def _train_flags(f: flags.FlagValues) -> None:
         "num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f
     )
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
+    flags.DEFINE_multi_string("logger", [], "send metrics also to wandb, mlflow or module:Class", flag_values=f)
     flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
     flags.DEFINE_bool("list", False, "list the presets instead of training", flag_values=f)
     flags.DEFINE_integer(
@@ -127,7 +128,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.training import Trainer
 
     begun = {"initial_weights": f.checkpoint_restore_dir, "restore_memory": f.restore_memory}
-    trainer = Trainer(preset, run_dir, run, f.resume, **begun)
+    trainer = Trainer(preset, run_dir, run, f.resume, loggers=f.logger, **begun)
     if f.print_networks_summary:
         for network in trainer.agent.networks.values():
             network.model.summary(line_length=100)
@@ -152,7 +153,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 
 def remarks(f: flags.FlagValues) -> Iterator[str]:
     """Yields what differs from the run of a config.json: its first weights, and its level's own numbers."""
-    from tfsac.files import read_object
+    from tfsac.utils.files import read_object
 
     path = pathlib.Path(preset_name(f))
     content = read_object(path) if path.suffix == ".json" else {}
@@ -252,7 +253,7 @@ def _changed(preset: Preset, f: flags.FlagValues) -> Preset:
 
 def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
     """Returns the folder of a run, or of several seeds, for which no --run_dir was given."""
-    from tfsac.files import new_run_dir
+    from tfsac.utils.files import new_run_dir
 
     stem = pathlib.Path(preset_name(f)).stem
     return new_run_dir(f.experiment_name or f"{stem}-{level.replace('/', '-').replace(':', '-')}", seed)
@@ -311,7 +312,7 @@ def job_flags(f: flags.FlagValues) -> None:
 
 def jobs_of(f: flags.FlagValues) -> int:
     """Returns how many runs `job_flags` allow at a time on this machine."""
-    from tfsac.machine import usable_cores
+    from tfsac.utils.machine import usable_cores
 
     return f.jobs or usable_cores()
 

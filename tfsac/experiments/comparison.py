@@ -14,7 +14,7 @@ import numpy as np
 from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
 from tfsac.experiments.evaluations import Groups, RunEvaluations, read_groups
 from tfsac.experiments.plots import Path, color_and_style, dress, literal, new_figure, save_figure
-from tfsac.files import new_file, written_aside
+from tfsac.utils.files import atomic_write, new_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,15 +31,7 @@ class Row(NamedTuple):
 
 
 def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "", last_evaluations: int = 1) -> str:
-    """Compares groups of run directories, and writes `comparison.csv` and `comparison.png` into a folder.
-
-    Args:
-        groups: run directories by label.
-        folder, title: as for `compare_evaluations`.
-        last_evaluations: a run's score is the mean of so many of its last evaluations.
-
-    Returns:
-        what `compare_evaluations` returns.
+    """Compares groups of run directories by label: `compare_evaluations` of what `read_groups` reads.
 
     Raises:
         OSError, TfsacError: from `read_groups`, or the folder cannot be written.
@@ -64,7 +56,7 @@ def compare_evaluations(read: Groups, folder: Path, title: str = "", wall_clock:
     """
     rows, notes = statistics(read), remarks(read)
     table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)
-    with written_aside(table) as stream:
+    with atomic_write(table) as stream:
         csv.writer(text := io.StringIO()).writerows(
             [("statistic", "group", "other", "runs", "value", "low", "high")]
             + [(*row[:4], *("" if np.isnan(x) else f"{x:.6g}" for x in row.estimate)) for row in rows]
@@ -156,20 +148,8 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
 def draw(
     groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequence[str], wall_clock: bool = True
 ) -> pathlib.Path:
-    """Draws curves against steps and wall clock, performance profiles, intervals, and what is better than the best.
-
-    Groups have their numbers of the table, and one colour each.
-
-    Args:
-        groups: runs by label.
-        rows: from `statistics`.
-        out: the PNG to write.
-        title: above the picture.
-        notes: below it.
-        wall_clock: draw the curves against seconds as well.
-
-    Returns:
-        The path of the picture.
+    """Draws curves against steps and wall clock, performance profiles, intervals, and what is better than the best, to
+    a PNG with a title above and notes below. Groups have their numbers of the table, and one colour each.
     """
     iqms, means = ({r.group: r.estimate for r in rows if r.statistic == name} for name in ("last_iqm", "last_mean"))
     best = max(iqms, key=lambda label: iqms[label].value)

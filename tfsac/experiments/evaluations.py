@@ -10,7 +10,7 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Path, read_curve
-from tfsac.files import no_run, read_object
+from tfsac.utils.files import read_object
 
 
 class RunEvaluations(NamedTuple):
@@ -46,20 +46,13 @@ Groups = Mapping[str, Sequence[RunEvaluations]]  # by label
 
 
 def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
-    """Reads the evaluations of a run directory.
-
-    Args:
-        path: of the run directory.
-        last_evaluations: the score is the mean of so many of its last evaluations.
+    """Reads the evaluations of a run directory, whose config has the level; see `read_evaluations`.
 
     Raises:
-        FileNotFoundError: it has no config.
-        TfsacError: from `read_evaluations`.
+        OSError, TfsacError: it is none, or from `read_evaluations`.
     """
-    config = pathlib.Path(path) / "config.json"
-    if not config.is_file():
-        raise no_run(config.parent)
-    return read_evaluations(path, read_object(config)["preset"]["environment"]["level"], last_evaluations)
+    preset = read_object(pathlib.Path(path) / "config.json")["preset"]
+    return read_evaluations(path, preset["environment"]["level"], last_evaluations)
 
 
 def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEvaluations:
@@ -81,11 +74,7 @@ def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEv
 
 
 def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1) -> Groups:
-    """Reads the runs of every group, each once. Where they cover several levels, returns are normalised.
-
-    Args:
-        groups: run directories by label.
-        last_evaluations: a run's score is the mean of so many of its last evaluations.
+    """Reads the run directories of every group by label, each once, and normalises them; see `read_run`.
 
     Raises:
         OSError, TfsacError: from `read_run` and `normalised`.

@@ -16,13 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tfsac.distributed.ray_jobs import end_with_parent
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
-from tfsac.files import differences, lock_file, read_object, written_aside
-from tfsac.machine import ending_signals, usable_cores
+from tfsac.utils.files import atomic_write, differences, lock_file, read_object
+from tfsac.utils.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 # Flags that a resumed run has from its config.
@@ -98,18 +98,9 @@ class PlannedRun(NamedTuple):
         return functools.partial(self._replace(path=self.path.absolute()).start, cores, train=TRAIN)
 
 
-class Process(Protocol):
-    """A run that is being trained: what is used of `subprocess.Popen`."""
-
-    def poll(self) -> int | None:
-        """Returns the exit status, or None while it runs."""
-
-    def send_signal(self, number: int, /) -> None:
-        """Passes a signal on."""
-
-
-# Starts a run that may use so many cores, or returns None if another process has finished it meanwhile.
-Launch = Callable[[PlannedRun, int | None], Process | None]
+# Starts a run that may use so many cores: a `subprocess.Popen` or the like, with `poll` and `send_signal`. None if
+# another process has finished it meanwhile.
+Launch = Callable[[PlannedRun, int | None], Any]
 
 
 class Series:
@@ -145,7 +136,6 @@ class Series:
 
     def work(self) -> None:
         """Trains runs with `train_run`, one at a time, until none is left or a signal came; `jobs` threads call it."""
-        raise NotImplementedError
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
         """Trains the runs that are not finished; one that fails does not stop the others.
@@ -165,7 +155,7 @@ class Series:
         self.launch = launch or self.launch
         self.folder.mkdir(parents=True, exist_ok=True)
         with _alone_in(self.folder), _signals_kept(self.signals):
-            with written_aside(self.file) as stream:
+            with atomic_write(self.file) as stream:
                 stream.write(json.dumps(self.content, indent=2).encode())
             self.begin()
             with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -221,7 +211,7 @@ class Series:
         """Returns the name of a run in what is printed."""
         return str(run.path.relative_to(self.folder))
 
-    def _process(self, run: PlannedRun) -> Process | None:
+    def _process(self, run: PlannedRun) -> Any:
         """Starts a run, after one that a killed series left has saved and ended."""
         end = time.monotonic() + LOCK_TIMEOUT
         while True:
@@ -235,7 +225,6 @@ class Series:
 
 @contextlib.contextmanager
 def _alone_in(folder: pathlib.Path) -> Iterator[None]:
-    """Keeps others out of a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         _lock(descriptor, f"another process is training the runs in {folder}")

@@ -94,7 +94,7 @@ class SQILExperienceReplayParameters(DemonstratedReplayParameters):
     num_episodes: PositiveInt | None = None
     max_size: PositiveInt = 1_000_000
     kind: Literal["sqil"] = "sqil"
-    path: ClassVar[str] = "tfsac.memories.sqil:SQILMemory"
+    path: ClassVar[str] = "tfsac.memories.prior_data:SQILMemory"
 
 
 @parameters

@@ -148,7 +148,7 @@ class RayCollector:
         )
         self.requested += self.actor_steps * envs
 
-    def hand_over(self, learned: BasePolicy, acting: Weights | None = None) -> None:
+    def sync_from(self, learned: BasePolicy, acting: Weights | None = None) -> None:
         """Has the actors act with the policy's weights from the next request on.
 
         Args:
@@ -180,6 +180,6 @@ class RayCollector:
             learned: the policy of the agent.
         """
         self.policy.rng.bit_generator.state = state["rng"]
-        self.hand_over(learned)
+        self.sync_from(learned)
         self.environments.start_episodes(state["environments"])
         return False
