@@ -95,6 +95,7 @@ setup(
         "tfsac.spinning_up",
         "tfsac.training",
         "tfsac.training.checkpoints",
+        "tfsac.training.loggers",
     ],
     package_dir={"tfsac.presets": "presets"},
     package_data={"tfsac": ["py.typed"], "tfsac.presets": ["demonstrations/*.npz"]},
