@@ -55,12 +55,12 @@ def load(name: str) -> Any:
 
     Raises:
         ImportError: there is no such module, or nothing of this name in it.
-        ValueError: it is not written so.
+        TfsacError: it is not written so.
         UserCodeError: the module raises.
     """
     module, _, inner = name.partition(":")
     if not all(part.isidentifier() for part in f"{module}.{inner}".replace("<locals>", "_").split(".")):
-        raise ValueError(f"What a module has is named MODULE:NAME, such as my_agents:MyAgent. Received: {name!r}")
+        raise TfsacError(f"a class is named module:Class, such as my_agents:MyAgent, got {name!r}")
     if module == "__main__":
         raise ImportError(
             f"What a script or a notebook defines cannot be found by another process: put it in a module of its own. "
