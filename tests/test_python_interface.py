@@ -20,13 +20,14 @@ import tensorflow as tf
 import tiny
 
 import tfsac
-from tfsac import cli, machine
+from tfsac import cli
 from tfsac.environments import as_arrays, spec_of
 from tfsac.memories import Demonstrations, load_demonstrations
 from tfsac.parameters import EnvironmentSteps, ParameterError
 from tfsac.testing import Identity, tiny_preset
 from tfsac.training import Callback, devices
 from tfsac.training.evaluation import Evaluation
+from tfsac.utils import machine
 from tfsac.utils.machine import option
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
