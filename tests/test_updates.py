@@ -194,7 +194,7 @@ def test_priorities_of_rows_that_are_gone_are_dropped(tmp_path):
 @pytest.mark.slow
 def test_an_update_that_fails_ends_the_run(tmp_path):
     preset = tiny_preset(**GROUPED, agent__networks__q__learning_rate=1e30)
-    with pytest.raises(NonFiniteError, match=r"is not finite at update \d+ .*Received: "):
+    with pytest.raises(NonFiniteError):
         trained(tmp_path / "run", preset)
     assert not threads()
 
