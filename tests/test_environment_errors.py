@@ -19,11 +19,11 @@ import tfsac
 from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, vectorize
 from tfsac.environments.check import longest_episode
 from tfsac.errors import TfsacError
-from tfsac.machine import SIGNALLED
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import evaluation, signals
 from tfsac.training.evaluation import evaluate
+from tfsac.utils.machine import SIGNALLED
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
 IMAGE = Dict(a=Box(-1.0, 1.0, (2,)), image=Box(0, 255, (4, 4, 1), np.uint8))
@@ -178,7 +178,7 @@ def test_an_environment_in_a_process_may_have_processes_of_its_own(monkeypatch):
 @pytest.mark.parametrize("action, words", [("kill", "SIGKILL"), ("leave", "exit status 3")])
 def test_a_process_that_ends_is_a_failure_like_any_other(action, words):
     began = time.monotonic()
-    with pytest.raises(EnvironmentFailure, match=rf"process of environment 0 ended with {words}"):
+    with pytest.raises(EnvironmentFailure, match=rf"process of environments 0 to 0 ended with {words}"):
         step_twice(made("subprocess", 1, 60.0, action=action))
     assert time.monotonic() - began < 20
 

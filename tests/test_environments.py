@@ -110,9 +110,8 @@ def test_visible_entries_keep_their_bounds_and_the_task_its_dynamics():
         assert seen[1:4] == expected[1:4] and part.observation_space.contains(seen[0])
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
-def test_environments_side_by_side_show_the_visible_entries(environments, vectorization):
-    envs = environments(num_envs=2, vectorization=vectorization, visible_entries=(2, 1))
+def test_environments_side_by_side_show_the_visible_entries(environments):
+    envs = environments(num_envs=2, visible_entries=(2, 1))
     result = envs.step(actions(0.25, -0.5))  # 0.5 and -1.0 in the environment's bounds
     np.testing.assert_array_equal(result.next_observation["observation"], [[0.5, 1.0], [-1.0, 1.0]])
 

@@ -19,11 +19,12 @@ import tensorflow as tf
 import tiny
 
 import tfsac
-from tfsac import cli, machine
+from tfsac import cli
 from tfsac.environments import as_arrays, spec_of
 from tfsac.testing import tiny_preset
 from tfsac.training import devices
 from tfsac.training.evaluation import Evaluation
+from tfsac.utils import machine
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 PRESET = tiny_preset(**SHORT)
@@ -242,6 +243,7 @@ import sys
 import tensorflow as tf
 from tfsac.testing import tiny_preset
 from tfsac import cli
+from tfsac.utils import machine
 cli.run(["train", f"--run_dir={sys.argv[1]}", "--set=schedule.heatup_steps=256", "--set=schedule.improve_steps=1", "--set=schedule.evaluation_steps=1"])
 print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads())
 """

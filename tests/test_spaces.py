@@ -61,11 +61,6 @@ def test_the_inverse_of_rescaling_comes_back_to_the_same_action():
     np.testing.assert_allclose(rescale.inverse(rescale(given)), given, atol=1e-6)
 
 
-def test_actions_without_bounds_cannot_be_rescaled():
-    with pytest.raises(TfsacError, match="bounds"):
-        action_map(Spec({}, ArraySpec((3,), "float32")))
-
-
 def test_each_agent_of_a_team_is_rescaled_to_its_own_bounds():
     low, high = np.array([[-1, 0], [-2, 4]], np.float32), np.array([[1, 10], [2, 6]], np.float32)
     rescale = action_map(Spec({}, ArraySpec((2, 2), "float32", low, high), num_agents=2))

@@ -181,7 +181,7 @@ def test_agents_that_leave_early_or_are_not_there_are_refused():
     pair = Pair()
     everyone = pair.observe
     pair.observe = lambda: {"y": everyone()["y"]}
-    with pytest.raises(RuntimeError, match="'x'"):
+    with pytest.raises(KeyError, match="x"):
         Team(pair).reset()
 
 

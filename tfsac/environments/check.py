@@ -217,10 +217,10 @@ class CheckedEnv(gym.Wrapper):
             EnvironmentFailure: the observation does not fit its space, or the reward is not one number.
         """
         observation, reward, terminated, truncated, info = self.env.step(action)
+        info = dict(info)  # the environment may change its own later
         for key in FINAL_OBSERVATIONS:
-            if info and info.get(key) is not None:
-                observation = self._final(key, info[key], observation, terminated or truncated)
-                info = {name: value for name, value in info.items() if name != key}
+            if info.get(key) is not None:
+                observation = self._final(key, info.pop(key), observation, terminated or truncated)
         self._check(observation)
         if self.rewards_shape or type(reward) is not float:
             array = np.array(reward, np.float32 if self.rewards_shape else np.float64)
@@ -228,7 +228,7 @@ class CheckedEnv(gym.Wrapper):
                 expected = f"of the shape {self.rewards_shape}" if self.rewards_shape else "one number"
                 raise EnvironmentFailure(f"the reward must be {expected}, got the shape {array.shape}")
             if self.rewards_shape:
-                info = {**info, VECTOR_REWARD: array}
+                info[VECTOR_REWARD] = array
             reward = float(array.sum())
         return observation, reward, terminated, truncated, info
 

@@ -27,8 +27,8 @@ from gymnasium.envs.registration import EnvSpec
 from tfsac.environments.check import VECTOR_REWARD, EnvironmentFailure, format_error, longest_episode
 from tfsac.environments.spaces import name_of_environment, spec_of
 from tfsac.errors import TfsacError
-from tfsac.machine import ENDING
 from tfsac.types import Spec
+from tfsac.utils.machine import ENDING
 
 SPIN_SECONDS = 0.001
 CLOSE_SECONDS = 5.0  # that processes get to close their environments
@@ -76,25 +76,25 @@ class Group:
         """Starts an episode in each environment that has a seed."""
         for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
             if seed is not None:
-                try:
-                    self._store(i, env.reset(seed=seed)[0])
-                except Exception as error:
-                    raise EnvironmentFailure(format_error(error), self.first + i) from error
+                self._store(i, self._call(i, env.reset, seed=seed)[0])
 
     def step(self, action: np.ndarray) -> GroupStep:
         """Steps all environments with actions `[G, ...]`."""
         steps = []
         for i, env in enumerate(self.envs):
-            try:
-                observation, reward, terminated, truncated, info = env.step(action[i])
-                self._store(i, observation)
-                steps.append((reward, terminated, truncated, dict(info)))  # the environment may change its own later
-            except Exception as error:
-                raise EnvironmentFailure(format_error(error), self.first + i) from error
+            observation, reward, terminated, truncated, info = self._call(i, env.step, action[i])
+            self._store(i, observation)
+            steps.append((reward, terminated, truncated, info))
         rewards, terminated, truncated, infos = zip(*steps, strict=True)
         several = self.spec.num_rewards is not None
         reward = np.array([info[VECTOR_REWARD] for info in infos] if several else rewards, np.float32)
         return GroupStep(reward, np.array(terminated, bool), np.array(truncated, bool), list(infos))
+
+    def _call(self, i: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            raise EnvironmentFailure(format_error(error), self.first + i) from error
 
     def _store(self, i: int, observation: Any) -> None:
         if self.several_keys:
@@ -164,10 +164,8 @@ class RemoteGroup:
         Raises:
             EnvironmentFailure: an environment raised, or the process ended or did not answer in time.
         """
-        first, *_, last = self.environments[0], self.environments[-1]
-        name = (
-            f"the process of environment {first}" if first == last else f"the process of environments {first} to {last}"
-        )
+        first, last = self.environments[0], self.environments[-1]
+        name = f"the process of environments {first} to {last}"
         try:
             if self.deadline is not None and not self.pipe.poll(max(self.deadline - time.monotonic(), 0.0)):
                 self.process.kill()
@@ -270,18 +268,12 @@ def convert(info: Mapping[str, Any], function: Callable[[Any], Any]) -> dict[str
 
 
 class IsolatedEnvironment(gym.Env):
-    """Steps an environment in another process.
+    """Steps an environment in another process, which is killed when it does not answer in time.
 
     Args:
         env: one like it, which is closed.
         make_env: makes it.
         timeout: seconds within which it must answer, or None.
-
-    Attributes:
-        time_limit: steps after which its episodes end, or None.
-
-    Raises:
-        EnvironmentFailure: from `reset` and `step`: it failed, its process ended, or it did not answer in time.
     """
 
     def __init__(self, env: gym.Env, make_env: Callable[[], gym.Env], timeout: float | None):

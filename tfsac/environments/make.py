@@ -106,8 +106,6 @@ def maker(
 
 def _call(env_fn: Callable[[], gym.Env], limit: int | None, keeps_own: bool) -> gym.Env:
     env = env_fn()
-    if not isinstance(env, gym.Env):
-        raise TfsacError(f"env_fn must return a gymnasium.Env, got {type(env).__name__}")
     return env if keeps_own and time_limit_of(env) is not None else _limited(env, limit)
 
 
@@ -160,12 +158,10 @@ def make_unchecked(
             return _limited(_make_atari(level, atari, **kwargs), max_episode_steps)
         # `check` looks at the bounds; Gymnasium's checker would warn about every unbounded observation.
         return gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
-    except (gym.error.Error, ImportError) as error:
-        raise TfsacError(f"{level} cannot be made: {error}{_hint(level, error)}") from error
-    except TypeError as error:
-        if not kwargs:
+    except (gym.error.Error, ImportError, TypeError) as error:
+        if isinstance(error, TypeError) and not kwargs:  # of its own code
             raise
-        raise TfsacError(f"{level} cannot be made with {kwargs}: {error}") from error
+        raise TfsacError(f"{level} cannot be made: {error}{_hint(level, error)}") from error
 
 
 def _hint(level: str, error: BaseException) -> str:
@@ -176,7 +172,7 @@ def _hint(level: str, error: BaseException) -> str:
         if package in EXTRA_OF_PACKAGE:
             return f"; pip install 'tfsac[{EXTRA_OF_PACKAGE[package]}]'"
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, ImportError):
+    if isinstance(error, ImportError | TypeError):
         return ""
     return f"{nearest(level, list(gym.registry))} A level of your own is MODULE:ID, with the module that registers it."
 

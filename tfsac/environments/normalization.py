@@ -28,9 +28,8 @@ class RunningStatistics:
         batch, total = values.astype(np.float64), self.count + len(values)
         batch_mean = batch.mean(axis=0)
         delta = batch_mean - self.mean
-        self.squares = (
-            self.squares + ((batch - batch_mean) ** 2).sum(axis=0) + delta**2 * (self.count * len(values) / total)
-        )
+        between = delta**2 * (self.count * len(values) / total)
+        self.squares = self.squares + ((batch - batch_mean) ** 2).sum(axis=0) + between
         self.mean = self.mean + delta * (len(values) / total)
         self.count = total
 
@@ -53,10 +52,6 @@ class ReturnScaling(RunningStatistics):
 
     The return g of each environment becomes gamma * g + r with a reward r. Every g enters the statistics. After the
     last step of an episode, terminated or truncated, g is zero.
-
-    Args:
-        parameters: of the scaling.
-        discount: gamma.
 
     Attributes:
         running: g `[E]`; `[1]`, a zero, where all episodes start.
@@ -141,12 +136,7 @@ class Filters:
             statistics.add(observation[key].reshape(-1, *statistics.mean.shape))
 
     def learn_reward(self, reward: np.ndarray, ended: np.ndarray) -> None:
-        """Adds a step of every environment to the running statistics.
-
-        Args:
-            reward: raw ones, `[E]`, or `[E, D]` of D rewards a step.
-            ended: booleans `[E]`, whether it was the last step of its episode.
-        """
+        """Adds raw rewards `[E]` or `[E, D]` of a step; booleans `[E]` say where it was the last one of its episode."""
         if self.returns:
             self.returns.learn(reward, ended)
         if self.parameters.reward_normalization:
@@ -169,12 +159,11 @@ class Filters:
         if not self.count:
             return observation
         bound = np.float32(self.parameters.observation_clipping)
-        filtered = {
-            key: np.clip((observation[key] - mean) * inverse, -bound, bound)
-            for key, (mean, inverse) in self.scale().items()
-            if key in observation
-        }
-        return {**observation, **filtered}
+        filtered = dict(observation)
+        for key, (mean, inverse) in self.scale().items():
+            if key in observation:
+                filtered[key] = np.clip((observation[key] - mean) * inverse, -bound, bound)
+        return filtered
 
     def reward(self, reward: np.ndarray) -> np.ndarray:
         """Returns raw rewards with any leading dimensions as the agent sees them: divided, rescaled, then clipped."""

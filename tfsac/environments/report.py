@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import functools
 import re
 import time
 import warnings
@@ -20,7 +19,7 @@ from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_s
 from tfsac.environments.check import EnvironmentFailure, format_error, longest_episode, space_problems
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
-from tfsac.environments.vectorize import Environments
+from tfsac.environments.vectorize import TRAINING, Environments, episode_seed
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
@@ -28,7 +27,6 @@ from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 REPEATED_STEPS = 100
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
-FEW_FLOATS = 16  # float32 numbers in the range of an entry that can hardly be told apart
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
 
 
@@ -92,10 +90,10 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
         >>> assert report.usable
     """
     parameters = EnvironmentParameters(getattr(env, "__name__", "env_fn"))
-    if isinstance(env, gym.Env):
-        parameters = dataclasses.replace(parameters, evaluation="none")
-        return check_environments(parameters, num_steps, seed, functools.partial(_Open, env))
-    return check_environments(parameters, num_steps, seed, env)
+    if not isinstance(env, gym.Env):
+        return check_environments(parameters, num_steps, seed, env)
+    parameters = dataclasses.replace(parameters, evaluation="none")  # there is this one alone
+    return _Inspection(parameters, maker(parameters, lambda: env), keep_open=True).report(num_steps, seed)
 
 
 def check_environments(
@@ -105,78 +103,38 @@ def check_environments(
     return _Inspection(parameters, maker(parameters, env_fn)).report(num_steps, seed)
 
 
-class _Open(gym.Wrapper):
-    """Stays open: an environment of the user."""
-
-    keeps_observations = True
-
-    def close(self) -> None:
-        pass
-
-
 class _Watched(gym.Wrapper):
-    """Shows an inspection what an environment returns, below all checks but Gymnasium's passive ones.
-
-    Attributes:
-        seed, actions: of the first episode.
-    """
+    """Has Gymnasium's passive checks, and stays open where it is the user's own."""
 
     keeps_observations = True
 
-    def __init__(self, env: gym.Env, inspection: _Inspection):
+    def __init__(self, env: gym.Env, keep_open: bool):
         super().__init__(env)
-        self.inspection, self.last, self.total, self.length = inspection, None, 0.0, 0
-        self.actions: list[Any] = []
-        self.seed: int | None = None
-        self.episodes = 0
+        self.keep_open = keep_open
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        result = env_reset_passive_checker(self.env, seed=seed, options=options)
-        self.seed = seed if self.seed is None else self.seed
-        self.last, self.total, self.length, self.episodes = result[0], 0.0, 0, self.episodes + 1
-        self.inspection.see(self.last)
-        return result
+        return env_reset_passive_checker(self.env, seed=seed, options=options)
 
     def step(self, action: Any) -> Any:
-        inspection, kept = self.inspection, copy.deepcopy(self.last)
-        if self.episodes == 1 and len(self.actions) < REPEATED_STEPS:
-            self.actions.append(copy.deepcopy(action))
-        result = env_step_passive_checker(self.env, action)
-        inspection.steps += 1
-        inspection.reused |= not data_equivalence(kept, self.last, exact=True)
-        self.last, reward = result[0], float(np.asarray(result[1], np.float64).sum())
-        self.total, self.length = self.total + reward, self.length + 1
-        inspection.see(self.last)
-        inspection.rewards.append(reward)
-        if result[2] or result[3]:
-            inspection.episodes.append((self.total, self.length, bool(result[2])))
-        return result
+        return env_step_passive_checker(self.env, action)
+
+    def close(self) -> None:
+        if not self.keep_open:
+            self.env.close()
 
 
 class _Inspection:
     """Makes the environments of a run, steps those of training, and collects what it finds."""
 
-    def __init__(self, parameters: EnvironmentParameters, make_env: Maker):
+    def __init__(self, parameters: EnvironmentParameters, make_env: Maker, keep_open: bool = False):
         self.parameters = dataclasses.replace(parameters, vectorization="sync", step_timeout_seconds=None)
-        self.make_env, self.name = make_env, parameters.name
+        self.make_env, self.name, self.keep_open = make_env, parameters.name, keep_open
         self.findings: dict[str, Finding] = {}  # by text
-        self.watched: list[_Watched] = []
-        self.steps, self.reused = 0, False
-        self.rewards, self.episodes = list[float](), list[tuple[float, int, bool]]()
-        self.ranges: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # smallest and largest observation by key
 
     def find(self, kind: str, text: str) -> None:
         for name in (self.parameters.name, self.name):
             text = text.removeprefix(f"{name}: ")
         self.findings.setdefault(text, Finding(kind, text))
-
-    def see(self, observation: Any) -> None:
-        parts = observation if isinstance(observation, dict) else {"observation": observation}
-        for key, part in parts.items():
-            if key != ACTION_MASK and isinstance(part, np.ndarray) and part.dtype.kind in "fiu":
-                low, high = self.ranges.get(key, (part, part))
-                if part.shape == low.shape:
-                    self.ranges[key] = np.fmin(low, part), np.fmax(high, part)
 
     def report(self, num_steps: int, seed: int) -> EnvironmentReport:
         first = self.make_env.unchecked()
@@ -220,23 +178,17 @@ class _Inspection:
         raw = [first]
 
         def watch() -> gym.Env:
-            self.watched.append(_Watched(raw.pop() if raw else self.make_env.unchecked(), self))
-            return self.watched[-1]
+            return _Watched(raw.pop() if raw else self.make_env.unchecked(), self.keep_open)
 
         watching = Maker(watch, self.make_env.visible_entries, self.make_env.one_at_once)
         separate = self.parameters.evaluation == "separate"
         try:
             evaluation_env = watching() if separate else None
             with contextlib.closing(Environments(self.parameters, seed, watching)) as environments:
-                began, rng = time.perf_counter(), np.random.default_rng(seed)
-                while self.steps < num_steps:
-                    environments.step(_random_action(environments, rng))
-                rate = self.steps / (time.perf_counter() - began)
-                self.find(OK, f"{self.steps} random steps, {rate:.0f} a second with these checks")
-                self._look_at_episodes(first)
-                self._look_at_values(environments)
+                actions = self._step(environments, num_steps, np.random.default_rng(seed), longest_episode(first))
                 assert environments.local_group is not None
-                self._repeat(evaluation_env or environments.local_group.envs[0], self.watched[separate])
+                env = evaluation_env or environments.local_group.envs[0]
+                self._repeat(env, actions, episode_seed(seed, TRAINING, 0, 0))
             if evaluation_env is not None:
                 evaluation_env.close()
         except EnvironmentFailure as error:
@@ -247,16 +199,50 @@ class _Inspection:
             shared = ' (environment.evaluation="shared" makes one)' if number == 2 else ""
             self.find(PROBLEM, text if number == 1 else f"training makes {number} environments at once{shared}: {text}")
 
-    def _look_at_episodes(self, env: gym.Env) -> None:
-        limit = longest_episode(env)
-        if self.reused:
+    def _step(
+        self, environments: Environments, num_steps: int, rng: np.random.Generator, limit: int | None
+    ) -> list[np.ndarray]:
+        """Makes random steps; returns the actions of the first environment in its own units."""
+        actions, rewards, episodes = list[np.ndarray](), list[np.ndarray](), list[tuple[float, int, bool]]()
+        largest, total = dict.fromkeys(environments.spec.observation, 0.0), np.zeros(environments.num_envs)
+        began = time.perf_counter()
+        while environments.steps < num_steps:
+            action = _random_action(environments, rng)
+            actions.append(environments.action_map(action)[0])
+            step = environments.step(action)
+            rewards.append(step.reward)
+            total += step.reward.reshape(len(total), -1).sum(1)
+            for key, value in step.next_observation.items():
+                if value.dtype == np.float32:  # no image, no mask
+                    largest[key] = max(largest[key], float(np.abs(value).max()))
+            for i in np.flatnonzero(step.terminated | step.truncated):
+                episodes.append((total[i], step.length[i], bool(step.terminated[i])))
+                total[i] = 0.0
+        rate = environments.steps / (time.perf_counter() - began)
+        self.find(OK, f"{environments.steps} random steps, {rate:.0f} a second with these checks")
+        self._look_at_episodes(episodes, environments.steps, limit)
+        for key, bound in largest.items():
+            if bound > LARGE_OBSERVATION:
+                advice = "environment.filters.observation_normalization=true divides it by its deviation"
+                self.find(WARNING, f"observation {key!r} is as large as {bound:.4g}; {advice}")
+        reward = np.abs(rewards)
+        if reward.max() > LARGE_REWARD:
             self.find(
                 WARNING,
-                "a step writes into the array of the observation before; tfsac copies observations, but other code "
-                "that keeps them will see them change: return a copy",
+                f"rewards are as large as {reward.max():.4g}; environment.filters.reward_rescale_factor makes them "
+                "smaller",
             )
-        if self.episodes:
-            returns, lengths, terminated = (np.array(x) for x in zip(*self.episodes, strict=True))
+        if environments.steps >= REPEATED_STEPS and np.ptp(rewards) == 0 and not any(end for _, _, end in episodes):
+            self.find(
+                WARNING,
+                f"every reward was {rewards[0].flat[0]:.4g}, and no episode was terminated: random actions meet "
+                "nothing to learn from",
+            )
+        return actions
+
+    def _look_at_episodes(self, episodes: list[tuple[float, int, bool]], steps: int, limit: int | None) -> None:
+        if episodes:
+            returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
             self.find(
                 OK,
                 f"ended episodes: {len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated), "
@@ -268,56 +254,22 @@ class _Inspection:
                     f"every episode was terminated after exactly {lengths[0]} steps: if that is a time limit, "
                     "return truncated=True; terminated says that no reward would follow",
                 )
-        elif limit is None:
+        elif limit is None or steps > limit * self.parameters.num_envs:
+            known = "and there is no time limit known" if limit is None else f"though the time limit is {limit}"
             self.find(
                 WARNING,
-                f"no episode ended within {self.steps} steps, and there is no time limit known; set "
-                "environment.max_episode_steps, because evaluations wait for the end of an episode",
-            )
-        elif self.steps > limit * self.parameters.num_envs:
-            self.find(WARNING, f"no episode ended within {self.steps} steps, though the time limit is {limit}")
-
-    def _look_at_values(self, environments: Environments) -> None:
-        for key, array in environments.spec.observation.items():
-            if array.dtype != "float32" or key not in self.ranges:
-                continue
-            low, high = (bound.astype(np.float64) for bound in self.ranges[key])
-            largest = np.maximum(np.abs(low), np.abs(high))
-            few = FEW_FLOATS * np.spacing(largest.astype(np.float32))
-            if ((largest > 1e4) & (high > low) & (high - low < few)).any():  # smaller ones may vary by rounding alone
-                self.find(
-                    WARNING,
-                    f"observation {key!r} has an entry that varies too little around {largest.max():.4g} for float32, "
-                    "which agents see: subtract an offset in the environment",
-                )
-            elif largest.max() > LARGE_OBSERVATION:
-                self.find(
-                    WARNING,
-                    f"observation {key!r} is as large as {largest.max():.4g}; see "
-                    "environment.filters.observation_normalization",
-                )
-        if self.steps >= REPEATED_STEPS and len(set(self.rewards)) == 1 and not any(end for _, _, end in self.episodes):
-            self.find(
-                WARNING,
-                f"every reward was {self.rewards[0]:.4g}, and no episode was terminated: random actions meet nothing "
-                "to learn from",
-            )
-        if (largest_reward := max(map(abs, self.rewards))) > LARGE_REWARD:
-            self.find(
-                WARNING,
-                f"rewards are as large as {largest_reward:.4g}; see environment.filters.reward_rescale_factor",
+                f"no episode ended within {steps} steps, {known}; evaluations wait for the end of an episode: set "
+                "environment.max_episode_steps, or let truncated through",
             )
 
-    def _repeat(self, env: gym.Env, watched: _Watched) -> None:
+    def _repeat(self, env: gym.Env, actions: list[np.ndarray], seed: int) -> None:
         """Plays the first episode of training again, twice."""
-        actions, seed = list(watched.actions), watched.seed
         try:
-            once, again = (_trajectory(env, actions, seed) for _ in range(2))
-            same = data_equivalence(once, again, exact=True)
+            once, again = (_trajectory(env, actions[:REPEATED_STEPS], seed) for _ in range(2))
         except Exception as error:  # some environments are only reset once their episode is over
             self.find(WARNING, f"whether seeds reproduce a trajectory is not known: {format_error(error)}")
             return
-        if same:
+        if data_equivalence(once, again, exact=True):
             self.find(OK, "the same seed and actions give the same trajectory")
         else:
             self.find(

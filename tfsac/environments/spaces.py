@@ -239,14 +239,9 @@ class ActionNumbering(NamedTuple):
 
 
 def action_map(spec: Spec) -> ActionRescaling | ActionNumbering:
-    """Returns what turns an agent's actions into an environment's.
-
-    Raises:
-        TfsacError: continuous actions without bounds.
-    """
+    """Returns what turns an agent's actions into an environment's."""
     action = spec.action
     if isinstance(action, DiscreteSpec):
         return ActionNumbering(action.start, action.native_dtype)
-    if action.low is None or action.high is None:
-        raise TfsacError(f"continuous actions need bounds, got {action}")
+    assert action.low is not None and action.high is not None
     return ActionRescaling(action.low, action.high)

@@ -25,13 +25,10 @@ def make_team(level: str, **kwargs: Any) -> Team:
         **kwargs: passed to the module's `parallel_env`.
 
     Raises:
-        TfsacError: a module without `parallel_env`, or no team.
+        TfsacError: no team.
         ImportError: a package or the module is missing.
     """
-    module = importlib.import_module(level.removeprefix(PREFIX))
-    if not hasattr(module, "parallel_env"):
-        raise TfsacError(f"a team needs a PettingZoo module with `parallel_env`, got {level}")
-    team = Team(module.parallel_env(**kwargs))
+    team = Team(importlib.import_module(level.removeprefix(PREFIX)).parallel_env(**kwargs))
     team.spec = EnvSpec(level)  # its name in messages
     return team
 
@@ -62,10 +59,10 @@ class Team(gym.Env):
         observation, action = self._shared(env.observation_space), self._shared(env.action_space)
         self.masked = isinstance(observation, Dict) and observation.spaces.keys() == {"observation", ACTION_MASK}
         own: Any = observation["observation"] if self.masked else observation
-        if not _is_vector(own):
+        if not _is_vector(own) or not (_is_vector(action) or isinstance(action, Discrete)):
             raise TfsacError(
-                f"each agent of a team must observe a vector, or a Dict with a vector 'observation' and an "
-                f"'action_mask', got {observation}"
+                "each agent of a team must observe a vector, or a Dict with a vector 'observation' and an "
+                f"'action_mask', and have a Box (A,) or a Discrete as actions, got {observation} and {action}"
             )
         state = getattr(env, "state_space", None)
         self.has_state = _is_vector(state)
@@ -80,10 +77,8 @@ class Team(gym.Env):
         if isinstance(action, Discrete):
             starts = [action.start] * len(self.agents)
             self.action_space = MultiDiscrete([action.n] * len(self.agents), action.dtype, start=starts)
-        elif _is_vector(action):
-            self.action_space = self._stacked(action, dtype=action.dtype)
         else:
-            raise TfsacError(f"each agent of a team must have a Box (A,) or a Discrete as actions, got {action}")
+            self.action_space = self._stacked(action, dtype=action.dtype)
 
     def _shared(self, space_of: Callable[[Any], gym.Space[Any]]) -> Any:
         first, *others = (space_of(agent) for agent in self.agents)
@@ -101,8 +96,6 @@ class Team(gym.Env):
         return Box(low, high, dtype=dtype)
 
     def _observe(self, seen: dict[Any, Any]) -> dict[str, np.ndarray]:
-        if missing := [agent for agent in self.agents if agent not in seen]:
-            raise RuntimeError(f"the agents of a team must all stay until the episode ends, but {missing} left")
         in_order: Sequence[Any] = [seen[agent] for agent in self.agents]
         own = np.stack([one["observation"] for one in in_order] if self.masked else in_order).astype(np.float32)
         everyone = np.asarray(self.env.state() if self.has_state else own, np.float32).ravel()
@@ -114,7 +107,7 @@ class Team(gym.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Starts an episode; raises RuntimeError where an agent is not there."""
+        """Starts an episode."""
         super().reset(seed=seed)
         return self._observe(self.env.reset(seed=seed, options=options)[0]), {}
 
@@ -123,7 +116,7 @@ class Team(gym.Env):
         the info has that of each agent by its name.
 
         Raises:
-            RuntimeError: an agent left or was done before the others.
+            RuntimeError: an agent was done before the others.
         """
         actions = {agent: action[i] for i, agent in enumerate(self.agents)}
         seen, rewards, terminated, truncated, infos = self.env.step(actions)

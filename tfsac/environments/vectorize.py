@@ -12,8 +12,8 @@ from tfsac.environments.check import EnvironmentFailure, check_finite, check_mas
 from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
-from tfsac.machine import usable_cores
 from tfsac.parameters import EnvironmentParameters
+from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
 # Simulators take a seed as a signed number of 32 bits. Runs of earlier versions continue with larger ones.
@@ -131,14 +131,17 @@ class Environments:
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
+        asked, results = [], []
         for group in self.remote_groups:
-            group.send(method, argument[group.environments[0] : group.environments[-1] + 1])
-        results = []
+            part = argument[group.environments[0] : group.environments[-1] + 1]
+            if any(value is not None for value in part):  # a reset may be of other groups alone
+                group.send(method, part)
+                asked.append(group)
         try:
             if self.local_group is not None:
                 results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
         finally:
-            results = [*receive_all(self.remote_groups), *results]
+            results = [*receive_all(asked), *results]
         return results
 
     def _observation(self) -> dict[str, np.ndarray]:

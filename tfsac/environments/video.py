@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
-import importlib.util
 import os
 import pathlib
 import pickle
@@ -62,11 +61,8 @@ def write_video(
         returns: of the episodes; a warning says where the replayed ones have others.
 
     Raises:
-        TfsacError: packages for videos are missing.
         EnvironmentFailure: the environment cannot be drawn here, or the video cannot be written.
     """
-    if importlib.util.find_spec("imageio_ffmpeg") is None:
-        raise TfsacError("videos need imageio-ffmpeg: pip install 'tfsac[video]'")
     spec = gym.registry.get(parameters.level)  # a script or a notebook may have registered it
     try:
         job = cloudpickle.dumps((parameters, list(seeds), list(actions), path, env_fn, spec, returns))
@@ -91,12 +87,12 @@ def write_video(
         path.unlink(missing_ok=True)
         cause = output.splitlines()[-1] if output else f"exit status {done.returncode}"
         raise EnvironmentFailure(
-            f"no video of {parameters.name} ({cause}); it needs render_mode='rgb_array', and MuJoCo on a machine "
-            "without a screen needs libegl1 and MUJOCO_GL=egl"
+            f"no video of {parameters.name} ({cause}); videos need tfsac[video], an environment with "
+            "render_mode='rgb_array', and for MuJoCo on a machine without a screen libegl1 and MUJOCO_GL=egl"
         ) from RuntimeError(output)
 
 
-def record(
+def _record(
     timeout: float,
     parameters: EnvironmentParameters,
     seeds: Sequence[int],
@@ -106,15 +102,8 @@ def record(
     spec: gym.envs.registration.EnvSpec | None,
     returns: Sequence[float] | None,
 ) -> bool:
-    """Plays the episodes and writes the video, in a process of its own, which ends where a frame takes too long.
-
-    Args:
-        timeout: in seconds, of a frame.
-        parameters, seeds, actions, path, env_fn, returns: as for `write_video`.
-        spec: of the level, as Gymnasium has registered it.
-
-    Returns:
-        whether the episodes have these returns.
+    """Plays the episodes and writes the video in this process, which ends where a frame takes longer than the timeout,
+    in seconds; returns whether the episodes have these returns.
     """
     import imageio.v2 as imageio
 
@@ -122,14 +111,10 @@ def record(
         gym.registry.setdefault(spec.id, spec)
     kwargs = {} if env_fn is not None else {**parameters.kwargs, "render_mode": "rgb_array"}
     env = maker(dataclasses.replace(parameters, kwargs=kwargs), env_fn, to_play=True)()
-    if env_fn is None and _has_tracking_camera(env) and not {"camera_id", "camera_name"} & kwargs.keys():
-        env.close()
-        env = maker(dataclasses.replace(parameters, kwargs={**kwargs, "camera_name": "track"}))()
     fps, replayed = float((env.metadata or {}).get("render_fps") or 30), list[float]()
-    # H.264 with its usual colours needs even sizes.
-    options: dict[str, Any] = (
-        {"loop": 0, "duration": 1000 / fps} if path.suffix == ".gif" else {"fps": fps, "macro_block_size": 2}
-    )
+    options: dict[str, Any] = {"loop": 0, "duration": 1000 / fps}
+    if path.suffix != ".gif":
+        options = {"fps": fps, "macro_block_size": 2}  # H.264 with its usual colours needs even sizes
     video: Any
     with imageio.get_writer(path, **options) as video:
         for seed, of_episode in zip(seeds, actions, strict=True):
@@ -138,10 +123,7 @@ def record(
             for action in of_episode:
                 _, reward, terminated, truncated, _ = env.step(action)
                 replayed[-1] += float(reward)
-                picture = env.render()
-                if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.ndim != 3:
-                    raise EnvironmentFailure(f"render() must return uint8 [height, width, 3], got {type(picture)}")
-                video.append_data(picture)
+                video.append_data(env.render())
                 faulthandler.dump_traceback_later(timeout, exit=True)  # starts the timer again
                 if terminated or truncated:
                     break
@@ -149,15 +131,9 @@ def record(
     return returns is None or np.allclose(returns, replayed, rtol=1e-3, atol=1e-3)
 
 
-def _has_tracking_camera(env: gym.Env) -> bool:
-    """Returns whether a MuJoCo model has a camera that follows the robot; the default one stays where it is."""
-    model = getattr(env.unwrapped, "model", None)
-    return model is not None and "track" in [model.cam(i).name for i in range(getattr(model, "ncam", 0))]
-
-
 if __name__ == "__main__":
     limit = float(sys.argv[1])
     faulthandler.dump_traceback_later(limit, exit=True)  # before anything of the user's is imported
-    same = record(limit, *pickle.loads(sys.stdin.buffer.read()))
+    same = _record(limit, *pickle.loads(sys.stdin.buffer.read()))
     sys.stderr.flush()
     os._exit(0 if same else DIFFERENT_EPISODES)  # the video is complete, even if the environment cannot be closed
