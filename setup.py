@@ -96,6 +96,7 @@ setup(
         "tfsac.training",
         "tfsac.training.checkpoints",
         "tfsac.training.loggers",
+        "tfsac.utils",
     ],
     package_dir={"tfsac.presets": "presets"},
     package_data={"tfsac": ["py.typed"], "tfsac.presets": ["demonstrations/*.npz"]},

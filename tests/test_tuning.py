@@ -21,8 +21,8 @@ from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes
 from tfsac.experiments.search_space import DEFAULT_SPACES, parse_dimension, search_space
 from tfsac.experiments.tuning import open_study
-from tfsac.files import read_object
 from tfsac.parameters import override, parse_assignment, to_json
+from tfsac.utils.files import read_object
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 POLICY_RATE = "agent.networks.policy.learning_rate"

@@ -25,7 +25,7 @@ from tfsac.cli.learning import (
     set_flag,
 )
 from tfsac.errors import TfsacError
-from tfsac.machine import SIGNALLED
+from tfsac.utils.machine import SIGNALLED
 
 # Flags of a tuning itself; all its others are of each of its runs.
 WHERE = ("run_dir", "experiment_name", "resume", "report", "jobs", "ray_address", "cpus_per_run")
@@ -126,7 +126,7 @@ def _check_last_evaluations(schedule: dict[str, str], last_evaluations: int) -> 
 def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues:
     """Returns the flags with which a tuning was started, and those that are given now in their place."""
     from tfsac.experiments.tuning import PLAN
-    from tfsac.files import read_object
+    from tfsac.utils.files import read_object
 
     given = [name for name in f if f[name].present]
     earlier, _ = parse("tune", read_object(folder / PLAN)["arguments"])
