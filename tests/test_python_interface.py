@@ -20,15 +20,15 @@ import tensorflow as tf
 import tiny
 
 import tfsac
-from tfsac import cli, machine
+from tfsac import cli
 from tfsac.environments import as_arrays, spec_of
-from tfsac.machine import option
 from tfsac.memories import Demonstrations, load_demonstrations
 from tfsac.parameters import EnvironmentSteps, ParameterError
 from tfsac.testing import Identity, tiny_preset
 from tfsac.training import Callback, devices
 from tfsac.training.evaluation import Evaluation
-from tfsac.user_code import UserCodeError
+from tfsac.utils import machine
+from tfsac.utils.machine import option
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 PRESET = tiny_preset(**SHORT)
@@ -167,9 +167,6 @@ OTHERS = {
     "save no demonstrations": (lambda r, p: tfsac.save_demonstrations("a.npz", [1]), TypeError, r"demonstrations is "
                                                                                                 r"Demonstrations, .* "
                                                                                                 r"Received: \[1\]$"),
-    "demonstrate with a wrong begin": (
-        lambda r, p: tfsac.demonstrate(lambda observation: np.zeros(1), gym.make("Pendulum-v1"), 1, begin=lambda: 1 / 0), UserCodeError, "^begin raised. Received: ZeroDiv",
-    ),
     "plot nothing": (lambda r, p: tfsac.plot(None), TypeError, "run_dir is the path of a folder.* Received: None$"),
     "sac with no actor_critic": (lambda r, p: tfsac.sac(Identity, 3), ParameterError, "actor_critic is a function, "
                                                                                       "such as tfsac.mlp_actor_critic. "

@@ -13,11 +13,11 @@ import tiny
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, make, spec_of
-from tfsac.files import read_object
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.recorded_functions import spaces_of, spec_in
+from tfsac.utils.files import read_object
 
 ROOT = pathlib.Path(__file__).parents[1]
 LENGTH = 12  # steps of an episode

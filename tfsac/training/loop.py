@@ -18,7 +18,6 @@ import tensorflow as tf
 from tfsac.distributed.workers import worker_lost
 from tfsac.environments import EnvironmentFailure, Environments, action_map
 from tfsac.errors import TfsacError
-from tfsac.machine import option
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
@@ -31,6 +30,7 @@ from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, build_run
 from tfsac.training.schedule import Counters
 from tfsac.types import OBSERVATION, Batch, Step, UpdateResult
+from tfsac.utils.machine import option
 
 
 @dataclasses.dataclass
