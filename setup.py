@@ -95,6 +95,7 @@ setup(
         "tfsac.spinning_up",
         "tfsac.training",
         "tfsac.training.checkpoints",
+        "tfsac.training.loggers",
         "tfsac.utils",
     ],
     package_dir={"tfsac.presets": "presets"},
