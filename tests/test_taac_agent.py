@@ -404,7 +404,7 @@ def test_target_entropies_are_given_or_follow_from_a_probability(algorithm, choi
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "sign"), [((0.69, 1.38), 1), ((0.001, -10.0), -1)])
 def test_temperatures_move_against_the_entropies(target, sign):
-    agent = make_agent(target_entropy=target)
+    agent = make_agent(target_entropy=target, init_w=3.0)
     agent.update(batches(agent, 5))
     for temperature in (agent.choice_temperature, agent.proposal_temperature):
         assert (float(temperature.value()) - 1.0) * sign > 0.02
