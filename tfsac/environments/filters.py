@@ -103,6 +103,14 @@ class Filters:
         """Returns raw rewards with any leading dimensions as the agent sees them: divided, rescaled, then
         clipped.
         """
+        scaled = reward * self.reward_scale()
+        if self.parameters.reward_clipping_range is None:
+            return scaled
+        low, high = self.parameters.reward_clipping_range
+        return np.clip(scaled, np.float32(low), np.float32(high))
+
+    def reward_scale(self) -> np.ndarray:
+        """Returns what rewards are multiplied by now, float32, `[]` or `[D]`."""
         scale = np.asarray(self.parameters.reward_rescale_factor)
         if self.reward_count:
             # Without subtracting the mean: that would change what ending an episode is worth.
@@ -110,11 +118,7 @@ class Filters:
             scale = scale / np.where(self.reward_squares > 0, deviation, 1.0)  # constant so far: as they are
         if self.returns:
             scale = scale / self.returns.divisor()
-        scaled = reward * scale.astype(np.float32)
-        if self.parameters.reward_clipping_range is None:
-            return scaled
-        low, high = self.parameters.reward_clipping_range
-        return np.clip(scaled, np.float32(low), np.float32(high))
+        return scale.astype(np.float32)
 
     def batch(self, batch: Batch) -> Batch:
         """Returns a sampled batch with all its observations filtered.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.files import written_aside
-from tfsac.types import Batch, UpdateResult
+from tfsac.types import Batches, BatchesOnDevice, UpdateResult
 
 ALL_METRICS = "With updates_between_diagnostics=1 a resumed run checks all metrics of every update"
 
@@ -21,7 +21,7 @@ class NonFiniteError(RuntimeError):
 def refuse_non_finite(
     names: list[str],
     result: UpdateResult,
-    batch: Batch,
+    batch: Batches,
     before: int,
     env_steps: int,
     folder: pathlib.Path,
@@ -46,11 +46,14 @@ def refuse_non_finite(
     number, name = before + update + 1, names[column]
     path = folder / f"non_finite_update_{number}.npz"
     saved = f"is in {path}"
-    try:
-        with written_aside(path) as file:
-            np.savez(file, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
-    except OSError as error:
-        saved = f"could not be saved ({str(error).partition(' Received: ')[0]})"
+    if isinstance(batch, BatchesOnDevice):
+        saved = 'was drawn on the accelerator and is not saved (agent.memory.device="cpu" saves it)'
+    else:
+        try:
+            with written_aside(path) as file:
+                np.savez(file, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
+        except OSError as error:
+            saved = f"could not be saved ({str(error).partition(' Received: ')[0]})"
     raise NonFiniteError(
         f"{name} is not finite at update {number} (environment step {env_steps}); the batch of this update {saved}, "
         f"the last checkpoint is from before. Received: {name}={result.metrics[update, column]}"

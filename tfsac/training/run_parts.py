@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfsac.agents import Agent
+from tfsac.device_memory import UPDATES_PER_CALL
 from tfsac.distributed.partition import preset_of_worker
 from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.workers import Workers
@@ -24,7 +25,7 @@ from tfsac.parameters import (
     ScheduleParameters,
     from_json,
 )
-from tfsac.training.build import build_agent, build_memory, build_policy
+from tfsac.training.build import build_agent, build_device_memory, build_memory, build_policy
 from tfsac.training.callbacks import Hooks
 from tfsac.training.checkpoints import CheckpointManager, identity_of, understanding
 from tfsac.training.collection import Collector
@@ -54,7 +55,7 @@ from tfsac.training.schedule import Period, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
-from tfsac.types import Batch, UpdateResult
+from tfsac.types import Batches, UpdateResult
 
 FIXED = (
     "agent",
@@ -87,7 +88,7 @@ class RunParts:
         self,
         asked: RunRequest,
         terminal: MakeTerminal,
-        computed: Callable[[Batch, UpdateResult], None],
+        computed: Callable[[Batches, UpdateResult], None],
         apply: Callable[[UpdateResult], None],
     ):
         self.directory, self.settings, self.signals = asked.directory, asked.run, StopSignals()
@@ -194,6 +195,8 @@ class RunParts:
             else Collector(actor, self.filters, self.environments)
         )
         self.sampler = Sampler(self.worker_preset, self.memory, self.schedule, settings.seed)
+        if made := build_device_memory(self.memory, self.worker_preset, self.filters, self.agent, settings.seed):
+            self.sampler.source, self.sampler.updates_per_call = made, UPDATES_PER_CALL
         if not asked.resume:
             self.filters.learn(self.workers.gather(self.environments.observation))
         if asked.initial_weights is not None:

@@ -12,7 +12,7 @@ from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.parameters import ACERAlgorithmParameters, OffPolicyAlgorithmParameters, Preset
 from tfsac.random_streams import Stream
 from tfsac.training.schedule import Schedule
-from tfsac.types import Batch
+from tfsac.types import Batches
 
 MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes; a rollout and its replays are one stack
 
@@ -28,6 +28,8 @@ class Sampler:
 
     Attributes:
         rng: the stream of random numbers from which batches are drawn.
+        source: what batches are drawn from, the memory or its copy on the accelerator.
+        updates_per_call: the most updates in one compiled call.
         ready: whether the memories of all workers have enough to sample.
         rollout_complete: whether that of any worker has a complete rollout, for agents that learn from segments.
     """
@@ -35,6 +37,8 @@ class Sampler:
     def __init__(self, preset: Preset, memory: TransitionMemory | EpisodicMemory, schedule: Schedule, seed: int):
         self.algorithm, self.batch_size = preset.agent.algorithm, preset.agent.batch_size
         self.memory, self.schedule = memory, schedule
+        self.source: Any = memory
+        self.updates_per_call = MAX_UPDATES_PER_CALL
         self.rng, self.seed = np.random.default_rng([seed, Stream.SAMPLING]), seed
         self.ready, self.rollout_complete = False, False
 
@@ -55,7 +59,7 @@ class Sampler:
         """
         self.ready, self.rollout_complete = all(offers["ready"]), any(offers["rollout_complete"])
 
-    def pending_batches(self) -> Iterator[Callable[[], Batch | None]]:
+    def pending_batches(self) -> Iterator[Callable[[], Batches | None]]:
         """Yields functions that draw the stack of batches to learn from in one compiled call, or None where there is
         nothing.
 
@@ -82,8 +86,8 @@ class Sampler:
         periods = self.schedule.since_heatup(playing) // playing.num_steps
         pending = periods * algorithm.num_consecutive_training_steps - counters.updates
         while pending > 0:
-            count = min(pending, MAX_UPDATES_PER_CALL)
-            yield functools.partial(memory.sample, count, self.batch_size, self.rng)
+            count = min(pending, self.updates_per_call)
+            yield functools.partial(self.source.sample, count, self.batch_size, self.rng)
             pending -= count
 
     def state(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tfsac.training.run_directory import CONFIG
 from tfsac.training.run_parts import STOPPED, MakeTerminal, RunParts
 from tfsac.training.run_request import requested
 from tfsac.training.schedule import Counters
-from tfsac.types import OBSERVATION, Batch, Step, UpdateResult
+from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult, number_of_updates
 from tfsac.user_code import described as description
 
 
@@ -188,8 +188,8 @@ class Trainer(RunParts):
         for sample in self.sampler.pending_batches():
             self.updates.finish()  # its priorities count in the next sample
             if (batch := sample()) is not None:
-                self.counters.updates += len(batch.reward)
-                self.updates.start(self.filters.batch(batch))
+                self.counters.updates += number_of_updates(batch)
+                self.updates.start(batch if isinstance(batch, BatchesOnDevice) else self.filters.batch(batch))
 
     def reset(self) -> None:
         """Has the agent start again with fresh networks; see `Resets`."""
@@ -375,7 +375,7 @@ class Trainer(RunParts):
         self.signals.interrupt()
         return EnvironmentFailure(f"{self.preset.environment.name} was interrupted. Received: Ctrl-C")
 
-    def _computed(self, batch: Batch, result: UpdateResult) -> None:
+    def _computed(self, batch: Batches, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
         steps = self.counters.env_steps
         refuse_non_finite(self.update_metrics, result, batch, before, steps, self.directory.path)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from tfsac.agents import Agent
-from tfsac.types import Batch, UpdateResult
+from tfsac.types import Batches, UpdateResult
 
 PRIORITY = "updates/priority"  # array of a checkpoint
 
@@ -32,16 +32,16 @@ class Updates:
     def __init__(
         self,
         agent: Agent,
-        computed: Callable[[Batch, UpdateResult], None],
+        computed: Callable[[Batches, UpdateResult], None],
         apply: Callable[[UpdateResult], None],
         asynchronous: bool = False,
     ):
         self.agent, self.computed, self.apply = agent, computed, apply
         self.thread = ThreadPoolExecutor(1, "updates") if asynchronous else None
-        self.running: tuple[Batch, Future[UpdateResult]] | None = None
+        self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
-    def start(self, batch: Batch) -> None:
+    def start(self, batch: Batches) -> None:
         """Learns from stacked batches `[U, B, ...]`, after the call before is over and has taken effect."""
         self.finish()
         if self.thread is None:
