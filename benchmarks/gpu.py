@@ -93,7 +93,7 @@ GROUPS = {
     "loop": ("", [loop(1024, "device", "XLA"), loop(1, "device", "XLA"), loop(16, "device", "XLA"),
                   loop(1, "RAM", "graph")]),
     "torch": ("", [{"case": "PyTorch", "kind": "torch", "K": 50}]),
-    "unrolled by 8": ("", [bare(500, 8), ours("device", "XLA", 500, 8)]),
+    "more": ("", [ours("device", "XLA", 500, 4, "SAC, 2 x 256, batch 256, stacked critics", stacked=True), bare(500, 8), ours("device", "XLA", 500, 8)]),
     "tests": ("", [{"case": "pytest -m gpu", "kind": "tests"}]),
     "rounding": ("", [{"case": "mirrored", "kind": "mirrored"}]),
     "sb3": ("", [{"case": "Stable-Baselines3", "kind": "sb3", "K": 50}]),
@@ -105,6 +105,22 @@ GROUPS = {
     "others": ("", [bare(50, 1), bare(50, 4), ours("device", "graph", 50), ours("device", "graph", 500),
                     ours("RAM", "XLA", 500, 4), ours("RAM", "graph", 500)]),
 }  # fmt: skip
+
+# The most important first.
+ORDER = [
+    "main",
+    "while",
+    "while unrolled",
+    "more",
+    "loop",
+    "torch",
+    "without",
+    "tests",
+    "rounding",
+    "sb3",
+    "others",
+    "sizes",
+]
 
 
 def measured(call, together, args):
@@ -160,7 +176,7 @@ def measure_updates(case, args):
     import tfsac
     from tfsac.environments import Filters
     from tfsac.memories import TransitionMemory
-    from tfsac.parameters import RunParameters, override
+    from tfsac.parameters import EnsembleQHeadParameters, FCMiddlewareParameters, RunParameters, override, to_json
     from tfsac.testing import vector_spec
     from tfsac.training import devices
     from tfsac.training.build import build_agent, build_device_memory
@@ -169,6 +185,10 @@ def measure_updates(case, args):
     changes = {"agent.memory.device": "accelerator" if case["memory"] == "device" else "cpu"}
     if batch := case.get("batch"):
         changes["agent.networks.*.batch_size"] = batch
+    if case.get("stacked"):  # both critics as one batched product
+        changes["agent.networks.q.head_parameters"] = to_json(
+            EnsembleQHeadParameters(2, FCMiddlewareParameters((256, 256)))
+        )
     if width := case.get("width"):
         changes["agent.networks.policy.middleware_parameters.scheme"] = (width, width)
         changes["agent.networks.q.head_parameters.network_layers_sizes"] = (width, width)
@@ -468,7 +488,7 @@ def main():
     parser.add_argument("--measure", type=float, default=1.5, help="seconds of calls of one case")
     parser.add_argument("--calls", type=int, default=3, help="the fewest calls of one case")
     parser.add_argument("--stored", type=int, default=100_000, help="transitions in the memory")
-    parser.add_argument("--only", nargs="*", choices=GROUPS, default=list(GROUPS))
+    parser.add_argument("--only", nargs="*", choices=GROUPS, default=ORDER)
     parser.add_argument("--small", action="store_true", help="20 updates for 500, to rehearse without a GPU")
     parser.add_argument("--yardstick", help="a program like xla_loop.py")
     parser.add_argument("--torch", help="a Python with torch")
