@@ -13,9 +13,9 @@ import numpy as np
 
 import tfsac
 from tfsac.catalog import read_config
-from tfsac.loading import environment_of
+from tfsac.exporting.loading import environment_of
 from tfsac.parameters import EnvironmentEpisodes
-from tfsac.training.evaluation_episodes import evaluate
+from tfsac.training.evaluation import evaluate
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "against_random.csv"
 

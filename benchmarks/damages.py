@@ -41,13 +41,16 @@ def outcome(trainer, folder, damaged):
 
     directory = RunDirectory(folder)
     trainer.memory.total_rows = 0
-    manager = CheckpointManager(directory.checkpoints, trainer.agent, trainer.memory, trainer.checkpoints.identity)
+    manager = CheckpointManager(
+        directory.checkpoints, trainer.agent, trainer.memory, trainer.parts.checkpoints.identity
+    )
     try:
         if damaged.name == CONFIG and damaged.parent == folder and damaged.exists():
             directory.read()
         newest = manager.places()[-1]
         restored = manager.restore()
-        notes = restored.notes + directory.note_resume(trainer.preset, trainer.settings, 60, restored.run_files)
+        notes = restored.notes
+        directory.note_resume(trainer.preset, trainer.parts.settings, 60, restored.run_files)
     except (RuntimeError, ValueError, OSError) as error:
         return "refused" if "Received: " in str(error) and "\n" not in str(error) else "uncaught"
     except Exception:

@@ -23,9 +23,9 @@ from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import (
-    EnsembleQHeadParameters,
     FCMiddlewareParameters,
     NormalizationParameters,
+    QHeadParameters,
     RunParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
@@ -42,7 +42,7 @@ RENORM = NormalizationParameters("batch_renorm", "after", normalize_input=True)
 
 
 def ensemble(critics, body=PLAIN, policy=PLAIN, target_network=True, **algorithm):
-    head = EnsembleQHeadParameters(critics, body)
+    head = QHeadParameters(num_critics=critics, body_parameters=body)
     networks = ensemble_soft_actor_critic_networks(head, policy, target_network=target_network, batch_size=ROWS)
     parameters = TwinSoftActorCriticAlgorithmParameters(**algorithm)
     return EnsembleSoftActorCriticAgent(

@@ -93,7 +93,6 @@ GROUPS = {
     "loop": ("", [loop(1024, "device", "XLA"), loop(1, "device", "XLA"), loop(16, "device", "XLA"),
                   loop(1, "RAM", "graph")]),
     "torch": ("", [{"case": "PyTorch", "kind": "torch", "K": 50}]),
-    "more": ("", [ours("device", "XLA", 500, 1, "SAC, 2 x 256, batch 256, stacked critics", stacked=True)]),
     "tests": ("", [{"case": "pytest -m gpu", "kind": "tests"}]),
     "rounding": ("", [{"case": "mirrored", "kind": "mirrored"}]),
     "sb3": ("", [{"case": "Stable-Baselines3", "kind": "sb3", "K": 50}]),
@@ -111,7 +110,6 @@ ORDER = [
     "main",
     "while",
     "while unrolled",
-    "more",
     "loop",
     "torch",
     "without",
@@ -176,7 +174,7 @@ def measure_updates(case, args):
     import tfsac
     from tfsac.environments import Filters
     from tfsac.memories import TransitionMemory
-    from tfsac.parameters import EnsembleQHeadParameters, FCMiddlewareParameters, RunParameters, override, to_json
+    from tfsac.parameters import RunParameters, override
     from tfsac.testing import vector_spec
     from tfsac.training import devices
     from tfsac.training.build import build_agent, build_device_memory
@@ -185,13 +183,8 @@ def measure_updates(case, args):
     changes = {"agent.memory.device": "accelerator" if case["memory"] == "device" else "cpu"}
     if batch := case.get("batch"):
         changes["agent.networks.*.batch_size"] = batch
-    if case.get("stacked"):  # both critics as one batched product
-        changes["agent.networks.q.head_parameters"] = to_json(
-            EnsembleQHeadParameters(2, FCMiddlewareParameters((256, 256)))
-        )
     if width := case.get("width"):
-        changes["agent.networks.policy.middleware_parameters.scheme"] = (width, width)
-        changes["agent.networks.q.head_parameters.network_layers_sizes"] = (width, width)
+        changes["agent.hidden_layers"] = (width, width)
     preset = override(tfsac.load_preset(case.get("preset", "mujoco_twin_sac")), changes)
     spec = vector_spec(17, 6)
     agent = build_agent(preset, RunParameters(seed=1, jit_compile=case["compiled"] == "XLA"), spec)
@@ -201,9 +194,14 @@ def measure_updates(case, args):
         if memory.ring.dtype[name].base == np.float32:
             memory.ring[name] = rng.uniform(-1, 1, memory.ring[name].shape)
     memory.total_rows = args.stored
-    source = build_device_memory(memory, preset, filters, agent, 1) or memory
+    device = build_device_memory(memory, preset, filters, agent, 1)
     agent.compiled.unrolled = case["unrolled"] or 1
-    call = measured(lambda: agent.update(source.sample(case["K"], agent.batch_size, rng)), case["K"], args)
+    together = case["K"]
+
+    def batches():
+        return device.sample(together) if device else memory.sample(together, agent.batch_size, rng)
+
+    call = measured(lambda: agent.update(batches()), together, args)
     return {"library": "tfsac", "where": where()} | call
 
 

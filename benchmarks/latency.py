@@ -13,10 +13,11 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from tfsac import exporting, loading
+from tfsac import exporting
 from tfsac.environments import as_arrays
-from tfsac.exported import load_exported
-from tfsac.litert import litert_interpreter
+from tfsac.exporting import loading
+from tfsac.exporting.exported import load_exported
+from tfsac.exporting.litert import litert_interpreter
 
 
 def ways(run_dir, folder):

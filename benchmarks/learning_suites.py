@@ -291,7 +291,7 @@ def trajectories(*kinds: str) -> tuple[Group, ...]:
 
 
 def crossq(units: int, label: str, *flags: str, variant: str = "", seeds: tuple[int, ...] = (1, 2)) -> Group:
-    scheme = f"--set=agent.networks.q.head_parameters.body_parameters.scheme=[{units}, {units}]"
+    scheme = f"--set=agent.networks.q.head_parameters.network_layers_sizes=[{units}, {units}]"
     return preset("crossq_mujoco", label, scheme, *flags, variant=f"_{units}{variant}", seeds=seeds)
 
 
@@ -315,7 +315,7 @@ EVERY_THIRD_UPDATE = "--set=agent.algorithm.num_updates_between_policy_updates=3
 
 def critics(body: dict[str, Any], **head: Any) -> tuple[str, ...]:
     """Returns the flags of two critics of 256 units with other options of their body and their head."""
-    parameters = {"kind": "ensemble_q", "body_parameters": {"scheme": [256, 256], **body}, **head}
+    parameters = {"kind": "q", "network_layers_sizes": [256, 256], **body, **head}
     middleware = '--set=agent.networks.q.middleware_parameters={"scheme": "Empty"}'
     return f"--set=agent.networks.q.head_parameters={json.dumps(parameters)}", middleware
 
@@ -548,7 +548,7 @@ SUITES = {
                     preset(
                         "droq_mujoco",
                         "tfsac, DroQ, dropout 0.01",
-                        "--set=agent.networks.q.head_parameters.body_parameters.dropout=0.01",
+                        "--set=agent.networks.q.head_parameters.dropout=0.01",
                         variant="_dropout_0.01",
                         seeds=(1,),
                     ),

@@ -11,9 +11,10 @@ import tempfile
 
 import numpy as np
 
-from tfsac import api, exporting, loading
+from tfsac import api, exporting
 from tfsac.cli.results import CALIBRATION_EPISODES
 from tfsac.environments import as_arrays
+from tfsac.exporting import loading
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import evaluate
 

@@ -14,10 +14,10 @@ import tempfile
 
 import gymnasium as gym
 
-from tfsac import loading
+from tfsac.exporting import loading
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Policy, RunDirectory, Trainer
-from tfsac.training.evaluation_episodes import evaluate_policy
+from tfsac.training.evaluation import evaluate_policy
 
 SEED = 500  # of the first episode
 

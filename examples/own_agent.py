@@ -12,7 +12,6 @@ from pydantic import Field
 
 import tfsac
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.distributions import SquashedGaussian
 from tfsac.parameters import (
     EnvironmentParameters,
     EnvironmentSteps,
@@ -24,6 +23,7 @@ from tfsac.parameters import (
     parameters,
     twin_soft_actor_critic_networks,
 )
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Transition
 
 RUN = pathlib.Path("runs/own_agent")

@@ -2,12 +2,11 @@
 
 Published at 100 000 steps (v4, 2048 units): HalfCheetah 8112, Hopper 2764, Walker2d 3914, Ant 2299, Humanoid 2603
 (Bhatt et al. 2024, arXiv 1902.05605; github.com/adityab/CrossQ). With 512 units a step costs a fifteenth:
-`--set='agent.networks.q.head_parameters.body_parameters.scheme=[512, 512]'`.
+`--set='agent.networks.q.head_parameters.network_layers_sizes=[512, 512]'`.
 """
 
 from tfsac.parameters import (
     AutoAlphaParameters,
-    EnsembleQHeadParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
@@ -16,6 +15,7 @@ from tfsac.parameters import (
     NormalizationParameters,
     Preset,
     PresetValidationParameters,
+    QHeadParameters,
     SACPolicyHeadParameters,
     ScheduleParameters,
     TwinSoftActorCriticAgentParameters,
@@ -43,9 +43,10 @@ preset = Preset(
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),
         networks=ensemble_soft_actor_critic_networks(
-            critics=EnsembleQHeadParameters(
+            critics=QHeadParameters(
                 num_critics=2,
-                body_parameters=FCMiddlewareParameters((2048, 2048), normalization=RENORMALISED),
+                network_layers_sizes=(2048, 2048),
+                normalization=RENORMALISED,
                 loss_weight=0.5,
                 initializer="lecun_normal",
             ),

@@ -9,7 +9,6 @@ that are not listed have Hopper's target entropy and dropout.
 
 from tfsac.parameters import (
     AutoAlphaParameters,
-    EnsembleQHeadParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
@@ -18,6 +17,7 @@ from tfsac.parameters import (
     NormalizationParameters,
     Preset,
     PresetValidationParameters,
+    QHeadParameters,
     ScheduleParameters,
     TrainingSteps,
     TwinSoftActorCriticAgentParameters,
@@ -30,7 +30,7 @@ DROPOUT = {"Hopper-v5": 0.0001, "HalfCheetah-v5": 0.01, "Walker2d-v5": 0.005, "A
 LEVELS = {
     level: {
         "agent.algorithm.temperature.target_entropy": entropy,
-        "agent.networks.q.head_parameters.body_parameters.dropout": DROPOUT[level],
+        "agent.networks.q.head_parameters.dropout": DROPOUT[level],
         "validation.min_reward_threshold": 4500.0 if level == "HalfCheetah-v5" else 1000.0,
     }
     for level, entropy in TARGET_ENTROPY.items()
@@ -50,11 +50,11 @@ preset = Preset(
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),
         networks=ensemble_soft_actor_critic_networks(
-            critics=EnsembleQHeadParameters(
+            critics=QHeadParameters(
                 num_critics=2,
-                body_parameters=FCMiddlewareParameters(
-                    (256, 256), normalization=NormalizationParameters("layer", "before"), dropout=0.0001
-                ),
+                network_layers_sizes=(256, 256),
+                normalization=NormalizationParameters("layer", "before"),
+                dropout=0.0001,
             ),
             policy=FCMiddlewareParameters((256, 256)),
             learning_rate=3e-4,

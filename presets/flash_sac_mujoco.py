@@ -7,7 +7,6 @@ Published at 100 000 steps (v4): HalfCheetah 9815, Hopper 2121, Walker2d 3299, A
 from tfsac.parameters import (
     AutoAlphaParameters,
     CategoricalValueParameters,
-    EnsembleQHeadParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
@@ -16,6 +15,7 @@ from tfsac.parameters import (
     NoiseRepetitionParameters,
     Preset,
     PresetValidationParameters,
+    QHeadParameters,
     ResidualMiddlewareParameters,
     ReturnScalingParameters,
     SACPolicyHeadParameters,
@@ -59,9 +59,9 @@ preset = Preset(
         exploration=NoiseRepetitionParameters(mu=2.0, max_repeats=16),
         memory=ExperienceReplayParameters(max_size=1_000_000),
         networks=ensemble_soft_actor_critic_networks(
-            critics=EnsembleQHeadParameters(
+            critics=QHeadParameters(
                 num_critics=2,
-                body_parameters=ResidualMiddlewareParameters("flash", width=256, num_blocks=2),
+                residual_blocks=ResidualMiddlewareParameters("flash", width=256, num_blocks=2),
                 distribution=CategoricalValueParameters(num_atoms=101),
                 loss_weight=0.5,
                 initializer="orthogonal",

@@ -7,7 +7,6 @@ that are not listed have Hopper's target entropy.
 
 from tfsac.parameters import (
     AutoAlphaParameters,
-    EnsembleQHeadParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
@@ -15,6 +14,7 @@ from tfsac.parameters import (
     FCMiddlewareParameters,
     Preset,
     PresetValidationParameters,
+    QHeadParameters,
     ScheduleParameters,
     TrainingSteps,
     TwinSoftActorCriticAgentParameters,
@@ -47,7 +47,7 @@ preset = Preset(
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),
         networks=ensemble_soft_actor_critic_networks(
-            critics=EnsembleQHeadParameters(num_critics=10, body_parameters=FCMiddlewareParameters((256, 256))),
+            critics=QHeadParameters(num_critics=10, network_layers_sizes=(256, 256)),
             policy=FCMiddlewareParameters((256, 256)),
             learning_rate=3e-4,
             batch_size=256,

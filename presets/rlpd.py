@@ -8,7 +8,6 @@ import pathlib
 
 from tfsac.parameters import (
     AutoAlphaParameters,
-    EnsembleQHeadParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
@@ -17,6 +16,7 @@ from tfsac.parameters import (
     Preset,
     PresetValidationParameters,
     PriorDataReplayParameters,
+    QHeadParameters,
     ScheduleParameters,
     TrainingSteps,
     TwinSoftActorCriticAgentParameters,
@@ -45,11 +45,10 @@ preset = Preset(
             demonstrations=str(DEMONSTRATIONS), num_episodes=4, share=0.5, max_size=1_000_000
         ),
         networks=ensemble_soft_actor_critic_networks(
-            critics=EnsembleQHeadParameters(
+            critics=QHeadParameters(
                 num_critics=10,
-                body_parameters=FCMiddlewareParameters(
-                    (256, 256), normalization=NormalizationParameters("layer", "before")
-                ),
+                network_layers_sizes=(256, 256),
+                normalization=NormalizationParameters("layer", "before"),
                 loss_weight=0.1,
             ),
             policy=FCMiddlewareParameters((256, 256)),

@@ -7,7 +7,6 @@ The discount belongs to episodes of 1000 steps.
 
 from tfsac.parameters import (
     AutoAlphaParameters,
-    EnsembleQHeadParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
@@ -15,6 +14,7 @@ from tfsac.parameters import (
     FilterParameters,
     Preset,
     PresetValidationParameters,
+    QHeadParameters,
     ResidualMiddlewareParameters,
     SACPolicyHeadParameters,
     ScheduleParameters,
@@ -48,9 +48,9 @@ preset = Preset(
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),
         networks=ensemble_soft_actor_critic_networks(
-            critics=EnsembleQHeadParameters(
+            critics=QHeadParameters(
                 num_critics=2,
-                body_parameters=ResidualMiddlewareParameters("simba", width=512, num_blocks=2),
+                residual_blocks=ResidualMiddlewareParameters("simba", width=512, num_blocks=2),
                 initializer="orthogonal",
             ),
             policy=ResidualMiddlewareParameters("simba", width=128, num_blocks=1),

@@ -8,7 +8,7 @@ from tfsac.presets.crossq_mujoco import preset as wide
 
 from tfsac.parameters import override
 
-preset = override(wide, {"agent.networks.q.head_parameters.body_parameters.scheme": (256, 256)})
+preset = override(wide, {"agent.networks.q.head_parameters.network_layers_sizes": (256, 256)})
 
 if __name__ == "__main__":
     from tfsac.cli import run_preset

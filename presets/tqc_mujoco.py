@@ -6,7 +6,6 @@ github.com/SamsungLabs/tqc_pytorch.
 
 from tfsac.parameters import (
     AutoAlphaParameters,
-    EnsembleQHeadParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
@@ -14,6 +13,7 @@ from tfsac.parameters import (
     FCMiddlewareParameters,
     Preset,
     PresetValidationParameters,
+    QHeadParameters,
     QuantileValueParameters,
     SACPolicyHeadParameters,
     ScheduleParameters,
@@ -46,9 +46,9 @@ preset = Preset(
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),
         networks=ensemble_soft_actor_critic_networks(
-            critics=EnsembleQHeadParameters(
+            critics=QHeadParameters(
                 num_critics=5,
-                body_parameters=FCMiddlewareParameters((512, 512, 512)),
+                network_layers_sizes=(512, 512, 512),
                 distribution=QuantileValueParameters(num_quantiles=25, drop_per_critic=2),
                 loss_weight=0.2,
                 initializer="fan_in_uniform",

@@ -9,7 +9,6 @@ The discount belongs to episodes of 1000 steps.
 from tfsac.parameters import (
     AutoAlphaParameters,
     CategoricalValueParameters,
-    EnsembleQHeadParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
@@ -19,6 +18,7 @@ from tfsac.parameters import (
     NormalizationParameters,
     Preset,
     PresetValidationParameters,
+    QHeadParameters,
     ReturnScalingParameters,
     SACPolicyHeadParameters,
     ScheduleParameters,
@@ -62,9 +62,10 @@ preset = Preset(
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),
         networks=ensemble_soft_actor_critic_networks(
-            critics=EnsembleQHeadParameters(
+            critics=QHeadParameters(
                 num_critics=2,
-                body_parameters=FCMiddlewareParameters((512, 512, 512, 512), normalization=NORMALISED),
+                network_layers_sizes=(512, 512, 512, 512),
+                normalization=NORMALISED,
                 distribution=CategoricalValueParameters(num_atoms=101),
                 initializer="orthogonal",
             ),

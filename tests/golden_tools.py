@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import keras
 import numpy as np
@@ -13,9 +14,15 @@ FOLDER = pathlib.Path(__file__).parent / "golden"
 
 
 class Golden(dict):
-    """The arrays of a file, which has the layers of mean and log_std apart, and by its name also our one layer."""
+    """The arrays of a file, which has the layers of mean and log_std and the critics apart, and by their names also our
+    one layer, and the critics stacked.
+    """
 
     def __missing__(self, name):
+        critic = re.search(r"(^|/)q(_target)?/", name)
+        if critic:
+            at = critic.end(1) + 1
+            return np.stack([self[one] for i in (1, 2) if (one := f"{name[:at]}{i}{name[at:]}") in self])
         parts = [name.replace("/mean_and_log_std/", f"/{part}/") for part in ("mean", "log_std")]
         if name in parts:
             raise KeyError(name)
@@ -67,9 +74,9 @@ def names(agent):
     for name in {"v", "v_target"} & net.keys():
         dense(net[name].head.out, f"{name}/out")
     for name, suffix in (("q", ""), ("q_target", "_target")):
-        for i, critic in enumerate(net[name].head.critics if name in net else ()):
-            for layer, part in zip(critic, ("dense_0", "dense_1", "out"), strict=True):
-                dense(layer, f"q{i + 1}{suffix}/{part}")
+        for layer in net[name].head.critics.layers if name in net else ():
+            if layer.weights:
+                dense(layer, f"q{suffix}/{layer.name}")
     return pairs
 
 

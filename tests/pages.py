@@ -52,7 +52,24 @@ def blocks(page):
     return found
 
 
-def run_page(page, folder, shorter: Mapping[str, str] | None = None, train_flags: Sequence[str] = ()):
+def section_of(text, heading):
+    """Returns the part of a page below a heading, up to the next heading of its level or above."""
+    level, _, rest = next(
+        (found[1], found[2], text[found.end() :])
+        for found in re.finditer(r"^(#+) (.*)$", text, re.MULTILINE)
+        if found[2] == heading
+    )
+    end = re.search(rf"^#{{1,{len(level)}}} [A-Z]", rest, re.MULTILINE)
+    return rest[: end.start()] if end else rest
+
+
+def run_page(
+    page,
+    folder,
+    shorter: Mapping[str, str] | None = None,
+    train_flags: Sequence[str] = (),
+    section: str | None = None,
+):
     """Runs a page in an empty folder, which is the current one meanwhile and importable.
 
     Args:
@@ -60,11 +77,13 @@ def run_page(page, folder, shorter: Mapping[str, str] | None = None, train_flags
         folder: where its files are written.
         shorter: text of the page to replace, such as long budgets; each must be there.
         train_flags: added to every `tfsac train`.
+        section: the heading of the part that is run; None for the whole page.
 
     Returns:
         the namespace of the Python blocks.
     """
     text = pathlib.Path(page).read_text(encoding="utf-8")
+    text = section_of(text, section) if section else text
     for long, short in (shorter or {}).items():
         assert long in text, f"{page} does not have {long!r}"
         text = text.replace(long, short)

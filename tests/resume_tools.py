@@ -11,10 +11,9 @@ import pytest
 from tiny import shrunk
 
 from tfsac.catalog import load_preset
-from tfsac.files import sealed
 from tfsac.parameters import (
-    FCMiddlewareParameters,
     NormalizationParameters,
+    QHeadParameters,
     RunParameters,
     TwinSoftActorCriticAgentParameters,
     override,
@@ -23,6 +22,7 @@ from tfsac.parameters import (
 )
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
+from tfsac.utils.files import sealed
 
 CLOCKS = {"wall_seconds", "steps_per_second"}
 # All metrics in every update: one graph is traced where there would be two.
@@ -61,10 +61,10 @@ def twin_preset():
 def ensemble_preset():
     """Running statistics, dropout, a subset of critics, unit weights, scaled returns, repeated noise and a reset."""
     changes = {path: value for path, value in CHANGES.items() if "decay" not in path and "exploration" not in path}
-    dropout = FCMiddlewareParameters((16,), normalization=NormalizationParameters("batch"), dropout=0.1)
+    dropout = QHeadParameters((16,), num_critics=3, normalization=NormalizationParameters("batch"), dropout=0.1)
+    head = to_json(load_preset("flash_sac_mujoco").agent.networks["q"].head_parameters)
     more = {
-        "agent.networks.q.head_parameters.num_critics": 3,
-        "agent.networks.q.head_parameters.body_parameters": to_json(dropout),
+        "agent.networks.q.head_parameters": {**to_json(dropout), "distribution": head["distribution"]},
         "agent.algorithm.critic_subset": 2,
         "agent.algorithm.reset_steps": [130],
         "schedule.heatup_steps": 100,
@@ -100,7 +100,7 @@ def crashed(run_dir, step, parameters=None, run=RUN):
         if trainer.counters.env_steps == step:
             raise Crash
 
-    trainer.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
+    trainer.parts.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
     with pytest.raises(Crash):
         trainer.run()
     return trainer

@@ -24,12 +24,12 @@ from tfsac.parameters import (
     Conv2d,
     DiscreteSoftActorCriticAgentParameters,
     DiscreteSoftActorCriticAlgorithmParameters,
-    EnsembleQHeadParameters,
     FCMiddlewareParameters,
     FixedAlphaParameters,
     NormalizationParameters,
     PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
+    QHeadParameters,
     QuantileValueParameters,
     ResidualMiddlewareParameters,
     SequenceReplayParameters,
@@ -89,7 +89,7 @@ def ensemble(body, policy=None, critics=2, distribution=None, memory=None, netwo
     parameters = TwinSoftActorCriticAgentParameters(
         algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=AutoAlphaParameters(0.05, 0.03), **algorithm),
         networks=ensemble_soft_actor_critic_networks(
-            EnsembleQHeadParameters(critics, body, distribution),
+            QHeadParameters(num_critics=critics, body_parameters=body, distribution=distribution),
             policy or FCMiddlewareParameters((8,)),
             **TRAINED,
             **networks or {},

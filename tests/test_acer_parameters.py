@@ -16,10 +16,7 @@ from tfsac.parameters import (
     Conv2d,
     DiscreteACERAgentParameters,
     DiscreteACERAlgorithmParameters,
-    DiscreteQHeadParameters,
-    DiscreteSoftActorCriticAgentParameters,
     EmbedderScheme,
-    EpisodicReplayParameters,
     ExperienceReplayParameters,
     FCMiddlewareParameters,
     GaussianACERAgentParameters,
@@ -28,11 +25,10 @@ from tfsac.parameters import (
     LSTMMiddlewareParameters,
     ParameterError,
     Preset,
-    SACQHeadParameters,
+    QHeadParameters,
     ScheduleParameters,
     TwinSoftActorCriticAgentParameters,
     discrete_acer_networks,
-    discrete_soft_actor_critic_networks,
     from_json,
     gaussian_acer_networks,
     override,
@@ -128,28 +124,14 @@ def test_json_round_trip_is_exact(kind):
     made = preset(make_parameters(kind, **RICH[kind]))
     again = from_json(Preset, json.dumps(to_json(made)))
     assert again == made and [*again.agent.networks] == [*made.agent.networks]
-    changed = override(
-        made, {"agent.algorithm.t_max": 7, "agent.networks.*.batch_size": 5, "agent.memory.replay_start_size": 0}
-    )
-    assert (changed.agent.algorithm.t_max, changed.agent.batch_size, changed.agent.memory.replay_start_size) == (
-        7,
-        5,
-        0,
-    )
 
 
 def test_the_number_of_replays_is_fixed_or_has_its_mean():
     rng = np.random.default_rng(0)
-    assert (
-        {Algorithm(n_times_replay=3).replays(rng) for _ in range(20)}
-        == {3}
-        == {Algorithm(n_times_replay=3).replays(None)}
-    )
+    assert {Algorithm(n_times_replay=3).replays(rng) for _ in range(20)} == {3}
     drawn = [Algorithm(n_times_replay=3, replay_times="poisson").replays(rng) for _ in range(5000)]
-    assert (
-        np.mean(drawn) == pytest.approx(3, abs=0.1) and np.var(drawn) == pytest.approx(3, abs=0.3) and min(drawn) == 0
-    )
-    assert type(drawn[0]) is int
+    assert np.mean(drawn) == pytest.approx(3, abs=0.1) and np.var(drawn) == pytest.approx(3, abs=0.3)
+    assert min(drawn) == 0 and type(drawn[0]) is int
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
@@ -164,279 +146,79 @@ def with_network(name, kind="discrete", shared=False, **fields):
 
 REMEMBERING = {"middleware_parameters": LSTMMiddlewareParameters(3)}
 MISTAKES = {
-    "no steps": (lambda: Algorithm(t_max=0), "t_max: Input should be greater than 0", "0"),
-    "half a step": (lambda: Algorithm(t_max=2.5), "t_max: Input should be a valid integer", "2.5"),
-    "negative truncation": (
-        lambda: Algorithm(truncation_threshold=-1.0),
-        "truncation_threshold: Input should be greater than or equal to 0",
-        "-1.0",
+    "no steps": (lambda: Algorithm(t_max=0), "t_max"),
+    "an average that stands still": (lambda: Algorithm(trust_region_alpha=1.0), "trust_region_alpha"),
+    "statistics of continuous actions": (lambda: Algorithm(trust_region_statistics="variance"), "log_probs"),
+    "statistics of discrete actions": (
+        lambda: GaussianACERAlgorithmParameters(trust_region_statistics="logits"), "scale",
     ),
-    "negative replays": (
-        lambda: Algorithm(n_times_replay=-1),
-        "n_times_replay: Input should be greater than or equal to 0",
-        "-1",
-    ),
-    "unknown distribution of replays": (
-        lambda: Algorithm(replay_times="uniform"),
-        "Input should be 'fixed' or 'poisson'",
-        "'uniform'",
-    ),
-    "negative entropy": (lambda: Algorithm(beta=-0.1), "beta: Input should be greater than or equal to 0", "-0.1"),
-    "negative delta": (
-        lambda: Algorithm(trust_region_delta=-1.0),
-        "trust_region_delta: Input should be greater",
-        "-1.0",
-    ),
-    "an average that stands still": (
-        lambda: Algorithm(trust_region_alpha=1.0),
-        "trust_region_alpha: Input should be less than 1",
-        "1.0",
-    ),
-    "statistics that stand still": (
-        lambda: Algorithm(statistics_decay=1.0),
-        "statistics_decay: Input should be less than 1",
-        "1.0",
-    ),
-    "discount above one": (lambda: Algorithm(discount=1.5), "discount: Input should be less than or equal to 1", "1.5"),
-    "statistics of numbers": (
-        lambda: Algorithm(trust_region_statistics="variance"),
-        "Input should be 'logits', 'log_probs' or 'probabilities'",
-        "'variance'",
-    ),
-    "statistics of choices": (
-        lambda: GaussianACERAlgorithmParameters(trust_region_statistics="logits"),
-        "Input should be 'variance' or 'scale'",
-        "'logits'",
-    ),
-    "no samples": (
-        lambda: GaussianACERAlgorithmParameters(num_advantage_samples=0),
-        "num_advantage_samples: Input should be greater",
-        "0",
-    ),
-    "samples of choices": (
-        lambda: Algorithm(num_advantage_samples=5),
-        "has no parameter 'num_advantage_samples'",
-        "num_advantage_samples=5",
-    ),
-    "what other algorithms have": (lambda: Algorithm(n_step=2), "has no parameter 'n_step'", "n_step=2"),
-    "nothing to learn from": (
-        lambda: Algorithm(disable_online_update=True, n_times_replay=0),
-        "so n_times_replay is at least 1",
-        "n_times_replay=0",
-    ),
-    "replay that never begins": (
-        lambda: EpisodicReplayParameters(100, 101),
-        "which is at most max_size",
-        "replay_start_size=101, max_size=100",
-    ),
-    "negative beginning": (
-        lambda: EpisodicReplayParameters(100, -1),
-        "replay_start_size: Input should be greater",
-        "-1",
-    ),
-    "empty memory": (lambda: EpisodicReplayParameters(0, 0), "max_size: Input should be greater than 0", "0"),
-    # agents
-    "segments longer than the memory": (
-        lambda: make_parameters(steps=101),
-        "A segment has t_max steps, which the memory must hold",
-        "t_max=101, max_size=100",
-    ),
-    "memory of transitions": (
-        lambda: Discrete(memory=ExperienceReplayParameters(100)),
-        "memory",
-        "ExperienceReplayParameters",
-    ),
-    "exploration": (
-        lambda: Discrete(exploration=AdditiveNoiseParameters()),
-        "exploration: Input should be None",
-        "AdditiveNoise",
-    ),
-    "algorithm of the other kind": (
-        lambda: Discrete(algorithm=GaussianACERAlgorithmParameters()),
-        "instance of DiscreteACERAlgorithmParameters",
-        "GaussianACER",
-    ),
-    "no average": (
-        lambda: with_network("policy", create_target_network=False),
-        "The trust region lies around the average policy, the target networks of policy",
-        "create_target_network=False for 'policy'",
-    ),
-    "no average of the trunk": (
-        lambda: with_network("trunk", shared=True, create_target_network=False),
-        "the target networks of trunk and policy",
-        "create_target_network=False for 'trunk'",
-    ),
-    "average of critics": (
-        lambda: with_network("q", create_target_network=True),
-        "Only policy has a target network",
-        "create_target_network=True for 'q'",
-    ),
-    "average of critics after a trunk": (
-        lambda: with_network("v", "gaussian", True, create_target_network=True),
-        "Only trunk and policy have target networks",
-        "create_target_network=True for 'v'",
-    ),
-    "twin critics of choices": (
-        lambda: with_network("q", head_parameters=DiscreteQHeadParameters((4,))),
-        "one Q function: twin_critic is False",
-        "twin_critic=True for 'q'",
-    ),
+    "what other algorithms have": (lambda: Algorithm(n_step=2), "n_step"),
+    "nothing to learn from": (lambda: Algorithm(disable_online_update=True, n_times_replay=0), "n_times_replay"),
+    "memory of transitions": (lambda: Discrete(memory=ExperienceReplayParameters(100)), "memory"),
+    "exploration": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "exploration"),
+    "no average": (lambda: with_network("policy", create_target_network=False), "use_trust_region"),
+    "no average of the trunk": (lambda: with_network("trunk", shared=True, create_target_network=False), "trunk"),
+    "average of critics": (lambda: with_network("q", create_target_network=True), "no target network"),
+    "twin critics": (lambda: with_network("q", head_parameters=QHeadParameters((4,))), "num_critics"),
     "twin advantages": (
-        lambda: with_network("advantage", "gaussian", head_parameters=SACQHeadParameters((4,))),
-        "one advantage: twin_critic is False",
-        "twin_critic=True for 'advantage'",
+        lambda: with_network("advantage", "gaussian", head_parameters=QHeadParameters((4,))), "num_critics",
     ),
     "reading past the trunk": (
         lambda: with_network("q", shared=True, input_embedders_parameters={"observation": InputEmbedderParameters()}),
-        "With a trunk the other networks read its features alone, the key 'features'",
-        "['observation'] for 'q'",
+        "'features'",
     ),
-    "reading more than the trunk": (
-        lambda: with_network(
-            "policy",
-            "gaussian",
-            True,
-            input_embedders_parameters=dict.fromkeys(("features", "observation"), InputEmbedderParameters()),
-        ),
-        "read its features alone",
-        "['features', 'observation'] for 'policy'",
-    ),
-    "a Huber loss": (
-        lambda: with_network("q", replace_mse_with_huber_loss=True),
-        "losses are squared errors",
-        "replace_mse_with_huber_loss=True for 'q'",
-    ),
-    "convolutions after dense layers": (
-        lambda: discrete_acer_networks((16, Conv2d(2, 4, 2))),
-        "Convolutions come before dense layers",
-        "padding='valid'))",
-    ),
-    "an LSTM without cells": (
-        lambda: discrete_acer_networks(lstm_cells=0),
-        "number_of_lstm_cells: Input should be greater than 0",
-        "0",
-    ),
-    "a network too many": (
-        lambda: Discrete(networks={**discrete_acer_networks(), "v": gaussian_acer_networks()["v"]}),
-        "This agent has the networks policy, q",
-        "'v'",
-    ),
+    "a Huber loss": (lambda: with_network("q", replace_mse_with_huber_loss=True), "squared"),
+    "convolutions after dense layers": (lambda: discrete_acer_networks((16, Conv2d(2, 4, 2))), "Convolutions"),
     "a network too few": (
         lambda: Gaussian(networks={name: x for name, x in gaussian_acer_networks().items() if name != "v"}),
-        "needs a network 'v'",
-        "['advantage', 'policy']",
+        "policy, v, advantage",
     ),
     "another head": (
         lambda: Discrete(networks={**discrete_acer_networks(), "policy": gaussian_acer_networks()["policy"]}),
-        "The head of network 'policy' is of kind 'categorical_policy'",
-        "GaussianPolicyHeadParameters",
+        "categorical_policy",
     ),
-    "batches of their own": (lambda: with_network("q", batch_size=7), "train on one batch", "'q': 7"),
-    "memory of numbers without an agent for it": (
+    "an LSTM without an agent for it": (
         lambda: TwinSoftActorCriticAgentParameters(
             networks={
                 name: dataclasses.replace(x, **REMEMBERING) for name, x in twin_soft_actor_critic_networks().items()
             }
         ),
-        "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have one",
-        "for 'policy'",
+        "LSTM",
     ),
-    "memory of choices without an agent for it": (
-        lambda: DiscreteSoftActorCriticAgentParameters(
-            networks={
-                **discrete_soft_actor_critic_networks(),
-                "q": dataclasses.replace(discrete_soft_actor_critic_networks()["q"], **REMEMBERING),
-            }
-        ),
-        "An LSTM learns from whole episodes",
-        "for 'q'",
-    ),
-    # experiments
-    "heat-up": (
-        lambda: preset(schedule__heatup_steps=5),
-        "so there is no warm-up and no random action",
-        "heatup_steps=EnvironmentSteps(num_steps=5)",
-    ),
-    "the default heat-up": (
-        lambda: Preset(agent=make_parameters()),
-        "so there is no warm-up",
-        "heatup_steps=EnvironmentSteps(num_steps=10000)",
-    ),
-    "random actions": (lambda: preset(schedule__random_action_steps=5), "no random action", "random_action_steps=5"),
-    "more environments than columns": (
-        lambda: preset(environment__num_envs=5),
-        "batch_size is at least their number",
-        "batch_size=4, num_envs=5",
-    ),
-    "more environments than steps": (
-        lambda: preset(make_parameters(columns=101), environment__num_envs=101),
-        "The memory must hold a step of every environment",
-        "max_size=100, num_envs=101",
-    ),
-}
+    "the default warm-up": (lambda: Preset(agent=make_parameters()), "heatup_steps"),
+    "random actions": (lambda: preset(schedule__random_action_steps=5), "random_action_steps"),
+    "more environments than segments": (lambda: preset(environment__num_envs=5), "num_envs=5"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "words", "received"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_refused_with_words_that_help(make, words, received):
-    with pytest.raises(ParameterError) as error:
+@pytest.mark.parametrize(("make", "words"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_refused_with_words_that_help(make, words):
+    with pytest.raises(ParameterError, match=re.escape(words)):
         make()
-    message, _, tail = str(error.value).rpartition("Received: ")
-    assert words in message
-    assert tail and received in tail
 
 
 # -- agents that cannot be ---------------------------------------------------------------------------------------------
 
-TWO_REWARDS, TEAM = {kind: spec._replace(num_rewards=2) for kind, spec in SPECS.items()}, team_spec(2)
 REFUSED = {
-    "choices in a box": (
-        lambda: make_agent(spec=SPECS["gaussian"]),
-        "that needs an agent of kind 'gaussian_acer', as in the preset acer_pendulum. Received: actions of shape (2,)",
-    ),
-    "numbers for a choice": (
-        lambda: make_agent("gaussian", spec=SPECS["discrete"]),
-        "3 discrete actions: that needs an agent of kind 'discrete_acer', as in the preset acer_cartpole. Received: "
-        "3 actions",
-    ),
-    "a team of choices": (
-        lambda: make_agent(spec=TEAM),
-        "This agent ('discrete_acer') acts alone. Received: 2 agents that share a policy",
-    ),
-    "a team of numbers": (
-        lambda: make_agent("gaussian", spec=team_spec(2, discrete=False)),
-        "('gaussian_acer') acts alone. Received: 2 agents",
-    ),
-    "several rewards": (
-        lambda: make_agent(spec=TWO_REWARDS["discrete"]),
-        "learns from one reward a step; several are for agents of kind",
-    ),
-    "several rewards of numbers": (lambda: make_agent("gaussian", spec=TWO_REWARDS["gaussian"]), "Received: 2 rewards"),
-    "custom Keras models": (
-        lambda: DiscreteACERAgent(make_parameters(), SPECS["discrete"], models=dict),
-        "Received: models with an agent of kind 'discrete_acer'",
-    ),
+    "a box for discrete actions": (lambda: make_agent(spec=SPECS["gaussian"]), "gaussian_acer"),
+    "discrete actions for a Gaussian": (lambda: make_agent("gaussian", spec=SPECS["discrete"]), "discrete_acer"),
+    "a team": (lambda: make_agent(spec=team_spec(2)), "alone"),
+    "several rewards": (lambda: make_agent(spec=SPECS["discrete"]._replace(num_rewards=2)), "reward"),
+    "custom models": (lambda: DiscreteACERAgent(make_parameters(), SPECS["discrete"], models=dict), "models"),
 }
 
 
 @pytest.mark.parametrize(("make", "words"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_the_agent_cannot_do_is_refused(make, words):
-    with pytest.raises(ValueError, match=re.escape(words)) as error:
+    with pytest.raises(ValueError, match=words):
         make()
-    assert "Received: " in str(error.value)
 
 
-@pytest.mark.parametrize("keys", [["policy_hidden"], ["q_cell", "policy_target_cell"]], ids=str)
+@pytest.mark.parametrize("keys", [["policy_hidden"], ["hidden", "cell"]], ids=str)
 def test_observations_with_keys_of_the_state_are_refused(keys):
-    one = ArraySpec((3,), "float32")
-    spec = SPECS["discrete"]._replace(observation=dict.fromkeys(["observation", *keys], one))
-    with pytest.raises(
-        ValueError, match=re.escape(f"belong to the policy's state, not to observations. Received: {sorted(keys)}")
-    ):
-        make_agent(cells=3, spec=spec)
-    assert make_agent(spec=spec).policy.recurrent_state == {}
-    # A preset that names one key alone reads all of them.
-    spec = spec._replace(observation=dict.fromkeys(["observation", "hidden", "cell"], one))
-    with pytest.raises(ValueError, match="belong to an LSTM's state, not to observations that network 'policy' reads"):
+    spec = SPECS["discrete"]
+    spec = spec._replace(observation=dict.fromkeys(["observation", *keys], ArraySpec((3,), "float32")))
+    with pytest.raises(ValueError, match="state"):
         make_agent(cells=3, spec=spec)
 
 

@@ -167,8 +167,8 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
         assert {name for name in row if not name.startswith(("training/", "evaluation/"))} == expected
         assert all(np.isfinite(float(value)) for value in row.values())
     assert (
-        set(trainer.agent.policy.recurrent_state) == set(trainer.collector.policy_state)
-        and bool(trainer.collector.policy_state) == lstm
+        set(trainer.agent.policy.recurrent_state) == set(trainer.parts.collector.policy_state)
+        and bool(trainer.parts.collector.policy_state) == lstm
     )
 
 
@@ -337,10 +337,10 @@ def everything(trainer):
     return {
         **weights(trainer),
         **{name: value.numpy() for name, value in others.items()},
-        "returns": trainer.reporter.recorder.running,
+        "returns": trainer.parts.reporter.recorder.running,
         **memory.state(),
         "rows": memory.between(memory.oldest_row, memory.total_rows),
-        **trainer.collector.policy_state,
+        **trainer.parts.collector.policy_state,
         **trainer.environments.observation,
     }
 
@@ -352,7 +352,7 @@ def same_run(resumed, uninterrupted):
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
     assert resumed.filters.state() == uninterrupted.filters.state() and resumed.counters == uninterrupted.counters
-    assert resumed.sampler.state() == uninterrupted.sampler.state()
+    assert resumed.parts.sampler.state() == uninterrupted.parts.sampler.state()
     assert resumed.agent.policy.rng.bit_generator.state == uninterrupted.agent.policy.rng.bit_generator.state
 
 
@@ -368,7 +368,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     rate = resumed.agent.optimizers["policy"].learning_rate.numpy()
     assert rate == pytest.approx(1e-3 * (1 - resumed.counters.updates / 120), rel=1e-4)
     if resumed.agent.policy.recurrent_state:
-        assert all(resumed.collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
+        assert all(resumed.parts.collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
     resumed.run()
     same_run(resumed, uninterrupted)
     slots = [
@@ -388,10 +388,10 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert [steps for _, steps in memory.episodes] == [30] * 6 + [7] * 3  # the running ones end there, not terminated
     assert not memory.between(memory.oldest_row, memory.total_rows)["terminated"].any()
     assert memory.size == memory.rollout_begin  # the rollout that was begun is dropped
-    assert all(value.any() for value in resumed.collector.policy_state.values())
+    assert all(value.any() for value in resumed.parts.collector.policy_state.values())
     resumed.collect()
     assert not any(value.any() for value in memory.initial_state.values())
-    assert (memory.batches(0, 4, resumed.sampler.rng).is_first[0, 0] == [1, 1, 1, 0]).all()
+    assert (memory.batches(0, 4, resumed.parts.sampler.rng).is_first[0, 0] == [1, 1, 1, 0]).all()
     assert resumed.run().counters.env_steps == 240
 
 
@@ -411,15 +411,15 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     )
     with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
         trainer.run()
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
     resumed = Trainer(
         preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), resume=True, quiet=True
     )
     resumed.close()
     before, failed = seen.states[-2:]
-    assert resumed.collector.policy_state.keys() == before.keys() == set(resumed.agent.policy.recurrent_state)
+    assert resumed.parts.collector.policy_state.keys() == before.keys() == set(resumed.agent.policy.recurrent_state)
     for name, value in before.items():
-        np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
+        np.testing.assert_array_equal(resumed.parts.collector.policy_state[name], value)
         assert (value != failed[name]).any()
 
 

@@ -1,13 +1,10 @@
-"""Atari games: the preprocessing's images, time limits, seeds, refused arguments, films."""
-
-import re
-import sys
+"""Atari games: the preprocessing's images, time limits, seeds, a video."""
 
 import numpy as np
 import pytest
 
 from tfsac.environments import Environments, make, maker, spec_of
-from tfsac.environments.film import write_film
+from tfsac.environments.video import write_video
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
@@ -105,63 +102,15 @@ def test_games_side_by_side_follow_from_their_seeds_and_come_back():
     assert new.restore(old.state(), actions[:, 0], old.observation) is True
 
 
-@pytest.mark.slow
-def test_games_in_processes_show_the_same_as_in_this_one():
-    fields = dict(num_envs=2, atari=AtariPreprocessingParameters(screen_size=42))
-    sync = Environments(EnvironmentParameters(PONG, **fields), 3)
-    processes = Environments(EnvironmentParameters(PONG, vectorization="subprocess", **fields), 3)
-    try:
-        for _ in range(5):
-            one, two = (envs.step(np.array([2, 3], np.int32)) for envs in (sync, processes))
-            np.testing.assert_array_equal(one.observation["observation"], two.observation["observation"])
-    finally:
-        processes.close()
-
-
 def test_making_a_game_prints_nothing(run_python):
     # The emulator writes to the file descriptor.
     assert run_python(f"import os; from tfsac.environments import make; os.dup2(1, 2); make({PONG!r}).close()") == ""
 
 
-@pytest.mark.parametrize(
-    "kwargs, words",
-    [
-        ({"frameskip": 2}, "ALE/Pong-v5: the preprocessing chooses frameskip. Received: {'frameskip': 2}"),
-        ({"frameskip": 2, "obs_type": "ram"}, "the preprocessing chooses frameskip and obs_type. Received: {"),
-        ({"speed": 2}, "ALE/Pong-v5 does not take these arguments"),
-    ],
-)
-def test_arguments_that_the_preprocessing_sets_or_nobody_knows_are_refused(pong, kwargs, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
-        pong(kwargs=kwargs)
-
-
-def test_a_run_of_a_game_is_not_taken_for_one_of_a_program_that_registered_it(run_python):
-    lines = [
-        "import pathlib, gymnasium",
-        "from tfsac.environments.levels import refuse_unregistered",
-        f"refuse_unregistered({PONG!r}, pathlib.Path('runs/pong'))",
-        f"print({PONG!r} in gymnasium.registry)",
-    ]
-    assert run_python("\n".join(lines)).strip() == "False"
-
-
-def test_an_unknown_game_is_answered_with_the_nearest():
-    with pytest.raises(ValueError, match=r"Did you mean 'ALE/Pong-v5'\? .*Received: 'ALE/Pongg-v5'"):
-        make("ALE/Pongg-v5")
-
-
-@pytest.mark.parametrize("missing", ["ale_py", "cv2"])
-def test_a_missing_package_of_a_game_is_answered_with_the_extra(monkeypatch, pong, missing):
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=re.escape("type: pip install 'tfsac[atari]'. Received: 'ALE/Pong-v5'")):
-        pong()
-
-
-def test_a_game_is_filmed(tmp_path):
+def test_a_video_of_a_game(tmp_path):
     import imageio.v2 as imageio
 
     parameters = EnvironmentParameters(PONG, atari=AtariPreprocessingParameters())
-    write_film(parameters, [7], [np.full(30, 2)], tmp_path / "pong.gif")
+    write_video(parameters, [7], [np.full(30, 2)], tmp_path / "pong.gif")
     frames = imageio.mimread(tmp_path / "pong.gif")
     assert frames[0].shape[:2] == (210, 160) and len(frames) > 5

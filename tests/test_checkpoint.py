@@ -27,14 +27,11 @@ from resume_tools import (
     without_reward_normalization,
 )
 
-from tfsac.files import sealed
 from tfsac.training import CheckpointError, Trainer
-from tfsac.training.checkpoints import FORMAT, understanding
+from tfsac.training.checkpoints import FORMAT
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
-from tfsac.training.checkpoints.checkpoint_folder import CheckpointFolder
-from tfsac.training.checkpoints.manifest import read_manifest
-from tfsac.training.collection import Collector
-from tfsac.types import OBSERVATION
+from tfsac.training.checkpoints.format import prune, read_manifest, verify
+from tfsac.utils.files import sealed
 
 
 @pytest.fixture(scope="module")
@@ -90,21 +87,6 @@ def test_observations_may_have_any_names(tmp_path):
     resumed = Trainer(named, tmp_path / "run", RUN, resume=True, quiet=True)
     resumed.run()
     same_run(resumed, whole)
-
-
-@pytest.mark.slow
-def test_a_checkpoint_of_before_observations_had_a_prefix_is_resumed_exactly(tmp_path, uninterrupted, monkeypatch):
-    arrays = Collector.arrays
-
-    def bare(collector):
-        return {name.removeprefix(OBSERVATION): value for name, value in arrays(collector).items()}
-
-    with monkeypatch.context() as earlier:
-        earlier.setattr(Collector, "arrays", bare)
-        crashed(tmp_path / "run", 163)
-    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
-    resumed.run()
-    same_run(resumed, uninterrupted)
 
 
 @pytest.mark.slow
@@ -198,10 +180,11 @@ def test_a_run_killed_by_the_system_and_resumed_equals_the_uninterrupted_one(tmp
 
 
 def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):
-    manager = uninterrupted.checkpoints
+    manager = uninterrupted.parts.checkpoints
     places = manager.places()
     assert [place.name for place in places] == ["000000250", "000000300"]
-    assert manager.folder.choose(False, workers=1) == (places[-1], [], {})  # none is damaged
+    for place in places:
+        verify(place)
     named = set()
     for place in places:
         manifest = read_manifest(place)
@@ -210,7 +193,7 @@ def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):
         assert chunks[-1]["stop"] == manifest["memory"]["total_rows"] == int(place.name)
         assert chunks[0]["start"] <= int(place.name) - 120
         assert all(one["stop"] == other["start"] for one, other in itertools.pairwise(chunks))
-    assert {path.name for path in manager.chunks.folder.iterdir()} == named
+    assert {path.name for path in manager.chunks.iterdir()} == named
 
 
 def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damaged_one(
@@ -218,7 +201,6 @@ def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damage
 ):
     checkpoints = tmp_path / "checkpoints"
     shutil.copytree(uninterrupted.directory.path / "checkpoints", checkpoints)
-    folder = CheckpointFolder(checkpoints)
 
     def killed(place):
         (place / "manifest.json").unlink()
@@ -227,19 +209,19 @@ def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damage
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            folder.prune(1)
-    place, gone, damaged = folder.choose(False, workers=1)
-    assert (place.name, gone, damaged) == ("000000300", [], {})
+            prune(checkpoints, 300, 1)
+    verify(checkpoints / "000000300")
+    prune(checkpoints, 300, 1)
     assert sorted(path.name for path in checkpoints.iterdir()) == ["000000300", "memory"]
 
 
 def test_each_checkpoint_writes_only_the_new_rows_of_the_memory(tmp_path):
     trainer = crashed(tmp_path / "run", 101, preset(**{"agent.memory.max_size": 1000}))
-    first = {path.name: path.stat().st_mtime_ns for path in trainer.checkpoints.chunks.folder.iterdir()}
+    first = {path.name: path.stat().st_mtime_ns for path in trainer.parts.checkpoints.chunks.iterdir()}
     assert len(first) == 2
     trainer.collect()
     trainer.save()
-    second = {path.name: path.stat().st_mtime_ns for path in trainer.checkpoints.chunks.folder.iterdir()}
+    second = {path.name: path.stat().st_mtime_ns for path in trainer.parts.checkpoints.chunks.iterdir()}
     new = second.keys() - first.keys()
     assert len(new) == 1 and first.items() <= second.items()
     assert "0000000100-0000000102" in new.pop()
@@ -268,10 +250,10 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
     damage(tmp_path / "run" / "checkpoints" / "000000300" / name)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True)
     assert resumed.counters.env_steps == 250
-    assert "000000300 is damaged and was not used; it is now damaged-000000300" in capsys.readouterr().out.replace(
-        "\n", ""
-    )
-    assert [place.name for place in resumed.checkpoints.places()] == ["000000250"]
+    assert "000000300 is damaged" in capsys.readouterr().out
+    resumed.collect()
+    resumed.save()
+    assert [place.name for place in resumed.parts.checkpoints.places()] == ["000000250", "000000251"]
     if (damage, name) == (damage_truncate, "state.json"):  # what follows does not depend on which file it was, and how
         resumed.run()
         same_run(resumed, uninterrupted)
@@ -281,9 +263,7 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     for path in (tmp_path / "run" / "checkpoints" / "memory").iterdir():
         damage_flip(path)
-    with pytest.raises(
-        CheckpointError, match=r"Rows 150 to 199, .* are gone, and there is no checkpoint to continue from"
-    ):
+    with pytest.raises(CheckpointError, match=r"no checkpoint to continue from.*000000250 is damaged"):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
@@ -295,13 +275,13 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
         ({"environment.level": "MountainCarContinuous-v0"}, "environment.level"),
         ({"agent.networks.q.head_parameters.network_layers_sizes": [8]}, "network_layers_sizes"),
         ({"agent.algorithm.discount": 0.5}, "agent.algorithm.discount"),
-        ({"environment.kwargs.g": 9.0}, "has no environment.kwargs.g"),
+        ({"environment.kwargs.g": 9.0}, "environment.kwargs.g=None"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes, field):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
-    with pytest.raises(CheckpointError, match=rf"keeps its agent and environment; .*{field}.*Received: "):
+    with pytest.raises(CheckpointError, match=field):
         Trainer(preset(**changes), tmp_path / "run", RUN, resume=True, quiet=True)
     assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
 
@@ -321,10 +301,10 @@ def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"agent.algorithm.discount": 0.5}, r"has agent\.algorithm\.discount=0\.99.*Received: .*0\.5"),
+        ({"agent.algorithm.discount": 0.5}, r"agent\.algorithm\.discount=0\.99, got 0\.5"),
         (
             {"environment.filters.reward_normalization": True},
-            r"has environment\.filters\.reward_normalization=False.*Received: .*True",
+            r"reward_normalization=False, got True",
         ),
     ],
     ids=["another parameter", "the parameter that came"],
@@ -332,9 +312,8 @@ def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted
 def test_another_run_from_before_a_parameter_came_is_refused(tmp_path, uninterrupted, changes, words):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     without_reward_normalization(tmp_path / "run")
-    with pytest.raises(CheckpointError, match=words) as error:
+    with pytest.raises(CheckpointError, match=words):
         Trainer(preset(**changes), tmp_path / "run", RUN, resume=True, quiet=True)
-    assert "more field" not in str(error.value)
 
 
 @pytest.mark.slow
@@ -347,11 +326,6 @@ def test_the_environment_of_a_resumed_run_may_be_stepped_elsewhere(tmp_path, uni
     same_run(resumed, uninterrupted)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["preset"]["environment"]["step_timeout_seconds"] == 60.0
-
-
-def test_memory_that_runs_out_while_a_checkpoint_is_read_is_not_taken_for_another_version(tmp_path):
-    with pytest.raises(MemoryError), understanding(tmp_path):
-        raise MemoryError
 
 
 @pytest.mark.slow
@@ -375,16 +349,13 @@ def test_a_resumed_run_may_be_evaluated_more_or_less_often(tmp_path, uninterrupt
 
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [1, 2, 3, FORMAT + 1])
+@pytest.mark.parametrize("number", [3, FORMAT + 1])
 def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninterrupted, number):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     for path in (tmp_path / "run" / "checkpoints").glob("0*/manifest.json"):
         manifest = {**json.loads(path.read_text()), "format": number}
-        del manifest["sha256"]
-        path.write_bytes(
-            sealed(manifest) if number > 2 else json.dumps(manifest).encode()
-        )  # before 3 there was no checksum
-    with pytest.raises(CheckpointError, match=rf"written by another version of tfsac, .* Received: format {number}$"):
+        path.write_bytes(sealed(manifest))
+    with pytest.raises(CheckpointError, match=f"format {number}"):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
@@ -403,27 +374,18 @@ def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeyp
     if where == "chunk":
         monkeypatch.setattr(checkpoint_module.np, "save", fail)
     elif where == "agent":
-        monkeypatch.setattr(trainer.checkpoints, "checkpoint", type("Full", (), {"write": fail}))
+        monkeypatch.setattr(trainer.parts.checkpoints, "checkpoint", type("Full", (), {"write": fail}))
     else:
         monkeypatch.setattr(checkpoint_module, "digest", fail)
-    with pytest.raises(
-        CheckpointError, match=r"step 120 could not be written.*kept: 000000050, 000000100.*No space left"
-    ):
+    with pytest.raises(CheckpointError, match=r"step 120.*No space left.*kept: 000000050, 000000100"):
         trainer.save()
     monkeypatch.undo()
     assert sorted(path for path in trainer.directory.checkpoints.rglob("*")) == before
     assert Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True).counters.env_steps == 100
 
 
-def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(OSError, match="Received: "):
-        Trainer(preset(), tmp_path / "file" / "run", RUN, quiet=True)
-    assert (tmp_path / "file").read_text() == "not a folder"
-
-
 def test_resuming_where_there_is_nothing_says_so(tmp_path):
-    with pytest.raises(CheckpointError, match=r"no checkpoint to continue from.*Received: "):
+    with pytest.raises(CheckpointError, match="no checkpoint to continue from"):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
@@ -436,10 +398,8 @@ def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     assert resumed.counters.env_steps == 150
     assert tiny.newest(resumed.memory, 1)["truncated"].all()
     assert resumed.run().counters.env_steps == 300
-    newest, gone, damaged = resumed.checkpoints.folder.choose(False, workers=1)
-    assert newest == resumed.checkpoints.places()[-1] and not gone and not damaged
-    manifest = read_manifest(newest)
-    saved = [np.load(resumed.checkpoints.chunks.folder / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
+    manifest = verify(resumed.parts.checkpoints.places()[-1])
+    saved = [np.load(resumed.parts.checkpoints.chunks / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
     np.testing.assert_array_equal(np.concatenate(saved), resumed.memory.between(0, 150))
 
 

@@ -12,7 +12,6 @@ import pytest
 import tiny
 from pages import ROOT, blocks
 
-from tfsac import user_code
 from tfsac.catalog import load_preset, read_config
 from tfsac.parameters import (
     BaseAgentParameters,
@@ -34,9 +33,9 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
     to_json,
 )
-from tfsac.user_code import UserCodeError
+from tfsac.utils import imports
 
-PAGE = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
 KIND = "my_parameters:MyAgentParameters"
 
@@ -72,7 +71,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with the files of the page; afterwards what they defined is forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(user_code, "FOLDERS", [])
+    monkeypatch.setattr(imports, "IMPORT_FOLDERS", [])
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "raises_at_import.py").write_text("\nimport nothing_of_this_name\n")
@@ -143,9 +142,9 @@ def test_an_own_agent_needs_no_agent_of_tfsac():
         agent=FromTheBase(OffPolicyAlgorithmParameters(0.5), None, SequenceReplayParameters(9000), networks)
     )
     assert from_json(Preset, json.dumps(to_json(preset))) == preset
-    with pytest.raises(ParameterError, match="FromTheBase needs the parameter 'algorithm'"):
+    with pytest.raises(ParameterError, match=r"FromTheBase\.algorithm"):
         FromTheBase()
-    with pytest.raises(ParameterError, match="memory: Input should be an instance of SequenceReplayParameters"):
+    with pytest.raises(ParameterError, match="memory"):
         FromTheBase(OffPolicyAlgorithmParameters(), None, ExperienceReplayParameters(), networks)
 
 
@@ -160,24 +159,14 @@ def undecorated():
     Preset(agent=Plain())
 
 
-def with_a_kind():
+def inside():
     @parameters
-    class Named(TwinSoftActorCriticAgentParameters):
-        """A class that names itself."""
+    class Inside(TwinSoftActorCriticAgentParameters):
+        """A class that no other process can import."""
 
-        kind: str = "mine"
+        path: ClassVar[str] = "some_module:Inside"
 
-
-def without_an_agent():
-    @parameters
-    class Nameless(BaseAgentParameters):
-        """A class without a path."""
-
-        algorithm: OffPolicyAlgorithmParameters
-
-    Preset(
-        agent=Nameless(OffPolicyAlgorithmParameters(), None, ExperienceReplayParameters(), soft_actor_critic_networks())
-    )
+    Preset(agent=Inside())
 
 
 @parameters
@@ -187,48 +176,27 @@ class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
     location_cost: float = 2.0
 
 
-def of_another_sort():
-    @parameters
-    class Other:
-        """A class that is no agent's."""
-
-        kind: str = "other"
-
-    Preset(agent=Other())
-
-
 WRONG = {
-    "no module": (named("nothing_of_this_name:Mine"), ImportError, "There is no module 'nothing_of_this_name'.", "'nothing_of_this_name:Mine'"),
-    "no class": (named("my_parameters:Mine"), ImportError, "The module my_parameters (", "'my_parameters:Mine'"),
-    "a class without parameters": (named("my_parameters:ClassVar"), ParameterError, "that @tfsac.parameters.parameters decorates", "'my_parameters:ClassVar'"),
-    "an algorithm": (named("my_parameters:MyAlgorithmParameters"), ParameterError, "that @tfsac.parameters.parameters decorates", "MyAlgorithmParameters'"),
-    "a module that raises": (named("raises_at_import:Mine"), UserCodeError, "The module raises_at_import raised.", "raises_at_import.py, line 2"),
-    "a notebook's class": (named("__main__:Mine"), ImportError, "put it in a module of its own", "'__main__:Mine'"),
-    "no name": (named("my_agent:"), ParameterError, "is named MODULE:NAME", "'my_agent:'"),
-    "a path": (named("folder/my_agent.py:Mine"), ParameterError, "is named MODULE:NAME", "'folder/my_agent.py:Mine'"),
-    "an unknown kind": (named("sac"), ParameterError, "or MODULE:CLASS of your own", "'sac'"),
-    "an unknown field": (
-        lambda: from_json(Preset, json.dumps({"agent": {"kind": KIND, "algorithm": {"location_cots": 1}}})), ParameterError,
-        "MyAlgorithmParameters has no parameter 'location_cots'. Did you mean 'location_cost'?", "location_cots=1",
-    ),
-    "no decorator": (undecorated, ParameterError, "The class Plain is decorated with @tfsac.parameters.parameters", "Plain"),
-    "a kind of its own": (with_a_kind, ParameterError, "leave the field out", "kind='mine'"),
-    "no agent": (without_an_agent, ParameterError, "The class Nameless names what is built", "Nameless"),
+    "no module": (named("nothing_of_this_name:Mine"), ImportError, "nothing_of_this_name"),
+    "no class": (named("my_parameters:Mine"), ImportError, "Mine"),
+    "not of an agent": (named("my_parameters:MyAlgorithmParameters"), ParameterError, "BaseAgentParameters"),
+    "a module that raises": (named("raises_at_import:Mine"), Exception, "nothing_of_this_name"),
+    "a notebook's class": (named("__main__:Mine"), ImportError, "module"),
+    "no name": (named("my_agent:"), ValueError, "MODULE:NAME"),
+    "an unknown kind": (named("sac"), ParameterError, "MODULE:CLASS"),
+    "no decorator": (undecorated, ParameterError, "@tfsac.parameters.parameters"),
     "an algorithm of another agent": (
-        lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError,
-        "write a subclass of TwinSoftActorCriticAgentParameters, with the field algorithm: OwnAlgorithm", "OwnAlgorithm",
+        lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError, "OwnAlgorithm",
     ),
-    "not an agent's": (of_another_sort, ParameterError, "subclass of tfsac.parameters.BaseAgentParameters", "Other"),
+    "a class inside a function": (inside, ParameterError, "top level"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("make, error, words, received", WRONG.values(), ids=WRONG.keys())
-def test_what_is_no_agent_of_ones_own_is_refused(folder, make, error, words, received):
-    user_code.make_importable(folder)
-    with pytest.raises(error) as caught:
+@pytest.mark.parametrize("make, error, words", WRONG.values(), ids=WRONG.keys())
+def test_what_is_no_agent_of_ones_own_is_refused(folder, make, error, words):
+    imports.make_importable(folder)
+    with pytest.raises(error, match=words):
         make()
-    message, _, tail = str(caught.value).rpartition("Received: ")
-    assert words in message and received in tail
 
 
 def test_every_agent_of_tfsac_names_another_agent():
@@ -264,7 +232,7 @@ def test_the_agent_of_the_page_pays_for_its_locations(folder):
     from tfsac.environments import make, spec_of
     from tfsac.training.build import build_agent
 
-    user_code.make_importable(folder)
+    imports.make_importable(folder)
     preset = load_preset(folder / "my_preset.py")
     env = make("Pendulum-v1")
     agent = build_agent(preset, RunParameters(eager=True), spec_of(env))
@@ -274,7 +242,7 @@ def test_the_agent_of_the_page_pays_for_its_locations(folder):
 
 @pytest.mark.parametrize("agent, level", [(Wider(), "CartPole-v1"), (DiscreteOwn(), "Pendulum-v1")])
 def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
-    from tfsac.cli.early_checks import check_level
+    from tfsac.cli.learning import check_level
 
     with pytest.raises(
         ValueError, match=rf"This agent \('{__name__}:\w+'\) has (continuous|discrete) actions, and the environment has"
@@ -284,7 +252,7 @@ def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
 
 @pytest.mark.parametrize(
     "path, error, words",
-    [("tfsac.types:Spec", ParameterError, "subclass of tfsac.agents.Agent"), ("no_module:X", ImportError, "no module")],
+    [("tfsac.types:Spec", ParameterError, "subclass of Agent"), ("no_module:X", ImportError, "no module")],
 )
 def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
     from tfsac.agents import Agent
@@ -294,7 +262,7 @@ def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
         """A class with another path."""
 
     Lost.path = path
-    with pytest.raises(error, match=f"{words}.*Received: '{path}'$"):
+    with pytest.raises(error, match=words):
         class_of(Lost(), Agent)
 
 
@@ -303,7 +271,5 @@ def test_a_config_whose_module_is_gone_says_so(folder):
     config = {"preset": to_json(preset), "run": to_json(RunParameters())}
     config["preset"]["agent"]["kind"] = "my_agent_that_moved:MyAgentParameters"
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        ImportError, match=r"no module 'my_agent_that_moved'.* Received: 'my_agent_that_moved:MyAgentParameters'$"
-    ):
+    with pytest.raises(ImportError, match="my_agent_that_moved"):
         read_config(folder / "config.json")

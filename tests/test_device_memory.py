@@ -60,7 +60,7 @@ def test_batches_are_those_of_the_memory_in_ram(spec, filters, options, steps):
     filters = Filters(filters, spec)
     device = filled(spec, filters, steps, **options)
     device.memory.end_episodes()
-    inputs = device.sample(1, 16, None).inputs
+    inputs = device.sample(1).inputs
     index = np.arange(len(device.memory))
     expected = filters.batch(device.memory.gather(index))
     compiled = tf.function(device.gather, jit_compile=True, autograph=False)
@@ -72,6 +72,7 @@ def test_batches_are_those_of_the_memory_in_ram(spec, filters, options, steps):
             np.testing.assert_allclose(theirs, ours, rtol=error, atol=error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_call_makes_the_updates_of_the_batches_that_it_draws(jit_compile):
     spec = vector_spec(3, 1)
@@ -82,18 +83,19 @@ def test_a_call_makes_the_updates_of_the_batches_that_it_draws(jit_compile):
     memory = filled(spec, filters, 30).memory
     device = build_device_memory(memory, preset, filters, agent, seed=5)
     before = [variable.numpy() for variable in agent.trained["policy"]]
-    result = agent.update(device.sample(5, agent.batch_size, None))
+    result = agent.update(device.sample(5))
     assert result.metrics.shape == (5, len(agent.metric_names)) and np.isfinite(result.metrics).all()
     assert agent.updates.numpy() == 5
     assert all((variable.numpy() != old).any() for variable, old in zip(agent.trained["policy"], before, strict=True))
-    seeds = [device.unpack(device.pack(device.sample(1, 16, None)), 0).reward for _ in range(2)]
+    seeds = [device.unpack(device.pack(device.sample(1)), 0).reward for _ in range(2)]
     np.testing.assert_array_equal(*seeds)  # the update's number decides what is drawn
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues_exactly(tmp_path):
     preset = resume_tools.preset(**ON_DEVICE)
     uninterrupted = resume_tools.complete_run(tmp_path / "whole", preset)
-    assert type(uninterrupted.sampler.source) is DeviceMemory
+    assert uninterrupted.parts.sampler.device_memory
     resume_tools.crashed(tmp_path / "run", 170, preset)
     resumed = Trainer(preset, tmp_path / "run", resume_tools.RUN, resume=True, quiet=True)
     resumed.run()

@@ -19,7 +19,7 @@ from tfsac.parameters import (
 )
 from tfsac.testing import tiny_preset, vector_spec
 from tfsac.training import NonFiniteError, Trainer, non_finite
-from tfsac.training.recorder import Means
+from tfsac.training.loggers.recorder import Means
 from tfsac.types import Transition, UpdateResult, is_loss
 
 # Agents, with each update in a call of its own or all in one.

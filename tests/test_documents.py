@@ -8,7 +8,7 @@ import pytest
 from absl import flags
 
 import tfsac
-from tfsac.cli.learning import _experiment, _train_flags
+from tfsac.cli.learning import _train_flags, requested_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -41,7 +41,7 @@ def test_the_documents_have_commands():
 def test_a_command_of_a_document_describes_an_experiment(page, line):
     _train_flags(values := flags.FlagValues())
     assert values(["train", *shlex.split(line, comments=True)])[1:] == []
-    preset, _ = _experiment(values)
+    preset, _ = requested_run(values)
     assert preset.environment.level
 
 
@@ -103,6 +103,10 @@ def test_the_pages_of_algorithms_have_the_same_sections(name):
 
 
 def test_the_functions_that_the_reference_gives_to_tfsac_are_there():
-    offered = (ROOT / "docs" / "reference" / "functions.md").read_text().partition("## Other modules")[0]
-    names = re.findall(r"^        - (\w+)$", offered, flags=re.MULTILINE)
+    offered = (ROOT / "docs" / "reference.md").read_text().partition("## Other modules")[0]
+    names = [
+        name
+        for names in re.findall(r"^      members: \[(.*)\]$", offered, flags=re.MULTILINE)
+        for name in names.split(", ")
+    ]
     assert len(names) > 15 and set(names) <= set(tfsac.__all__)

@@ -17,7 +17,7 @@ import tfsac
 from tfsac import api, cli, exporting
 from tfsac.catalog import load_preset
 from tfsac.environments import as_arrays
-from tfsac.litert import calibrate, litert_interpreter, with_half_weights
+from tfsac.exporting.litert import calibrate, litert_interpreter, with_half_weights
 
 BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 TOOL = """
@@ -52,10 +52,9 @@ def observations(run_dir, policy):
 
 
 @pytest.mark.slow
-def test_tensorflows_tools_find_what_a_model_server_serves(policy, tmp_path):
+def test_tensorflows_tools_find_and_run_what_a_model_server_serves(policy, observations, tmp_path):
     exporting.export(policy, tmp_path / "policy")
     shown = " ".join(saved_model_cli("show", "--dir", tmp_path / "policy", "--all").split())
-    assert "MetaGraphDef with tag-set: 'serve'" in shown
     _, _, served = shown.partition("signature_def['serving_default']:")
     served = served.partition("signature_def[")[0].partition("Concrete Functions")[0]
     # The batch is the first dimension and of any size; inputs and outputs have names; requests go to predict.
@@ -63,12 +62,6 @@ def test_tensorflows_tools_find_what_a_model_server_serves(policy, tmp_path):
     assert re.search(r"outputs\['action'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 1\) name: \S+:0", served)
     assert served.count("inputs[") == served.count("outputs[") == 1
     assert "Method name is: tensorflow/serving/predict" in served
-    assert "signature_def['sample']" in shown
-
-
-@pytest.mark.slow
-def test_tensorflows_tools_run_the_default_signature_as_the_live_policy_acts(policy, observations, tmp_path):
-    exporting.export(policy, tmp_path / "policy")
     saved_model_cli(
         "run", "--dir", tmp_path / "policy", "--tag_set", "serve", "--signature_def", "serving_default",
         "--input_exprs", f"observation={np.array(observations[:7]).tolist()}", "--outdir", tmp_path / "out",
@@ -78,9 +71,6 @@ def test_tensorflows_tools_run_the_default_signature_as_the_live_policy_acts(pol
 
 
 # -- float16 and int8 --------------------------------------------------------------------------------------------------
-
-
-STEP = [[np.zeros(3)]]  # an episode
 
 
 def difference(policy, path, observations):
@@ -210,14 +200,6 @@ def test_each_episode_of_the_calibration_begins_with_the_first_state_of_a_policy
     assert [bool(state.any()) for state in states] == [False, True, True, False, False, True, True, True]
 
 
-@pytest.mark.parametrize("wrong", ["flat", "batches", "numbers"])
-def test_observations_without_episodes_are_refused_and_leave_nothing(policy, observations, tmp_path, wrong):
-    given = {"flat": observations, "batches": [[np.array(observations)]], "numbers": [1.0, 2.0]}[wrong]
-    with pytest.raises(ValueError, match=r"Received: "):
-        exporting.export(policy, tmp_path / "out", "tflite", quantize="int8", quantize_with=given)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_calibration_takes_arrays_actions_all_over_the_space_and_leaves_the_policy_as_it_was(tmp_path):
     run = tiny.untrained_run(tmp_path / "run", "CartPole-v1", tiny.acer(lstm=True))
     policy, converter = tfsac.load_policy(run), SimpleNamespace()
@@ -228,14 +210,6 @@ def test_calibration_takes_arrays_actions_all_over_the_space_and_leaves_the_poli
     actions = [int(row["action"][0]) for _, row in converter.representative_dataset()]
     assert actions[:2] == [0, 1] and len(actions) == 40 and 5 < sum(actions) < 35
     assert before and all((policy.state[name] == value).all() for name, value in before.items())
-
-
-def test_the_values_of_all_actions_are_calibrated(policy, observations):
-    converter = SimpleNamespace()
-    signature = SimpleNamespace(structured_input_signature=[tf.TensorSpec([None, 1], tf.float32, name="action")])
-    calibrate(converter, {"values": signature}, policy, [observations])
-    actions = np.concatenate([row["action"][0] for _, row in converter.representative_dataset()])
-    assert actions[:2].tolist() == [-2.0, 2.0] and len(np.unique(actions.round(1))) > 20
 
 
 @pytest.mark.slow
@@ -256,23 +230,8 @@ def test_an_int8_file_chooses_among_the_valid_actions_as_the_live_policy(tmp_pat
         chosen = sample(marks=seen["marks"][None], action_mask=mask, noise=noise.astype(np.float32))["action"]
         assert mask[0, chosen[0]]
     for mask in ([0] * 6, [0.5] * 6, [2] * 6):
-        with pytest.raises(ValueError, match=r"Received: "):
+        with pytest.raises(ValueError, match="action"):
             exported({**observations[0], "action_mask": np.array(mask)})
-
-
-@pytest.mark.slow
-def test_an_int8_file_has_as_many_actions_between_wide_bounds(tmp_path):
-    pytest.importorskip("ai_edge_litert")
-
-    class Torques(gym.wrappers.RescaleAction):
-        def __init__(self):
-            super().__init__(gym.make("Pendulum-v1", max_episode_steps=60), np.float32([-300.0]), np.float32([100.0]))
-
-    result = tfsac.train(tiny.shrunk(load_preset("pendulum_twin_sac")), tmp_path / "run", env_fn=Torques, quiet=True)
-    policy = tfsac.load_policy(result.run_dir, env_fn=Torques)
-    episodes = api.observations_of(result.run_dir, policy, 2, env_fn=Torques)
-    path = exporting.export(policy, tmp_path / "int8", "tflite", quantize="int8", quantize_with=episodes)
-    assert exporting.verify(policy, path, episodes[0]) < 0.1  # halves of the range
 
 
 @pytest.mark.slow
@@ -288,24 +247,6 @@ def test_the_command_calibrates_with_episodes_of_the_run_and_tells_the_differenc
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"quantize": "int8", "quantize_with": STEP}, "Only a LiteRT file is .* Received: 'int8', 'saved_model'$"),
-        ({"quantize": "float16"}, "Only a LiteRT file is .* Received: 'float16', 'saved_model'$"),
-        ({"quantize_with": STEP}, "int8 takes .*Received: 'none', 1 episodes$"),
-        ({"format": "tflite", "quantize": "float16", "quantize_with": STEP}, "int8 .*Received: 'float16', 1 episodes$"),
-        ({"format": "tflite", "quantize": "int8"}, "int8 takes .*Received: 'int8', 0 episodes$"),
-        ({"format": "tflite", "quantize": "int8", "quantize_with": [[], []]}, "int8 .*Received: 'int8', 2 episodes$"),
-        ({"format": "tflite", "quantize": "int4"}, "quantize is 'none', 'float16' or 'int8'. Received: 'int4'$"),
-    ],
-)
-def test_only_litert_files_are_quantised_and_int8_needs_observations(policy, tmp_path, arguments, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        exporting.export(policy, tmp_path / "out", **arguments)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.slow
 def test_the_command_refuses_to_quantise_a_saved_model(run_dir, tmp_path, capsys):
     with pytest.raises(SystemExit):
@@ -319,7 +260,7 @@ def test_a_policy_that_the_converter_cannot_quantise_is_refused_and_leaves_nothi
     run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac())
     policy = tfsac.load_policy(run)
     episodes = api.observations_of(run, policy)
-    with pytest.raises(ValueError, match=r"cannot make this policy int8.*Received: "):
+    with pytest.raises(ValueError, match="float16"):
         exporting.export(policy, tmp_path / "out", "tflite", quantize="int8", quantize_with=episodes)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 

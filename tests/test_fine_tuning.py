@@ -40,7 +40,7 @@ def disturbed(trainer, folder):
     if trainer.filters.mean:
         trainer.filters.learn({"observation": rng.standard_normal((9, 3)) + 5.0})
     directory = RunDirectory(folder)
-    directory.create(trainer.preset, trainer.settings)
+    directory.create(trainer.preset, trainer.parts.settings)
     save_weights(directory.best, trainer.agent, trainer.filters)
     return folder
 
@@ -349,7 +349,7 @@ class Interrupted(tfsac.Callback):
     """Ends a run as a signal does, at its first step."""
 
     def on_step(self, trainer):
-        trainer.signals.received = signal.SIGTERM
+        trainer.parts.signals.received = signal.SIGTERM
 
 
 @pytest.mark.usefixtures("training_alone")
@@ -383,24 +383,25 @@ def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
     tfsac.train(preset, tmp_path / "source", quiet=True)
     tfsac.train(preset, tmp_path / "run", run, quiet=True, initial_weights=tmp_path / "source")
     trainer = Trainer(override(preset, {"schedule.improve_steps": 25}), tmp_path / "run", resume=True, quiet=True)
-    assert trainer.settings == run
+    assert trainer.parts.settings == run
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert len(config["resumed"]) == 1 and config["initial_weights"] == str(tmp_path / "source")
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize(
-    ("page", "shorter"),
+    ("page", "section", "shorter"),
     [
-        pytest.param("own_networks", {"9000": "240"}, marks=pytest.mark.acceptance),
-        ("fine_tuning", {"20000": "220", "25000": "240"}),
+        ("own_networks", "Custom Keras models", {"9000": "240"}),
+        ("runs", "Fine-tuning", {"20000": "220", "25000": "240"}),
     ],
 )
-def test_the_page_says_what_happens(page, shorter, tmp_path):
+def test_the_page_says_what_happens(page, section, shorter, tmp_path):
     preset = "import tiny\nfrom tfsac.catalog import load_preset\n"
     preset += "preset = tiny.shrunk(load_preset('pendulum_twin_sac'), **{'schedule.heatup_steps': 40})\n"
     (tmp_path / "short_preset.py").write_text(preset)
-    run_page(ROOT / "docs" / f"{page}.md", tmp_path, {"pendulum_twin_sac": "short_preset.py", **shorter})
+    shorter["pendulum_twin_sac"] = "short_preset.py"
+    run_page(ROOT / "docs" / f"{page}.md", tmp_path, shorter, section=section)
 
 
 @pytest.mark.slow

@@ -1,8 +1,5 @@
 """Stacks of frames: memories that store each frame once sample what memories of whole stacks do, to the bit."""
 
-import itertools
-import re
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ from resume_tools import RUN, complete_run, crashed, same_run, weights
 
 from tfsac.catalog import load_preset
 from tfsac.environments import EnvironmentFailure, FrameStack, make, spec_of
+from tfsac.errors import TfsacError
 from tfsac.memories import (
     Demonstrations,
     EpisodicMemory,
@@ -24,10 +22,9 @@ from tfsac.memories import (
     on_disk,
 )
 from tfsac.memories.reshard import reshard
-from tfsac.memories.salvage import put_back_without
 from tfsac.parameters import AtariPreprocessingParameters
 from tfsac.testing import tiny_preset
-from tfsac.training import Trainer, build, run_parts
+from tfsac.training import Trainer, build, run
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -102,7 +99,9 @@ RINGS = {
     "n steps": lambda *args, **fields: TransitionMemory(*args, n_step=3, **fields),
     "prioritised": lambda *args, **fields: PrioritizedMemory(*args, n_step=2, **fields),
     "imitation": imitating,
-    "prior data": lambda spec, capacity, n, **fields: PriorDataMemory(spec, capacity, shown(spec), 0.25, n, **fields),
+    "prior data": lambda spec, capacity, n, **fields: PriorDataMemory(
+        spec, capacity, shown(spec), n, share=0.25, **fields
+    ),
     "sequences": lambda spec, capacity, n, **fields: SequenceMemory(spec, capacity, 3, n, **fields),
 }
 
@@ -140,15 +139,6 @@ def test_a_ring_of_one_row_keeps_the_frames_before_it():
         check_equal(*map(everything, memories))
 
 
-def test_a_transition_of_an_atari_game_takes_seven_kilobytes():
-    camera = ArraySpec((84, 84, 4), "uint8", stacked=True)
-    spec = Spec({"observation": camera}, DiscreteSpec(6))
-    memory = TransitionMemory(spec, 100, 2)
-    assert memory.row_bytes == 2 * (84 * 84 + 1 + 4 + 4 + 2)
-    assert TransitionMemory(spec.unstacked(), 100, 2).row_bytes > 7.9 * memory.row_bytes
-    assert EpisodicMemory(spec, 100, 5).row_bytes == 84 * 84 + 1 + 4 + 4 + 1
-
-
 def test_frames_that_no_row_holds_are_dropped_with_the_rows_that_need_them():
     memory, game = TransitionMemory(spec_of_stacks(), 20, 2), Game(2, ends=0.3)
     for _ in range(200):
@@ -165,8 +155,7 @@ def test_a_first_observation_of_other_frames_is_refused():
         game.restart()
         before["camera"] = before["camera"].copy()
         before["camera"][1, 2, 3, 0] ^= 1
-        message = "The first observation of an episode repeats its frame, where observations are stacks of frames."
-        with pytest.raises(ValueError, match=re.escape(message) + r".* Received: 4 frames that differ$"):
+        with pytest.raises(TfsacError, match="FrameStack"):
             memory.add(before, *rest)
         assert memory.total_rows == 0 and not len(memory)
 
@@ -183,16 +172,9 @@ def test_a_step_that_does_not_move_the_stack_by_a_frame_is_refused(moved):
             "newest first": after["camera"][..., ::-1],
         }
         after["camera"] = stacks[moved]
-        with pytest.raises(ValueError, match=r"a step drops the first frame and adds one at the end; .* Received: "):
+        with pytest.raises(TfsacError, match="FrameStack"):
             memory.add(before, action, reward, terminated, truncated, after, *rest)
         assert memory.total_rows == 0 and not len(memory)
-
-
-def test_stacks_without_opencv_are_refused_before_a_step(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for memory in (TransitionMemory, EpisodicMemory):
-        with pytest.raises(ImportError, match=r"pip install 'tfsac\[atari\]'\. Received: no cv2$"):
-            memory(spec_of_stacks(), 20, 4)
 
 
 # -- episodes ----------------------------------------------------------------------------------------------------------
@@ -236,7 +218,7 @@ def test_an_episode_that_lost_its_beginning_is_sampled_from_its_first_whole_stac
 
 
 def test_an_episodic_memory_that_holds_no_stack_is_refused():
-    with pytest.raises(ValueError, match=r"must hold a stack of 4 frames\. Received: 3$"):
+    with pytest.raises(TfsacError, match="max_size"):
         EpisodicMemory(spec_of_stacks(), 3, 2)
     EpisodicMemory(spec_of_stacks().unstacked(), 3, 2)
 
@@ -310,67 +292,16 @@ def test_steps_are_resharded_with_their_frames(kind, before, after):
 
 
 def test_episodes_are_resharded_with_their_frames():
-    old, whole = ([EpisodicMemory(spec, 60, 4, 2) for _ in range(2)] for spec in both_specs())
+    old, whole = (
+        [EpisodicMemory(spec, 60, 4, 2) for _ in range(2)] for spec in (spec_of_stacks(), spec_of_stacks().unstacked())
+    )
     for i in range(2):
         advance(Game(2, seed=i), 50, old[i], whole[i])
-    new = [EpisodicMemory(spec, 120, 4, 4) for spec in both_specs()]
+    new = [EpisodicMemory(spec, 120, 4, 4) for spec in (spec_of_stacks(), spec_of_stacks().unstacked())]
     for memory, memories in zip(new, (old, whole), strict=True):
         rows = [[(each.oldest_row, each.between(each.oldest_row, each.total_rows))] for each in memories]
         reshard(memory, 0, rows, [each.state() for each in memories], [each.total_rows for each in memories], 1)
     check_equal(*(memory.batches(5, 4, np.random.default_rng(0)) for memory in new))
-
-
-def both_specs():
-    return spec_of_stacks(), spec_of_stacks().unstacked()
-
-
-def damaged(memory, gaps, chunk):
-    """Returns the parts of a memory's rows, without the chunks in which the given rows lie."""
-    edges = [*range(memory.oldest_row, memory.total_rows, chunk), memory.total_rows]
-    return [
-        (start, stop, None if any(start <= row < stop for row in gaps) else memory.between(start, stop))
-        for start, stop in itertools.pairwise(edges)
-    ]
-
-
-@pytest.mark.parametrize("gaps", [[36], [22], [49], [22, 49], [30, 34], [24, 28, 40], [25, 29, 33]])
-@pytest.mark.parametrize("chunk", [1, 2, 3, 8])
-@pytest.mark.parametrize("kind", ["uniform", "prioritised"])
-def test_rows_beside_a_gap_show_the_frames_that_are_left(kind, chunk, gaps):
-    """Rows are those with absolute indices 20 to 49, which their rewards tell."""
-    make = TransitionMemory if kind == "uniform" else PrioritizedMemory
-    memory, whole, after = make(spec_of_stacks(), 60, 2), make(both_specs()[1], 60, 2), make(spec_of_stacks(), 60, 2)
-    play(Game(2), 50, memory, whole)
-    for each in (memory, whole):
-        each.ring["reward"] = np.array([[20 + (slot - 20) % 30] * 2 for slot in range(30)])
-    parts = damaged(memory, gaps, chunk)
-    put_back_without(after, parts, memory.state(), memory.total_rows)
-    runs, rows = [], []  # rows without a gap, and whether one follows
-    for start, stop, there in [*parts, (50, 50, parts[-1][2])]:
-        if start == 50 or there is None:
-            runs, rows = [*runs, (rows, there is None)] if rows else runs, []
-        rows = rows if there is None else [*rows, *range(start, stop)]
-    kept = [row for some, before_gap in runs for row in (some[:-1] if before_gap else some)]
-    assert after.total_rows == len(kept) and after.ring["reward"][: len(kept), 0].tolist() == kept
-    found, expected = everything(after), everything(whole)
-    for i, row in enumerate(kept):
-        begin = next(some[0] for some, _ in runs if row in some)
-        for env in range(2):
-            ours, theirs = 2 * i + env, 2 * (row % 30) + env
-            first = 3 if begin == 20 else min(row - begin, 3)  # earlier frames that are left
-            for stacks, left, whole_stacks in (
-                (found.observation, first, expected.observation),
-                (found.next_observation, min(first + 1, 3) if begin > 20 else 3, expected.next_observation),
-            ):
-                stack, true = stacks["camera"][0, ours], whole_stacks["camera"][0, theirs]
-                np.testing.assert_array_equal(stack[..., 3 - left :], true[..., 3 - left :])
-                for lost in range(3 - left):
-                    np.testing.assert_array_equal(stack[..., lost], stack[..., 3 - left])
-    game = Game(2, seed=5)
-    play(game, 100, after, whole)  # nothing is left of the rows from before
-    slots = np.array([[(after.total_rows - n) % 30 * 2 for n in range(1, 31)]])
-    others = np.array([[(whole.total_rows - n) % 30 * 2 for n in range(1, 31)]])
-    check_equal(after.gather(slots), whole.gather(others))
 
 
 # -- games -------------------------------------------------------------------------------------------------------------
@@ -414,7 +345,7 @@ gym.register("Skipping-v0", entry_point=Skipping, max_episode_steps=60)
 def test_a_stack_that_does_not_move_by_one_frame_in_training_is_refused_after_saving(tmp_path, monkeypatch):
     monkeypatch.setattr(Skipping, "skips_at", 25)
     preset = tiny_preset(f"{__name__}:Skipping-v0")
-    words = r"'observation' is a FrameStack: .*; for other stacks use a Box \(environment 0, step 24\)\. Received: "
+    words = r"FrameStack.*\(environment 0, step 24\)$"
     with pytest.raises(EnvironmentFailure, match=words):
         Trainer(preset, tmp_path, quiet=True).run()
     assert Trainer(preset, tmp_path, resume=True, quiet=True).counters.env_steps == 24
@@ -449,7 +380,7 @@ def test_a_game_is_learned_as_from_whole_stacks_and_resumes_exactly(tmp_path, mo
     def of_stacks(preset, spec, *args, **fields):
         return build.build_memory(preset, spec.unstacked(), *args, **fields)
 
-    monkeypatch.setattr(run_parts, "build_memory", of_stacks)
+    monkeypatch.setattr(run, "build_memory", of_stacks)
     whole = complete_run(tmp_path / "whole", preset)
     assert not whole.memory.frames
     for key, value in weights(whole).items():

@@ -150,14 +150,15 @@ def discrete(z, meta, number, geometry, eager):
     put(policy, with_ends(rows(z, "logits")))
     put(average, with_ends(rows(z, "avg_logits")))
     ends = [NOWHERE, z["input/bootstrap"][1]]  # of every action, and so V
-    put(q.head.critics[0][-1], with_ends(rows(z, "q"), ends))
+    out = q.head.critics.output_layer
+    put(out, with_ends(rows(z, "q"), ends)[None])
     update = segments(z, meta, not combo["off_policy"], logits=z["input/mu_logits"])
     return (
         agent,
         update,
         [
             (policy.kernel, lambda grad: with_ends(grad("logits"))),
-            (q.head.critics[0][-1].kernel, lambda grad: with_ends(grad("q"))),
+            (out.kernel, lambda grad: with_ends(grad("q"))[None]),
         ],
     )
 
@@ -183,7 +184,7 @@ def gaussian(z, meta, number, geometry, eager):
     for head, mean, variance in ((policy, "mean", "var"), (average, "avg_mean", "avg_var")):
         put(head.mean, with_ends(rows(z, mean)))
         put(head.variance, with_ends(np.log(np.expm1(rows(z, variance) - min_variance))))
-    v, (hidden, out) = agent.networks["v"].head.out, agent.networks["advantage"].head.critics[0]
+    v, (hidden, _, out) = agent.networks["v"].head.out, agent.networks["advantage"].head.critics.layers
     put(v, with_ends(rows(z, "v")[:, None], [NOWHERE, z["input/bootstrap"][1]]))
     taken, fresh = rows(z, "action"), rows(z, "correction_action")
     baseline = taken + (fresh - taken)[:, ::-1] * [-1.0, 1.0]  # at a right angle
@@ -191,8 +192,9 @@ def gaussian(z, meta, number, geometry, eager):
     kernel = np.full((width + size, count, size), -1e6)
     kernel[np.arange(count), np.arange(count)] = -np.einsum("ra,rak->rk", baseline, basis)
     kernel[width:] = np.moveaxis(basis, 0, 1)
-    put(hidden, kernel.reshape(width + size, -1))
-    put(out, np.stack([rows(z, "q") - rows(z, "v"), rows(z, "q_correction") - rows(z, "v")], axis=1).reshape(-1, 1))
+    put(hidden, kernel.reshape(1, width + size, -1))
+    of_both = np.stack([rows(z, "q") - rows(z, "v"), rows(z, "q_correction") - rows(z, "v")], axis=1)
+    put(out, of_both.reshape(1, -1, 1))
     noise = [(action - rows(z, "mean")) / np.sqrt(rows(z, "var")) for action in (baseline, fresh)]
     noise = [single(x).reshape(meta["segments"], meta["length"], 1, size).swapaxes(0, 1) for x in noise]
     agent.noise = lambda name, shape: tf.broadcast_to(noise[name == "correction"], shape)
@@ -206,7 +208,7 @@ def gaussian(z, meta, number, geometry, eager):
             (policy.variance.kernel, lambda grad: with_ends(grad("var") * slope)),
             # V is a part of Q. The fresh action trains no critic.
             (v.kernel, lambda grad: with_ends((grad("v") + grad("q"))[:, None])),
-            (out.kernel, lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(-1, 1)),
+            (out.kernel, lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(1, -1, 1)),
         ],
     )
 

@@ -8,27 +8,26 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import EnsembleSoftActorCriticAgent, ensemble_sac
-from tfsac.distributions import SquashedGaussian
-from tfsac.networks import compute
 from tfsac.networks.batch_normalization import BatchNormalization
-from tfsac.networks.body_layers import ForwardMode, tensor
+from tfsac.networks.layers import ForwardMode, tensor
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
     EmbedderScheme,
-    EnsembleQHeadParameters,
     FCMiddlewareParameters,
     FixedAlphaParameters,
     InputEmbedderParameters,
     MiddlewareScheme,
     NetworkParameters,
     NormalizationParameters,
+    QHeadParameters,
     ResidualMiddlewareParameters,
     SACPolicyHeadParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     ensemble_soft_actor_critic_networks,
 )
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Transition
 
 CASES = ["crossq/warm_up", "crossq/renorm", "xqc", "flash_sac", "droq", "simba"]
@@ -52,7 +51,12 @@ def agent_of(meta):
     categorical = meta["head"] == "categorical"
     distribution = CategoricalValueParameters(meta["atoms"], meta["low"], meta["high"]) if categorical else None
     decoupled = {"optimizer_type": "AdamW", "weight_decay": meta["weight_decay"]} if meta["weight_decay"] else {}
-    head = EnsembleQHeadParameters(meta["critics"], body_of(meta), distribution, meta["loss_weight"])
+    head = QHeadParameters(
+        num_critics=meta["critics"],
+        body_parameters=body_of(meta),
+        distribution=distribution,
+        loss_weight=meta["loss_weight"],
+    )
     unit_weights = UNIT_WEIGHTS.get(meta.get("projection"), "none")
     trained = {"batch_size": meta["batch"], "middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
     q = NetworkParameters(
@@ -211,8 +215,7 @@ def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
         observation = {"observation": tf.constant(golden["batch/obs"][0])}
         with tf.GradientTape() as tape:
             tape.watch(action)
-            outputs = compute(
-                agent.networks["q"],
+            outputs = agent.networks["q"].compute(
                 observation,
                 action,
                 batch_statistics=False,
@@ -252,9 +255,7 @@ def test_the_step_of_a_policy_with_batch_normalisation_matches(variant, monkeypa
             joint_critic_forward=True,
             joint_policy_forward=given["joint"],
         ),
-        networks=ensemble_soft_actor_critic_networks(
-            EnsembleQHeadParameters(), normalised, head, batch_size=meta["batch"]
-        ),
+        networks=ensemble_soft_actor_critic_networks(QHeadParameters(), normalised, head, batch_size=meta["batch"]),
     )
     agent = EnsembleSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), eager=True)
     policy = agent.networks["policy"]
@@ -265,12 +266,7 @@ def test_the_step_of_a_policy_with_batch_normalisation_matches(variant, monkeypa
     policy.head.output.bias.assign(golden["init/policy/out/bias"])
     monkeypatch.setattr(agent, "noise", lambda name, shape: tf.constant(golden["input/eps"]))
     monkeypatch.setattr(agent, "critics", GivenCritics(golden))
-    used = ensemble_sac.compute
-
-    def instead(network, observation, action=None, **more):
-        return used(network, observation, **more) if action is None else action
-
-    monkeypatch.setattr(ensemble_sac, "compute", instead)
+    monkeypatch.setattr(agent.networks["q"], "compute", lambda observation, action, **more: action)
     observation, following = ({"observation": tf.constant(golden[f"input/{name}"])} for name in ("obs", "next_obs"))
     rows = tf.zeros(meta["batch"])
     step = agent.policy_step(Transition(observation, rows, rows, rows, following))

@@ -7,7 +7,6 @@ import pytest
 import strategy_tools as tools
 import tensorflow as tf
 
-from tfsac.device_memory import DeviceMemory
 from tfsac.parameters import RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
@@ -43,7 +42,7 @@ def test_a_run_has_its_memory_on_the_gpu_and_resumes(tmp_path, jit_compile):
     }
     run = RunParameters(seed=1, jit_compile=jit_compile, tensorboard=False)
     trainer = Trainer(override(tiny_preset(), changes), tmp_path / "run", run, quiet=True)
-    assert type(trainer.sampler.source) is DeviceMemory and "GPU" in trainer.sampler.source.rows.device
+    assert "GPU" in trainer.parts.sampler.device_memory.rows.device
     trainer.run()
     more = override(tiny_preset(), {**changes, "schedule.improve_steps": 120})
     resumed = Trainer(more, tmp_path / "run", dataclasses.replace(run), resume=True, quiet=True)

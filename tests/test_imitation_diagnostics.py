@@ -16,7 +16,6 @@ from tfsac.agents import (
     learner,
     sqil_diagnostics,
 )
-from tfsac.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
     DiscreteSoftActorCriticAlgorithmParameters,
@@ -31,6 +30,7 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
     twin_soft_actor_critic_networks,
 )
+from tfsac.policies.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.testing import discrete_spec, random_batches, team_spec, vector_spec
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere

@@ -12,8 +12,9 @@ from cli_tools import tree
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from resume_tools import complete_run, crashed, rows_without_clocks, same_run, weights, without_reward_normalization
 
-from tfsac import api, cli, exporting, loading
+from tfsac import api, cli, exporting
 from tfsac.environments import action_map, make, spec_of
+from tfsac.exporting import loading
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,

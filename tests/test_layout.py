@@ -22,7 +22,7 @@ NEVER = {
     "networks": {"policies", "agents", "memories", "environments", "training"},
     "policies": {"agents", "memories", "environments", "training"},
     "agents": {"memories", "environments", "training"},
-    "training": {"api", "export"},
+    "training": {"api", "exporting"},
     "experiments": {"tensorflow", "keras"},
 }
 
@@ -79,7 +79,7 @@ def test_rooms_do_not_import_each_other_in_a_circle():
 def test_files_are_never_pickled_or_unpickled(path):
     used = {name.split(".")[0] for name in imports(path)}
     if room_of(path) == "environments":  # what is sent to processes that it starts
-        used -= {"pickle"}
+        used -= {"pickle", "cloudpickle"}
     assert not used & {"pickle", "shelve", "marshal", "dill", "cloudpickle", "joblib"}
     allowed = [node.value for node in nodes_of(path) if isinstance(node, ast.keyword) and node.arg == "allow_pickle"]
     assert all(isinstance(value, ast.Constant) and value.value is False for value in allowed)

@@ -14,7 +14,7 @@ import time
 import pytest
 from absl import flags
 
-from tfsac.cli.learning import _experiment, _train_flags
+from tfsac.cli.learning import _train_flags, requested_run
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -233,7 +233,7 @@ def test_only_that_is_in_no_name_is_refused(learning, capsys):
 def test_without_its_interpreter_the_commands_that_make_it_are_printed_and_nothing_starts(learning, tmp_path, capsys):
     with pytest.raises(SystemExit):
         learning.main(["--suite=twin_sac", f"--sb3_python={tmp_path}/python", f"--runs={tmp_path}/runs"])
-    said, page = capsys.readouterr().err, (BENCHMARKS.parent / "docs" / "repeating_results.md").read_text()
+    said, page = capsys.readouterr().err, (BENCHMARKS.parent / "docs" / "results.md").read_text()
     commands = re.findall(r"^    (python.*)$", said, flags=re.MULTILINE)
     assert len(commands) == 2 and "--suite=twin_sac" in commands[1]
     assert "\n".join(commands).replace("twin_sac", "mujoco") in page
@@ -281,7 +281,7 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
             continue
         _train_flags(values := flags.FlagValues())
         assert values(["train", *run.flags])[1:] == []
-        preset, parameters = _experiment(values)
+        preset, parameters = requested_run(values)
         schedule = preset.schedule
         assert schedule.heatup_steps.num_steps + schedule.improve_steps.num_steps == 100_000
         assert schedule.steps_between_evaluation_periods.num_steps == 5_000
@@ -291,12 +291,7 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
 
 
 def test_the_page_has_the_number_of_runs_of_every_suite_and_of_those_with_records(module):
-    page = (
-        (BENCHMARKS.parent / "docs" / "repeating_results.md")
-        .read_text()
-        .partition("## Suites")[2]
-        .partition("\n## ")[0]
-    )
+    page = (BENCHMARKS.parent / "docs" / "results.md").read_text().partition("### Suites")[2]
     rows = re.findall(r"^\| \[`(\w+)`\]\(\S+\) \|.*\| (\d+) \| (\d+) \|$", page, flags=re.MULTILINE)
     results, make_records = module("learning").RESULTS, module("learning_runs").Records
     expected = []
@@ -322,7 +317,7 @@ def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to
                 tried.add((run.level, run.group))
                 _train_flags(values := flags.FlagValues())
                 assert values(["train", *run.flags])[1:] == []
-                experiment, settings = _experiment(values)
+                experiment, settings = requested_run(values)
                 assert settings.seed == run.seed
                 plan = experiment.schedule
                 steps = plan.heatup_steps.num_steps + plan.improve_steps.num_steps

@@ -1,6 +1,7 @@
 """Training in the cells of a notebook: what is shown, an interrupted cell, and the next one that continues."""
 
 import asyncio
+import pathlib
 import re
 import threading
 import time
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import rich.console
 
-from tfsac.metrics import NotebookSink, TerminalSink, terminal_or_notebook
+from tfsac.training.loggers import NotebookLogger, RunInfo, TerminalLogger, terminal_or_notebook
 
 MISSING = "notebooks need: pip install 'tfsac[notebooks]'"
 CELLS = (
@@ -96,34 +97,21 @@ def test_the_table_of_a_notebook_is_updated_in_place(monkeypatch, capsys):
         return Handle()
 
     monkeypatch.setattr("IPython.display.display", display)
-    row = {
-        "env_steps": 50,
-        "evaluation/return_mean": -5.04,
-        "evaluation/return_std": 1.0,
-        "steps_per_second": 30.0,
-        "a<b": 2,
-    }
-    with NotebookSink(100, "steps", extra=["a<b"]) as sink:
-        sink.advance(10, 25.0, None)
-        sink.write(row)
-        sink.print("a line")
-    assert (
-        len(shown) == 1
-        and "<progress value='10' max='100'></progress> 10/100 steps, 25 steps/s, return -" in shown[0][1]
-    )
-    assert (
-        "<tr><td>50</td><td>-5.0 ± 1.0</td><td>-</td><td>30</td><td>2</td></tr>" in shown[0][-1]
-        and "a&lt;b" in shown[0][-1]
-    )
+    info = RunInfo(pathlib.Path("run"), [], [], ["a<b"], 100, "steps", {}, {})
+    row = {"evaluation/return_mean": -5.04, "evaluation/return_std": 1.0, "steps_per_second": 30.0, "a<b": 2}
+    for quiet in (False, True):
+        notebook = NotebookLogger(quiet)
+        notebook.start(info, None)
+        notebook.advance(10, 25.0, None)
+        notebook.write("evaluation", 50, row)
+        notebook.print("a line")
+    ((_, bar, table),) = shown
+    assert "<progress value='10' max='100'></progress> 10/100 steps, 25 steps/s, return -" in bar
+    assert "<tr><td>50</td><td>-5.0 ± 1.0</td><td>-</td><td>30</td><td>2</td></tr>" in table and "a&lt;b" in table
     assert capsys.readouterr().out == "a line\n"
-    with NotebookSink(100, "steps", quiet=True) as sink:
-        sink.advance(10, 25.0, None)
-        sink.write(row)
-        sink.print("a line")
-    assert len(shown) == 1 and capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("notebook", [True, False])
 def test_a_notebook_is_recognised(monkeypatch, notebook):
     monkeypatch.setattr(rich.console, "Console", lambda: SimpleNamespace(is_jupyter=notebook))
-    assert type(terminal_or_notebook(10, "steps", quiet=True)) is (NotebookSink if notebook else TerminalSink)
+    assert type(terminal_or_notebook(quiet=True)) is (NotebookLogger if notebook else TerminalLogger)

@@ -15,16 +15,13 @@ import tensorflow as tf
 import tiny
 from pages import ROOT, blocks
 
-from tfsac import user_code
 from tfsac.agents import Agent
 from tfsac.catalog import load_preset
 from tfsac.environments import Environments, Filters
 from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
-from tfsac.networks import EnsembleQHead, FeaturesHead, GraphForward, PolicyHead, forward_of
+from tfsac.networks import FeaturesHead, GraphForward, PolicyHead, QHead, forward_of
 from tfsac.parameters import (
     AdditiveNoiseParameters,
-    AlgorithmParameters,
-    BaseAgentParameters,
     CategoricalPolicyHeadParameters,
     DiscreteSoftActorCriticAgentParameters,
     EpisodicReplayParameters,
@@ -41,7 +38,6 @@ from tfsac.parameters import (
     SoftActorCriticAgentParameters,
     TemporallyAbstractActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
-    TwinSoftActorCriticAlgorithmParameters,
     from_json,
     override,
     parameters,
@@ -52,7 +48,7 @@ from tfsac.policies import EpsilonGreedy, Exploration, SquashedGaussianPolicy
 from tfsac.testing import discrete_spec, tiny_preset, vector_spec
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.types import DiscreteSpec
-from tfsac.user_code import UserCodeError
+from tfsac.utils import imports
 
 EXAMPLES = ROOT / "examples"
 
@@ -70,14 +66,6 @@ class OwnPrioritized(PrioritizedExperienceReplayParameters):
     """Parameters that name the class above."""
 
     option: float = 0.5
-
-
-@parameters
-class OwnAgentParameters(BaseAgentParameters):
-    """Parameters of an agent that takes any memory, and one of two algorithms."""
-
-    algorithm: TwinSoftActorCriticAlgorithmParameters | AlgorithmParameters
-    path: ClassVar[str] = "tfsac.agents:TwinSoftActorCriticAgent"
 
 
 @parameters
@@ -238,7 +226,7 @@ def test_set_changes_own_fields_and_names_mistakes():
     assert override(preset, {"agent.memory.option": 0.75}).agent.memory == OwnReplay(5000, option=0.75)
     kind = f"{__name__}:OwnPrioritized"
     assert override(preset, {"agent.memory": {"kind": kind, "option": 1.5}}).agent.memory == OwnPrioritized(option=1.5)
-    with pytest.raises(ParameterError, match=r"OwnReplay.*max_size.*Received: 0"):
+    with pytest.raises(ParameterError, match=r"OwnReplay\.max_size"):
         override(preset, {"agent.memory.max_size": 0})
     with pytest.raises(ParameterError, match=r"OwnHead has no parameter 'facto'\. Did you mean 'factor'"):
         override(
@@ -296,10 +284,9 @@ def test_an_own_head_computes_what_it_says_in_graphs():
     np.testing.assert_allclose(forward(seen)[0], mean, rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["__call__", "compute"])
-def test_a_head_of_an_ensemble_changes_its_layers_alone(method):
-    with pytest.raises(TypeError, match=rf"other layers into self.critics in .* Received: OwnCritics.{method}$"):
-        type("OwnCritics", (EnsembleQHead,), {method: lambda self, features, action: 0.0})
+def test_a_head_of_an_ensemble_changes_its_layers_alone():
+    with pytest.raises(TypeError, match=r"self\.critics"):
+        type("OwnCritics", (QHead,), {"__call__": lambda self, features, action: 0.0})
 
 
 class OneOutput(PolicyHead):
@@ -322,34 +309,16 @@ class WithLayer(PolicyHead):
         return super().__call__(self.first(features))
 
 
-class WithStatistics(WithLayer):
-    layer = keras.layers.BatchNormalization
-
-
 class Regularised(WithLayer):
     layer = functools.partial(keras.layers.Dense, 4, kernel_regularizer="l2")
 
 
-class Nested(WithLayer):
-    def layer(self):
-        return keras.Sequential([keras.layers.Dense(4), keras.layers.Dropout(0.1)])
-
-
-@pytest.mark.parametrize(
-    ("head", "words"),
-    [
-        (OneOutput, "returns outputs of the shapes [(None, 1), (None, 1)]. Received: (None, 1)"),
-        (WithLayer, "has variables that gradients do not train (frozen layers, BatchNormalization, Dropout)"),
-        (WithStatistics, "has variables that gradients do not train"),
-        (Nested, "has variables that gradients do not train"),
-        (Regularised, "has regularizers, whose losses are not added"),
-    ],
-)
+@pytest.mark.parametrize(("head", "words"), [(OneOutput, "outputs"), (WithLayer, "Dropout"), (Regularised, "regul")])
 def test_an_own_head_that_would_act_in_part_is_refused_by_its_name_and_its_networks(head, words, monkeypatch):
     monkeypatch.setattr(OwnHead, "path", f"{__name__}:{head.__name__}")
-    with pytest.raises(ValueError, match="Received: ") as caught:
+    with pytest.raises(ValueError, match=words) as caught:
         build_agent(preset_of(with_head(OwnHead())), RunParameters(eager=True), vector_spec(3, 1))
-    assert f"{head.__name__}, the head of network 'policy', {words}" in str(caught.value)
+    assert "'policy'" in str(caught.value)
 
 
 def heads_of_all_kinds():
@@ -360,7 +329,7 @@ def heads_of_all_kinds():
         "v": tiny_preset(),
         "twin": Preset(agent=with_head(SACPolicyHeadParameters())),
         "one critic": override(
-            Preset(agent=with_head(SACPolicyHeadParameters())), {"agent.networks.q.head_parameters.twin_critic": False}
+            Preset(agent=with_head(SACPolicyHeadParameters())), {"agent.networks.q.head_parameters.num_critics": 1}
         ),
         "discrete": tiny.shrunk(load_preset("cart_pole_discrete_sac")),
         "taac": tiny.taac(),
@@ -378,7 +347,7 @@ def test_an_own_head_that_changes_nothing_is_taken_in_every_network(name, monkey
     for network in preset.agent.networks.values():
         head = type(network.head_parameters)
         if head is not FeaturesHeadParameters and head not in own:
-            made = own[head] = type(f"Own{head.__name__}", (user_code.load(head.path),), {"__module__": __name__})
+            made = own[head] = type(f"Own{head.__name__}", (imports.load(head.path),), {"__module__": __name__})
             monkeypatch.setitem(globals(), made.__name__, made)
             monkeypatch.setattr(head, "path", f"{__name__}:{made.__name__}")
     spec = Environments(preset.environment, 0).spec
@@ -386,70 +355,52 @@ def test_an_own_head_that_changes_nothing_is_taken_in_every_network(name, monkey
     assert {type(networks[key].head) for key in preset.agent.networks} - {FeaturesHead} == set(own.values())
 
 
-def test_a_trunk_takes_no_own_head():
-    with pytest.raises(ParameterError, match=r"A trunk has no head of its own; .* Received: .*OwnFeatures"):
-
-        class OwnFeatures(FeaturesHeadParameters):
-            """Whose head nothing would compute."""
-
-
 REFUSED = {
-    "sequences for an agent of transitions": (lambda: SoftActorCriticAgentParameters(memory=OwnSequences()), "subclass of tfsac.parameters.ExperienceReplayParameters or ", "OwnSequences"),
-    "transitions for an agent of sequences": (lambda: TemporallyAbstractActorCriticAgentParameters(memory=OwnReplay()), "subclass of tfsac.parameters.SequenceReplayParameters", "OwnReplay"),
-    "a head as a memory, in JSON": (
-        lambda: override(Preset(), {"agent.memory": {"kind": f"{__name__}:OwnHead"}}), "subclass of tfsac.parameters.ExperienceReplayParameters", "OwnHead",
+    "sequences for an agent of transitions": (
+        lambda: SoftActorCriticAgentParameters(memory=OwnSequences()), "ExperienceReplayParameters or ",
     ),
-    "epsilon for continuous actions": (lambda: TwinSoftActorCriticAgentParameters(exploration=OwnEpsilon()), "subclass of tfsac.parameters.AdditiveNoiseParameters", "OwnEpsilon"),
-    "an exploration where there is none": (lambda: TemporallyAbstractActorCriticAgentParameters(exploration=OwnNoise()), "exploration", "OwnNoise"),
-    "a head of another network": (lambda: with_head(OwnCategoricalHead()), "The head of network 'policy' is of kind 'sac_policy'", "OwnCategoricalHead"),
+    "transitions for an agent of sequences": (
+        lambda: TemporallyAbstractActorCriticAgentParameters(memory=OwnReplay()), "SequenceReplayParameters",
+    ),
+    "a head as a memory, in JSON": (
+        lambda: override(Preset(), {"agent.memory": {"kind": f"{__name__}:OwnHead"}}), "ExperienceReplayParameters",
+    ),
+    "an exploration where there is none": (
+        lambda: TemporallyAbstractActorCriticAgentParameters(exploration=OwnNoise()), "exploration",
+    ),
+    "a head of another network": (lambda: with_head(OwnCategoricalHead()), "sac_policy"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("make, words, received", REFUSED.values(), ids=REFUSED.keys())
-def test_own_parameters_where_they_do_not_belong_are_refused(make, words, received):
-    with pytest.raises(ParameterError) as caught:
+@pytest.mark.parametrize("make, words", REFUSED.values(), ids=REFUSED.keys())
+def test_own_parameters_where_they_do_not_belong_are_refused(make, words):
+    with pytest.raises(ParameterError, match=words):
         make()
-    message, _, tail = str(caught.value).rpartition("Received: ")
-    assert words in message and received in tail
 
 
-def build_all(agent):
-    preset, spec = preset_of(agent), vector_spec(3, 1)
-    build_policy(preset, RunParameters(), spec)
-    memory_of(agent)
-
-
-@pytest.mark.parametrize("which", ["memory", "sequences", "episodes", "exploration", "head"])
+@pytest.mark.parametrize("which", ["memory", "exploration", "head"])
 @pytest.mark.parametrize(
     "path, error, words",
     [
-        ("no_such_module:X", ImportError, "There is no module 'no_such_module'"),
-        ("tfsac.types:Nothing", ImportError, "has no Nothing"),
-        ("tfsac.types:Spec", ParameterError, "names a subclass of tfsac."),
-        ("raises_here:X", UserCodeError, "The module raises_here raised"),
+        ("no_such_module:X", ImportError, "no_such_module"),
+        ("tfsac.types:Nothing", ImportError, "Nothing"),
+        ("tfsac.types:Spec", ParameterError, "subclass"),
     ],
 )
-def test_a_path_that_leads_nowhere_is_refused(which, path, error, words, tmp_path, monkeypatch):
-    (tmp_path / "raises_here.py").write_text("1 / 0\n")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_a_path_that_leads_nowhere_is_refused(which, path, error, words, monkeypatch):
     agent = AGENTS[which]
     made = {"exploration": agent.exploration, "head": agent.networks["policy"].head_parameters}.get(which, agent.memory)
     monkeypatch.setattr(type(made), "path", path)
-    with pytest.raises(error, match=rf"{words}.*Received: .*{'ZeroDivisionError' if 'raises' in path else path}"):
-        build_all(agent)
-
-
-def test_a_memory_of_another_sort_is_named_with_the_class_that_is_needed(monkeypatch):
-    monkeypatch.setattr(OwnSequences, "path", f"{__name__}:OwnMemory")
-    with pytest.raises(ParameterError, match=r"subclass of tfsac\.memories\.SequenceMemory, such as .*:OwnMemory'$"):
-        memory_of(AGENTS["sequences"])
+    with pytest.raises(error, match=words):
+        build_policy(preset_of(agent), RunParameters(), vector_spec(3, 1))
+        memory_of(agent)
 
 
 @pytest.fixture
 def modules(monkeypatch):
     """Lets a test import modules of users, which are forgotten afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(user_code, "FOLDERS", [])
+    monkeypatch.setattr(imports, "IMPORT_FOLDERS", [])
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -458,7 +409,7 @@ def modules(monkeypatch):
 
 
 def test_the_exploration_of_the_page_ends(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text(text)
     preset = override(load_preset(tmp_path / "my_exploration.py"), {"agent.exploration.noisy_steps": 10})
@@ -468,19 +419,19 @@ def test_the_exploration_of_the_page_ends(modules, tmp_path):
 
 
 def test_a_class_that_no_config_can_find_again_is_refused_before_training(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text(text)
     (tmp_path / "my-preset.py").write_text(text)
-    with pytest.raises(ParameterError, match="FirstNoiseParameters in its file, so the file has a name that Python im"):
+    with pytest.raises(ParameterError, match="FirstNoiseParameters"):
         load_preset(tmp_path / "my-preset.py")
 
 
 def test_a_wrong_value_in_a_preset_whose_annotations_are_texts_is_told(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text("from __future__ import annotations\n" + text)
-    with pytest.raises(ParameterError, match=r"noisy_steps: Input should be a valid integer. Received: 'abc'$"):
+    with pytest.raises(ParameterError, match="noisy_steps: Input should be a valid integer"):
         override(load_preset(tmp_path / "my_exploration.py"), {"agent.exploration.noisy_steps": "abc"})
 
 
@@ -530,24 +481,5 @@ def test_an_own_agent_without_an_update_or_values_is_told_so():
     parameters, spec = TwinSoftActorCriticAgentParameters(), vector_spec(3, 1)
     with pytest.raises(TypeError, match=r"abstract class NoUpdate .*update_once"):
         NoUpdate(parameters, spec)
-    with pytest.raises(
-        NotImplementedError, match=r"values\(observation, action, state\).*Received: NoValues, which has none$"
-    ):
+    with pytest.raises(NotImplementedError, match="NoValues"):
         NoValues(parameters, spec).values({}, tf.zeros([1, 1]))
-
-
-@pytest.mark.parametrize(
-    ("memory", "algorithm"),
-    [
-        (EpisodicReplayParameters(), TwinSoftActorCriticAlgorithmParameters()),
-        (ExperienceReplayParameters(), AlgorithmParameters()),
-    ],
-    ids=["episodes", "transitions"],
-)
-def test_an_algorithm_that_cannot_learn_from_its_memory_is_refused(memory, algorithm):
-    agent = OwnAgentParameters(
-        algorithm=algorithm, exploration=None, memory=memory, networks=twin_soft_actor_critic_networks((8,))
-    )
-    received = f"Received: {type(memory).__name__} with {type(algorithm).__name__}"
-    with pytest.raises(ParameterError, match=rf"all other memories to OffPolicyAlgorithmParameters\. {received}$"):
-        Preset(agent=agent)

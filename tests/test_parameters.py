@@ -1,7 +1,6 @@
-"""Parameter objects: defaults, JSON, overrides, and what each mistake is answered with."""
+"""Parameter objects: defaults, JSON, overrides, one refusal of each kind."""
 
 import dataclasses
-import inspect
 import json
 import pathlib
 import re
@@ -10,9 +9,7 @@ import golden_tools
 import numpy as np
 import pytest
 
-import tfsac
-from tfsac.catalog import load_preset
-from tfsac.files import differences
+from tfsac.catalog import load_preset, read_config
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     AtariPreprocessingParameters,
@@ -37,15 +34,16 @@ from tfsac.parameters import (
     LSTMMiddlewareParameters,
     MiddlewareScheme,
     NetworkParameters,
+    NoiseRepetitionParameters,
     ParameterError,
     Preset,
     PresetValidationParameters,
     PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
+    QHeadParameters,
     ReturnScalingParameters,
     RunParameters,
     SACPolicyHeadParameters,
-    SACQHeadParameters,
     ScheduleParameters,
     SequenceReplayParameters,
     SoftActorCriticAgentParameters,
@@ -64,13 +62,15 @@ from tfsac.parameters import (
     from_json,
     gaussian_acer_networks,
     override,
+    parameters,
     parse_assignment,
     soft_actor_critic_networks,
     temporally_abstract_networks,
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.parameters.other_names import _ARGUMENTS, _PATHS, meant_paths
+from tfsac.parameters.other_names import PATHS, find_path
+from tfsac.utils.files import differences
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
@@ -115,7 +115,7 @@ def rich_preset():
             networks={
                 "policy": NetworkParameters(SACPolicyHeadParameters(initializer="orthogonal"), **body),
                 "v": NetworkParameters(VHeadParameters(loss_weight=0.5), create_target_network=True, **body),
-                "q": NetworkParameters(SACQHeadParameters((64, 32)), replace_mse_with_huber_loss=True, **body),
+                "q": NetworkParameters(QHeadParameters((64, 32)), replace_mse_with_huber_loss=True, **body),
             },
         ),
         environment=EnvironmentParameters(
@@ -178,25 +178,23 @@ def switching_preset(heatup_steps=None, max_size=90_000, num_envs=2, **algorithm
 # -- defaults ----------------------------------------------------------------------------------------------------------
 
 
-def test_algorithm_defaults_are_the_documented_ones():
-    algorithm = Algorithm()
-    assert algorithm.discount == 0.99
+def test_the_defaults_are_the_documented_ones():
+    preset = Preset()
+    algorithm, networks = preset.agent.algorithm, preset.agent.networks
+    assert (algorithm.discount, algorithm.n_step, algorithm.ignore_done) == (0.99, 1, False)
     assert algorithm.rate_for_copying_weights_to_target == 0.005
     assert algorithm.num_steps_between_copying_online_weights_to_target == EnvironmentSteps(1)
     assert algorithm.num_consecutive_playing_steps == EnvironmentSteps(1)
-    assert algorithm.num_consecutive_training_steps == 1
+    assert (algorithm.num_consecutive_training_steps, algorithm.num_updates_between_policy_updates) == (1, 1)
     assert algorithm.use_deterministic_for_evaluation is True
-    assert (algorithm.n_step, algorithm.ignore_done, algorithm.num_updates_between_policy_updates) == (1, False, 1)
-
-
-@pytest.mark.parametrize("name", ["policy", "v", "q"])
-def test_every_network_trains_with_the_papers_adam(name):
-    parameters = Agent().networks[name]
-    assert (parameters.optimizer_type, parameters.learning_rate, parameters.optimizer_epsilon) == ("Adam", 3e-4, 1e-8)
-    assert (parameters.adam_optimizer_beta1, parameters.adam_optimizer_beta2) == (0.9, 0.999)
-    assert parameters.batch_size == 256
-    assert (parameters.clip_gradients, parameters.l2_regularization) == (None, 0.0)
-    assert parameters.learning_rate_decay_steps == 0
+    assert (preset.schedule.heatup_steps, preset.agent.memory.max_size) == (EnvironmentSteps(10_000), 1_000_000)
+    assert (preset.agent.exploration, preset.agent.batch_size) == (None, 256)
+    for name, made in networks.items():
+        assert (made.optimizer_type, made.learning_rate, made.optimizer_epsilon) == ("Adam", 3e-4, 1e-8)
+        assert (made.adam_optimizer_beta1, made.adam_optimizer_beta2, made.batch_size) == (0.9, 0.999, 256)
+        assert (made.clip_gradients, made.l2_regularization, made.learning_rate_decay_steps) == (None, 0.0, 0)
+        assert made.create_target_network == (name == "v")
+    assert Twin().update_order == "critic_first"
 
 
 def test_every_network_has_two_hidden_layers_of_256_relu():
@@ -211,22 +209,6 @@ def test_every_network_has_two_hidden_layers_of_256_relu():
     assert made["q"].head_parameters.activation_function == "relu"
 
 
-def test_only_v_has_a_target_network():
-    assert {name: made.create_target_network for name, made in Agent().networks.items()} == {
-        "policy": False,
-        "v": True,
-        "q": False,
-    }
-
-
-def test_schedule_memory_and_exploration_defaults():
-    preset = Preset()
-    assert preset.schedule.heatup_steps == EnvironmentSteps(10_000)
-    assert preset.agent.memory.max_size == 1_000_000
-    assert preset.agent.exploration is None
-    assert preset.agent.batch_size == 256
-
-
 def test_network_helper_spreads_widths_over_embedder_and_middleware():
     made = soft_actor_critic_networks((10, 20, 30), learning_rate=0.5)
     assert made["v"].input_embedders_parameters["observation"].scheme == (10,)
@@ -235,8 +217,25 @@ def test_network_helper_spreads_widths_over_embedder_and_middleware():
     assert {parameters.learning_rate for parameters in made.values()} == {0.5}
 
 
-def test_network_helper_lets_a_caller_turn_the_slow_copy_off():
-    assert not soft_actor_critic_networks(create_target_network=False)["v"].create_target_network
+def test_the_defaults_of_trajectories_are_the_documented_ones():
+    algorithm = Trajectories()
+    assert (algorithm.trajectory, algorithm.inverse_mode, algorithm.max_repeat_steps) == ("constant", True, None)
+    assert (algorithm.b1_advantage_clipping, algorithm.compare_through, algorithm.epsilon_greedy) == (
+        None,
+        "sampled",
+        0.0,
+    )
+    assert (algorithm.initial_alpha, algorithm.min_prob, algorithm.target_entropy) == (1.0, 0.1, None)
+    assert (algorithm.randomize_first_state_tau, algorithm.reward_weights, algorithm.reward_discounts) == (
+        False,
+        None,
+        None,
+    )
+    assert SequenceReplayParameters().sequence_length == 4
+    networks = Switching().networks
+    assert networks["q"].create_target_network and not networks["policy"].create_target_network
+    q = networks["q"].head_parameters
+    assert (q.network_layers_sizes, q.num_critics, q.init_w) == ((256, 256), 2, 0.003)
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
@@ -267,307 +266,91 @@ def test_json_keeps_layers_and_convolutions():
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("{", "Invalid JSON"),
-        ("[]", "Input should be an object"),
+        ("{", "EOF"),
+        ("[]", "Preset"),
         ('{"agnet": {}}', "Did you mean 'agent'?"),
-        (
-            '{"agent": {"kind": "soft_actor_critic", "algorithm": {"discont": 0.9}}}',
-            "SoftActorCriticAlgorithmParameters has no parameter 'discont'. Did you mean 'discount'?",
-        ),
-        ('{"environment": {"filters": {"reward_scale_factor": 5.0}}}', "Did you mean 'reward_rescale_factor'?"),
+        ('{"agent": {"algorithm": {"discont": 0.9}}}', "SoftActorCriticAlgorithmParameters has no parameter 'discont'"),
+        ('{"agent": {"networks": {"q": {"learnin_rate": 1}}}}', "NetworkParameters has no parameter 'learnin_rate'"),
+        ('{"environment": {"filters": {"reward_scale": 5.0}}}', "Did you mean 'reward_rescale_factor'?"),
         ('{"schedule": {"improve_steps": "Steps(3)"}}', "schedule.improve_steps: expected EnvironmentSteps(n)"),
-        (
-            '{"agent": {"kind": "soft_actor_critic", "algorithm": {"discount": "0.9"}}}',
-            "agent.algorithm.discount: Input should be a valid number",
-        ),
-        (
-            '{"agent": {"kind": "soft_actor"}}',
-            "Preset.agent: Input should be an object of kind 'soft_actor_critic', 'twin_soft_actor_critic', "
-            "'discrete_soft_actor_critic', 'temporally_abstract_actor_critic', 'discrete_acer' or 'gaussian_acer'",
-        ),
+        ('{"agent": {"algorithm": {"discount": "0.9"}}}', "agent.algorithm.discount: Input should be a valid number"),
+        ('{"agent": {"kind": "soft_actor"}}', "twin_soft_actor_critic"),
     ],
 )
 def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
-    with pytest.raises(ParameterError, match=re.escape(words)) as error:
+    with pytest.raises(ParameterError, match=re.escape(words)):
         from_json(Preset, text)
-    assert "Received: " in str(error.value)
 
 
-def test_unknown_field_of_a_network_in_json_names_the_nearest():
-    tree = to_json(Preset())
-    tree["agent"]["networks"]["policy"]["learnin_rate"] = 1.0
-    with pytest.raises(ParameterError, match=r"NetworkParameters has no parameter 'learnin_rate'.* 'learning_rate'"):
-        from_json(Preset, json.dumps(tree))
+CONFIGS = sorted((pathlib.Path(__file__).parent / "data").glob("config_0_1_0*.json"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_configs_of_the_version_before_are_read(path):
+    content = json.loads(path.read_text())
+    preset, run = read_config(path)
+    assert run.seed == content["run"]["seed"] == 7
+    read = to_json(preset)
+    for section in ("algorithm", "memory", "exploration"):
+        assert content["preset"]["agent"][section].items() <= read["agent"][section].items()
+    for section in ("environment", "schedule", "validation"):
+        assert read[section] == content["preset"][section]
+    assert len(CONFIGS) >= 3
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
 PERIOD = "num_steps_between_copying_online_weights_to_target"
-UNITS = "expected EnvironmentSteps(n), EnvironmentEpisodes(n), TrainingSteps(n), or a whole number of environment steps"
 MISTAKES = {
-    # unknown names
-    "unknown name": (lambda: Algorithm(discont=0.9), "Did you mean 'discount'?", "discont=0.9"),
-    "another library's name": (lambda: Twin(gamma=0.9), "Did you mean 'discount'?", "gamma=0.9"),
-    "unknown name of a network": (lambda: network(batchsize=7), "Did you mean 'batch_size'?", "batchsize=7"),
-    "unknown name of a preset": (
-        lambda: Preset(agnet=1),
-        "Preset has no parameter 'agnet'. Did you mean 'agent'?",
-        "agnet=1",
-    ),
-    "a name of another class": (
-        lambda: RunParameters(num_envs=8),
-        "has no parameter 'num_envs'. It belongs to EnvironmentParameters. Its parameters are seed,",
-        "num_envs=8",
-    ),
-    "unknown name without a near one": (
-        lambda: ExperienceReplayParameters(zzz=1),
-        "Its parameters are max_size, kind.",
-        "zzz=1",
-    ),
-    "too many values": (
-        lambda: ExperienceReplayParameters(1, "uniform", 2),
-        "has only the parameters max_size, kind",
-        "2 more",
-    ),
-    "missing value": (lambda: Conv2d(32, 1), "Conv2d needs the parameter 'stride'", "nothing for it"),
-    # wrong types
-    "text for number": (lambda: Algorithm(discount="0.9"), "discount: Input should be a valid number", "'0.9'"),
-    "bool for number": (lambda: Algorithm(discount=True), "discount: Input should be a valid number", "True"),
-    "bool for int": (lambda: ExperienceReplayParameters(True), "max_size: Input should be a valid integer", "True"),
-    "float for int": (
-        lambda: ExperienceReplayParameters(1000.5),
-        "max_size: Input should be a valid integer",
-        "1000.5",
-    ),
-    "bool for steps": (lambda: Algorithm(**{PERIOD: True}), UNITS, "True"),
-    "float for steps": (lambda: ScheduleParameters(heatup_steps=2.5), f"heatup_steps: {UNITS}", "2.5"),
-    "misspelt unit": (lambda: Algorithm(**{PERIOD: "EnvironmentStep(1)"}), UNITS, "'EnvironmentStep(1)'"),
-    "int for bool": (lambda: network(replace_mse_with_huber_loss=1), "Input should be a valid boolean", "1"),
-    "text for bool": (lambda: FilterParameters(observation_normalization="yes"), "valid boolean", "'yes'"),
-    "number for text": (lambda: EnvironmentParameters(3), "level: Input should be a valid string", "3"),
-    "number for object": (lambda: Preset(environment=3), "instance of EnvironmentParameters", "3"),
-    "number for one of several objects": (lambda: Preset(agent=3), "Preset.agent: Input should be an object", "3"),
-    "text for head": (lambda: NetworkParameters("v"), "head_parameters: Input should be", "'v'"),
-    # out of range
-    "not a number": (lambda: Algorithm(discount=float("nan")), "discount: Input should be a finite number", "nan"),
-    "infinite": (lambda: network(learning_rate=float("inf")), "learning_rate: Input should be a finite number", "inf"),
-    "discount above one": (lambda: Algorithm(discount=1.1), "less than or equal to 1", "1.1"),
-    "rate of zero": (lambda: Algorithm(rate_for_copying_weights_to_target=0), "greater than 0", "0"),
-    "rate above one": (lambda: Algorithm(rate_for_copying_weights_to_target=1.5), "less than or equal to 1", "1.5"),
-    "negative memory": (lambda: ExperienceReplayParameters(-1), "max_size: Input should be greater than 0", "-1"),
-    "negative steps": (lambda: EnvironmentSteps(-1), "num_steps: Input should be greater than or equal to 0", "-1"),
-    "negative noise": (
-        lambda: AdditiveNoiseParameters(-0.1),
-        "noise_std: Input should be greater than or equal",
-        "-0.1",
-    ),
-    "negative layer": (lambda: SACQHeadParameters((64, -1)), "network_layers_sizes.1: Input should be greater", "-1"),
-    "no updates": (lambda: Algorithm(num_consecutive_training_steps=0), "greater than 0", "0"),
-    "no environments": (lambda: EnvironmentParameters(num_envs=0), "num_envs: Input should be greater than 0", "0"),
-    "no time": (lambda: EnvironmentParameters(max_episode_steps=0), "max_episode_steps: Input should be greater", "0"),
-    "nothing visible": (lambda: EnvironmentParameters(visible_entries=()), "one entry or more", "()"),
-    "negative entry": (
-        lambda: EnvironmentParameters(visible_entries=(0, -1)),
-        "visible_entries.1: Input should be greater",
-        "-1",
-    ),
-    "repeated entry": (lambda: EnvironmentParameters(visible_entries=(2, 0, 2)), "each once", "(2, 0, 2)"),
-    "no batch": (lambda: network(batch_size=0), "batch_size: Input should be greater than 0", "0"),
-    "learning rate of zero": (
-        lambda: network(learning_rate=0.0),
-        "learning_rate: Input should be greater than 0",
-        "0.0",
-    ),
-    "beta of one": (
-        lambda: network(adam_optimizer_beta2=1.0),
-        "adam_optimizer_beta2: Input should be less than 1",
-        "1.0",
-    ),
-    "negative weight": (lambda: VHeadParameters(-1), "loss_weight: Input should be greater than or equal to 0", "-1"),
-    "reversed clipping": (lambda: FilterParameters(reward_clipping_range=(1, -1)), "(low, high)", "(1.0, -1.0)"),
-    "empty clipping": (lambda: FilterParameters(reward_clipping_range=(0.0, 0.0)), "(low, high)", "(0.0, 0.0)"),
-    # not one of the choices
-    "optimizer": (
-        lambda: network(optimizer_type="adam"),
-        "optimizer_type: there is none of this name. Did you mean 'Adam'?",
-        "'adam'",
-    ),
-    "merger": (lambda: network(embedding_merger_type="add"), "Input should be 'concat' or 'sum'", "'add'"),
-    "initializer": (
-        lambda: network(initializer="glorot"),
-        "'xavier', 'he', 'orthogonal', 'normalized_columns', 'lecun_normal' or 'fan_in_uniform'",
-        "'glorot'",
-    ),
-    "clipping method": (lambda: network(gradients_clipping_method="all"), "'global_norm', 'norm' or 'value'", "'all'"),
-    "activation": (
-        lambda: InputEmbedderParameters(activation_function="rely"),
-        "activation_function: there is none of this name. Did you mean 'relu'?",
-        "'rely'",
-    ),
-    "vectorization": (lambda: EnvironmentParameters(vectorization="async"), "'sync' or 'subprocess'", "'async'"),
-    "embedder scheme": (lambda: InputEmbedderParameters("Huge"), "'Medium'", "'Huge'"),
-    "middleware scheme": (lambda: FCMiddlewareParameters("Huge"), "'Medium'", "'Huge'"),
-    "negative layer of an embedder": (lambda: InputEmbedderParameters((64, -1)), "greater than 0", "-1"),
-    "bool for a layer": (lambda: FCMiddlewareParameters((64, True)), "Input should be a valid integer", "True"),
-    # parts that do not fit together
-    "period not whole": (
-        lambda: Agent(Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3))),
-        "must be a whole number >= 1; TrainingSteps(1) copies after every update.",
-        "EnvironmentSteps(num_steps=3)",
-    ),
-    "period of zero": (
-        lambda: Agent(Algorithm(**{PERIOD: EnvironmentSteps(0)})),
-        "must be a whole number >= 1",
-        "1 updates every EnvironmentSteps(num_steps=1)",
-    ),
-    "period in episodes": (
-        lambda: Agent(Algorithm(**{PERIOD: EnvironmentEpisodes(1)})),
-        f"{PERIOD} counts EnvironmentSteps or TrainingSteps",
-        "EnvironmentEpisodes(num_steps=1) with EnvironmentSteps(num_steps=1)",
-    ),
+    "unknown name": (lambda: Algorithm(discont=0.9), "'discount'"),
+    "another library's name": (lambda: Twin(gamma=0.9), "'discount'"),
+    "a run parameter of another name": (lambda: RunParameters(save_freq=3), "'checkpoint_save_steps'"),
+    "unknown name without a near one": (lambda: ExperienceReplayParameters(zzz=1), "max_size, device, kind"),
+    "too many values": (lambda: ExperienceReplayParameters(1, "cpu", "uniform", 2), "positional"),
+    "missing value": (lambda: Conv2d(32, 1), "Conv2d.stride"),
+    "text for number": (lambda: Algorithm(discount="0.9"), "discount: Input should be a valid number, got '0.9'"),
+    "bool for int": (lambda: ExperienceReplayParameters(True), "max_size"),
+    "float for int": (lambda: ExperienceReplayParameters(1000.5), "max_size"),
+    "bool for steps": (lambda: Algorithm(**{PERIOD: True}), "EnvironmentSteps(n)"),
+    "misspelt unit": (lambda: Algorithm(**{PERIOD: "EnvironmentStep(1)"}), "EnvironmentSteps(n)"),
+    "number for object": (lambda: Preset(environment=3), "EnvironmentParameters"),
+    "not a number": (lambda: Algorithm(discount=float("nan")), "discount"),
+    "infinite": (lambda: network(learning_rate=float("inf")), "learning_rate"),
+    "out of range": (lambda: Algorithm(discount=1.1), "less than or equal to 1"),
+    "negative layer": (lambda: QHeadParameters((64, -1)), "network_layers_sizes.1"),
+    "optimizer": (lambda: network(optimizer_type="adam"), "AdamW"),
+    "activation": (lambda: InputEmbedderParameters(activation_function="rely"), "leaky_relu"),
+    "embedder scheme": (lambda: InputEmbedderParameters("Huge"), "Huge"),
+    "reversed clipping": (lambda: FilterParameters(reward_clipping_range=(1, -1)), "reward_clipping_range"),
+    "visible entries": (lambda: EnvironmentParameters(visible_entries=()), "visible_entries"),
+    "period not whole": (lambda: Agent(Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3))), PERIOD),
+    "period of zero": (lambda: Agent(Algorithm(**{PERIOD: EnvironmentSteps(0)})), PERIOD),
+    "period in episodes": (lambda: Agent(Algorithm(**{PERIOD: EnvironmentEpisodes(1)})), PERIOD),
     "period in steps, play in episodes": (
-        lambda: Agent(Algorithm(num_consecutive_playing_steps=EnvironmentEpisodes(1))),
-        "only TrainingSteps when num_consecutive_playing_steps counts episodes",
-        "EnvironmentSteps(num_steps=1) with EnvironmentEpisodes(num_steps=1)",
+        lambda: Agent(Algorithm(num_consecutive_playing_steps=EnvironmentEpisodes(1))), "TrainingSteps(1)",
     ),
-    "play counts updates": (
-        lambda: Algorithm(num_consecutive_playing_steps=TrainingSteps(3)),
-        "num_consecutive_playing_steps is at least",
-        "TrainingSteps(num_steps=3)",
-    ),
-    "no play": (
-        lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(0)),
-        "num_consecutive_playing_steps is at least",
-        "EnvironmentSteps(num_steps=0)",
-    ),
-    "heat-up counts updates": (
-        lambda: ScheduleParameters(heatup_steps=TrainingSteps(3)),
-        "heatup_steps counts environment steps or episodes",
-        "TrainingSteps(num_steps=3)",
-    ),
-    "evaluation counts updates": (
-        lambda: ScheduleParameters(evaluation_steps=TrainingSteps(3)),
-        "evaluation_steps counts environment steps or episodes",
-        "TrainingSteps(num_steps=3)",
-    ),
-    "no training": (
-        lambda: ScheduleParameters(improve_steps=0),
-        "improve_steps is at least 1",
-        "EnvironmentSteps(num_steps=0)",
-    ),
-    "batch larger than heat-up": (
-        lambda: Preset(schedule=ScheduleParameters(heatup_steps=100)),
-        "batch_size must not be larger than what the warm-up collects",
-        "batch_size=256, heatup_steps=EnvironmentSteps(num_steps=100)",
-    ),
-    "batch larger than memory": (
-        lambda: Preset(agent=Agent(memory=ExperienceReplayParameters(100))),
-        "The memory must hold at least one batch",
-        "max_size=100, batch_size=256",
-    ),
-    "more environments than memory": (
-        lambda: Preset(
-            environment=EnvironmentParameters(num_envs=400), agent=Agent(memory=ExperienceReplayParameters(300))
-        ),
-        "The memory must hold a step of every environment",
-        "max_size=300, num_envs=400",
-    ),
-    "unequal batches": (
-        lambda: Agent(networks=networks("q", batch_size=7)),
-        "equal batch_size",
-        "{'policy': 256, 'v': 256, 'q': 7}",
-    ),
-    "wrong head": (
-        lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}),
-        "The head of network 'q' is of kind 'sac_q'",
-        str(VHeadParameters()),
-    ),
-    "misspelt network": (
-        lambda: Agent(networks={**NETWORKS, "polisy": NETWORKS["q"]}),
-        "Did you mean 'policy'?",
-        "'polisy'",
-    ),
-    "missing network": (
-        lambda: Agent(networks={"q": NETWORKS["q"], "v": NETWORKS["v"]}),
-        "needs a network 'policy'",
-        "['q', 'v']",
-    ),
-    "target of q": (
-        lambda: Agent(networks=networks("q", create_target_network=True)),
-        "Only v has a target network",
-        "create_target_network=True for 'q'",
-    ),
-    "nothing to read": (
-        lambda: network(input_embedders_parameters={}),
-        "reads at least one observation key",
-        "input_embedders_parameters={}",
-    ),
+    "play counts updates": (lambda: Algorithm(num_consecutive_playing_steps=TrainingSteps(3)), "num_consecutive_playing"),
+    "no play": (lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(0)), "at least 1"),
+    "first policy update": (lambda: Algorithm(first_policy_update=2), "first_policy_update"),
+    "warm-up counts updates": (lambda: ScheduleParameters(heatup_steps=TrainingSteps(3)), "heatup_steps"),
+    "no training": (lambda: ScheduleParameters(improve_steps=0), "at least 1"),
+    "unequal batches": (lambda: Agent(networks=networks("q", batch_size=7)), "batch_size"),
+    "wrong head": (lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}), "'q'"),
+    "unknown network": (lambda: Agent(networks={**NETWORKS, "polisy": NETWORKS["q"]}), "polisy"),
+    "missing network": (lambda: Agent(networks={"q": NETWORKS["q"], "v": NETWORKS["v"]}), "policy, v, q"),
+    "target of q": (lambda: Agent(networks=networks("q", create_target_network=True)), "no target network"),
+    "part of a user's class": (lambda: Preset(environment=OwnEnvironment()), "OwnEnvironment"),
+    "nothing to read": (lambda: network(input_embedders_parameters={}), "input_embedders"),
     "huber for a policy": (
-        lambda: NetworkParameters(SACPolicyHeadParameters(), replace_mse_with_huber_loss=True),
-        "not to a policy",
-        "replace_mse_with_huber_loss=True",
+        lambda: NetworkParameters(SACPolicyHeadParameters(), replace_mse_with_huber_loss=True), "policy",
     ),
-    # discrete actions, imitation, games
-    "certain beyond one": (lambda: EpsilonGreedyParameters(1.1), "initial_epsilon: Input should be less", "1.1"),
-    "negative epsilon": (lambda: EpsilonGreedyParameters(final_epsilon=-0.1), "final_epsilon: Input should be", "-0.1"),
-    "no decay": (lambda: EpsilonGreedyParameters(decay_steps=0), "decay_steps: Input should be greater than 0", "0"),
-    "unknown decay": (lambda: EpsilonGreedyParameters(decay="cosine"), "'linear' or 'exponential'", "'cosine'"),
-    "imitate nobody": (
-        lambda: SQILExperienceReplayParameters(),
-        "needs the parameter 'demonstrations'",
-        "nothing for it",
+    "imitate a file without a name": (lambda: SQILExperienceReplayParameters(""), "demonstrations"),
+    "half of a row": (
+        lambda: Agent(memory=SQILExperienceReplayParameters("x"), networks=soft_actor_critic_networks(batch_size=1)),
+        "batch_size",
     ),
-    "imitate a file without a name": (
-        lambda: SQILExperienceReplayParameters(""),
-        "demonstrations: String should",
-        "''",
-    ),
-    "no episodes to imitate": (
-        lambda: SQILExperienceReplayParameters("x.npz", num_episodes=0),
-        "num_episodes: Input should be greater than 0",
-        "0",
-    ),
-    "no own transitions": (
-        lambda: SQILExperienceReplayParameters("x.npz", max_size=0),
-        "max_size: Input should be greater than 0",
-        "0",
-    ),
-    "half of an odd batch": (
-        lambda: Agent(
-            memory=SQILExperienceReplayParameters("x.npz"), networks=soft_actor_critic_networks(batch_size=7)
-        ),
-        "Half of every batch is demonstrated, so batch_size is even",
-        "7",
-    ),
-    "ratio of zero": (lambda: DiscreteAutoAlphaParameters(target_entropy_ratio=0.0), "greater than 0", "0.0"),
-    "ratio of one": (lambda: DiscreteAutoAlphaParameters(target_entropy_ratio=1.0), "between 0 and 1", "1.0"),
-    "two targets": (
-        lambda: DiscreteAutoAlphaParameters(target_entropy=0.3, target_entropy_ratio=0.5),
-        "given by target_entropy or by target_entropy_ratio",
-        "target_entropy=0.3, target_entropy_ratio=0.5",
-    ),
-    "ratio of real actions": (
-        lambda: AutoAlphaParameters(target_entropy_ratio=0.5),
-        "has no parameter 'target_entropy_ratio'",
-        "=0.5",
-    ),
-    "no frames": (
-        lambda: AtariPreprocessingParameters(frame_skip=0),
-        "frame_skip: Input should be greater than 0",
-        "0",
-    ),
-    "no screen": (
-        lambda: AtariPreprocessingParameters(screen_size=0),
-        "screen_size: Input should be greater than 0",
-        "0",
-    ),
-    "no images": (
-        lambda: AtariPreprocessingParameters(num_stacked_frames=0),
-        "num_stacked_frames: Input should be",
-        "0",
-    ),
-    "fewer than no actions": (lambda: AtariPreprocessingParameters(noop_max=-1), "noop_max: Input should be", "-1"),
-    "nothing to share": (lambda: Discrete(shared_encoder=True), "needs embedders with layers to share", "Empty"),
+    "ratio of one": (lambda: DiscreteAutoAlphaParameters(target_entropy_ratio=1.0), "target_entropy_ratio"),
+    "nothing to share": (lambda: Discrete(shared_encoder=True), "shared_encoder"),
     "unequal shared encoders": (
         lambda: Discrete(
             networks={
@@ -576,150 +359,46 @@ MISTAKES = {
             },
             shared_encoder=True,
         ),
-        "With shared_encoder the networks policy and q have equal input_embedders_parameters",
-        "scheme=(9,)",
+        "shared_encoder",
     ),
-    "noise on choices": (
-        lambda: Discrete(exploration=AdditiveNoiseParameters()),
-        "EpsilonGreedyParameters",
-        "AdditiveNoise",
+    "noise on discrete actions": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "exploration"),
+    "epsilon on continuous actions": (lambda: Agent(exploration=EpsilonGreedyParameters()), "AdditiveNoise"),
+    "several steps": (lambda: Trajectories(n_step=3), "sequence_length"),
+    "no reward to maximise": (lambda: Trajectories(reward_weights=(0.0, 0.0)), "reward_weights"),
+    "switching as often as keeping": (lambda: Trajectories(min_prob=(0.5, 0.1)), "min_prob"),
+    "clipping to a point": (lambda: Trajectories(b1_advantage_clipping=(0.5, 0.5)), "b1_advantage_clipping"),
+    "sequences of one row": (lambda: SequenceReplayParameters(100, 1), "sequence_length"),
+    "single rows for sequences": (lambda: Switching(memory=ExperienceReplayParameters()), "memory"),
+    "sequences for single rows": (lambda: Agent(memory=SequenceReplayParameters()), "memory"),
+    "scaled returns of several discounts": (
+        lambda: dataclasses.replace(
+            switching_preset(), environment=EnvironmentParameters(filters=FilterParameters(return_scaling=ReturnScalingParameters()))
+        ),
+        "reward_discounts",
     ),
-    "choices on noise": (
-        lambda: Agent(exploration=EpsilonGreedyParameters()),
-        "exploration: Input should be an object of kind 'additive_noise' or 'noise_repetition'",
-        "EpsilonGreedy",
+    "decay without steps": (lambda: network(learning_rate_decay_rate=0.5), "learning_rate_decay_steps"),
+    "exponential decay over the run": (
+        lambda: network(learning_rate_decay_rate=0.5, learning_rate_decay_steps="run"), "learning_rate_decay_steps",
     ),
-    # trajectories
-    "unknown trajectory": (
-        lambda: Trajectories(trajectory="cubic"),
-        "trajectory: Input should be 'constant', 'linear' or 'quadratic'",
-        "'cubic'",
+    "XLA on several devices": (lambda: RunParameters(jit_compile=True, strategy="mirrored"), "jit_compile"),
+    "workers that collect alone": (
+        lambda: RunParameters(asynchronous_collection=True, strategy="multi_worker"), "multi_worker",
     ),
-    "unknown operator": (
-        lambda: Trajectories(compare_through="biased"),
-        "compare_through: Input should be 'sampled' or 'unbiased'",
-        "'biased'",
-    ),
-    "derivatives of a constant": (
-        lambda: Trajectories(inverse_mode=False),
-        "belongs to linear and quadratic trajectories",
-        "inverse_mode=False with trajectory='constant'",
-    ),
-    "no repeats": (lambda: Trajectories(max_repeat_steps=0), "max_repeat_steps: Input should be greater than 0", "0"),
-    "several steps": (
-        lambda: Trajectories(n_step=3),
-        "n_step is 1; agent.memory.sequence_length says how many",
-        "n_step=3",
-    ),
-    "no reward to maximise": (
-        lambda: Trajectories(reward_weights=(0.0, 0.0)),
-        "At least one of reward_weights is not 0",
-        "(0.0, 0.0)",
-    ),
-    "no probability": (lambda: Trajectories(min_prob=0.0), "min_prob: Input should be greater than 0", "0.0"),
-    "certain": (lambda: Trajectories(min_prob=1.0), "min_prob: Input should be less than 1", "1.0"),
-    "more than certain": (lambda: Trajectories(min_prob=(0.1, 1.5)), "min_prob.1: Input should be less than 1", "1.5"),
-    "choices that are alike": (
-        lambda: Trajectories(min_prob=0.5),
-        "so min_prob of the switch is another number",
-        "min_prob=0.5",
-    ),
-    "choices alone that are alike": (
-        lambda: Trajectories(min_prob=(0.5, 0.1)),
-        "so min_prob of the switch is another number",
-        "min_prob=(0.5, 0.1)",
-    ),
-    "negative draws": (
-        lambda: Trajectories(epsilon_greedy=-0.1),
-        "epsilon_greedy: Input should be greater than or equal",
-        "-0.1",
-    ),
-    "cold from the beginning": (
-        lambda: Trajectories(initial_alpha=0.0),
-        "initial_alpha: Input should be greater than 0",
-        "0.0",
-    ),
-    "clipping the wrong way round": (
-        lambda: Trajectories(b1_advantage_clipping=(1.0, 0.0)),
-        "is (low, high) with low < high",
-        "(1.0, 0.0)",
-    ),
-    "clipping to a point": (lambda: Trajectories(b1_advantage_clipping=(0.5, 0.5)), "with low < high", "(0.5, 0.5)"),
-    "a reward that grows": (
-        lambda: Trajectories(reward_discounts=(0.9, 1.1)),
-        "reward_discounts.1: Input should be less than or equal to 1",
-        "1.1",
-    ),
-    "stretches of one row": (
-        lambda: SequenceReplayParameters(100, 1),
-        "sequence_length is at least 2",
-        "sequence_length=1, max_size=100",
-    ),
-    "stretches beyond the memory": (
-        lambda: SequenceReplayParameters(5, 6),
-        "at most what the memory holds",
-        "sequence_length=6, max_size=5",
-    ),
-    "stretches beyond an environment's part": (
-        lambda: switching_preset(max_size=11),
-        "hold sequence_length steps of every environment",
-        "max_size=11, num_envs=2, sequence_length=6",
-    ),
-    "heat-up below a stretch": (
-        lambda: switching_preset(EnvironmentSteps(11)),
-        "The warm-up must collect sequence_length steps of every environment",
-        "heatup_steps=EnvironmentSteps(num_steps=11), num_envs=2, sequence_length=6",
-    ),
-    "single rows for stretches": (
-        lambda: Switching(memory=ExperienceReplayParameters()),
-        "memory: Input should be an instance of SequenceReplayParameters",
-        "ExperienceReplay",
-    ),
-    "demonstrated stretches": (
-        lambda: Switching(memory=SQILExperienceReplayParameters("x.npz")),
-        "memory: Input should be an instance of SequenceReplayParameters",
-        "SQIL",
-    ),
-    "stretches for single rows": (lambda: Agent(memory=SequenceReplayParameters()), "memory: ", "SequenceReplay"),
-    "noise on trajectories": (
-        lambda: Switching(exploration=AdditiveNoiseParameters()),
-        "exploration: Input should be None",
-        "AdditiveNoise",
-    ),
-    "other critics": (
-        lambda: Switching(networks={**temporally_abstract_networks(), "q": NetworkParameters(SACQHeadParameters())}),
-        "The head of network 'q' is of kind 'trajectory_q'",
-        "SACQHeadParameters",
-    ),
-    # update orders, and what they were called
-    "order of Spinning Up": (
-        lambda: Twin(update_order="spinning_up"),
-        "'simultaneous' (Spinning Up's)",
-        "'spinning_up'",
-    ),
-    "order of DI-engine": (lambda: Twin(update_order="di_engine"), "'critic_first' (DI-engine's)", "'di_engine'"),
-    "listed order": (
-        lambda: Twin(update_order=(("policy", "critic"), "target")),
-        "or 'policy_first'.",
-        "(('policy', 'critic'), 'target')",
-    ),
-    "misspelt order": (lambda: Twin(update_order="critic_frist"), "Did you mean 'critic_first'?", "'critic_frist'"),
-    "number for an order": (lambda: Twin(update_order=1), "or 'policy_first'", "1"),
-    "decay without steps": (
-        lambda: network(learning_rate_decay_rate=0.5),
-        "needs learning_rate_decay_steps >= 1",
-        "learning_rate_decay_steps=0",
-    ),
-}
+    "Ray beside a collector": (lambda: RunParameters(asynchronous_collection=True, ray_address="local"), "ray_address"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("make, words, received", MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_refused_with_words_that_help(make, words, received):
-    with pytest.raises(ParameterError) as error:
+@parameters
+class OwnEnvironment(EnvironmentParameters):
+    """A class whose field no config would keep."""
+
+    more: int = 3
+
+
+@pytest.mark.parametrize("make, words", MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_refused_with_words_that_help(make, words):
+    with pytest.raises(ParameterError, match=re.escape(words)):
         make()
-    message, _, tail = str(error.value).rpartition("Received: ")
-    assert words in message
-    assert tail and received in tail
 
 
 def test_parameters_are_immutable():
@@ -749,10 +428,6 @@ WITHOUT_EFFECT = {
         lambda: network(rms_prop_optimizer_decay=0.5), "rms_prop_optimizer_decay", "Adam",
         lambda: network(optimizer_type="RMSProp", rms_prop_optimizer_decay=0.5),
     ),
-    "nesterov": (
-        lambda: network(optimizer_type="SGD", optimizer_kwargs={"nesterov": True}), "nesterov", "momentum",
-        lambda: network(optimizer_type="SGD", optimizer_kwargs={"nesterov": True, "momentum": 0.9}),
-    ),
     "steps of no decay": (
         lambda: network(learning_rate_decay_steps=10), "learning_rate_decay_steps", "learning_rate_decay_rate",
         lambda: network(learning_rate_decay_steps=10, learning_rate_decay_rate=0.5),
@@ -776,7 +451,7 @@ WITHOUT_EFFECT = {
         lambda: LSTMMiddlewareParameters(8, (8,), "tanh"),
     ),
     "activation of a head": (
-        lambda: SACQHeadParameters((), "tanh"), "activation_function", "network_layers_sizes", lambda: SACQHeadParameters((8,), "tanh"),
+        lambda: QHeadParameters((), "tanh"), "activation_function", "network_layers_sizes", lambda: QHeadParameters((8,), "tanh"),
     ),
     "two initializers": (
         lambda: SACPolicyHeadParameters(initializer="he", init_w=0.1), "initializer", "init_w", lambda: SACPolicyHeadParameters(initializer="he"),
@@ -797,7 +472,7 @@ WITHOUT_EFFECT = {
         lambda: PresetValidationParameters(None, 50), "max_episodes_to_achieve_reward", "min_reward_threshold",
         lambda: PresetValidationParameters(0.0, 50),
     ),
-    "two target entropies": (
+    "min_prob beside a target entropy": (
         lambda: Trajectories(min_prob=0.2, target_entropy=-1.0), "min_prob", "target_entropy", lambda: Trajectories(target_entropy=-1.0),
     ),
     "two discounts": (
@@ -830,9 +505,22 @@ WITHOUT_EFFECT = {
     "growth of a full beta": (
         lambda: Prioritized(beta=1.0, beta_anneal_updates=9), "beta_anneal_updates", "beta=1", lambda: Prioritized(beta_anneal_updates=9),
     ),
-    "decay between equals": (
-        lambda: EpsilonGreedyParameters(0.1, 0.1, 77), "decay_steps", "final_epsilon", lambda: EpsilonGreedyParameters(0.2, 0.1, 77),
+    "derivatives of a constant": (
+        lambda: Trajectories(inverse_mode=False), "inverse_mode", "trajectory", lambda: Trajectories(trajectory="linear", inverse_mode=False),
     ),
+    "two targets": (
+        lambda: DiscreteAutoAlphaParameters(target_entropy=0.3, target_entropy_ratio=0.5), "target_entropy_ratio", "target_entropy=0.3",
+        lambda: DiscreteAutoAlphaParameters(target_entropy_ratio=0.5),
+    ),
+    "repeats of a fixed number": (
+        lambda: NoiseRepetitionParameters(mu=1.0, every=3), "mu", "every", lambda: NoiseRepetitionParameters(mu=1.0),
+    ),
+    "rewards divided twice": (
+        lambda: FilterParameters(reward_normalization=True, return_scaling=ReturnScalingParameters()), "reward_normalization", "return_scaling",
+        lambda: FilterParameters(reward_normalization=True),
+    ),
+    "devices": (lambda: RunParameters(num_devices=2), "num_devices", "strategy", lambda: RunParameters(num_devices=2, strategy="mirrored")),
+    "actors": (lambda: RunParameters(num_actors=2), "num_actors", "ray_address", lambda: RunParameters(num_actors=2, ray_address="local")),
     "histograms": (lambda: RunParameters(histograms=True, tensorboard=False), "histograms", "tensorboard", lambda: RunParameters(histograms=True)),
 }  # fmt: skip
 
@@ -841,8 +529,7 @@ WITHOUT_EFFECT = {
 def test_a_field_that_another_one_leaves_without_effect_is_refused_with_both_names(ineffective, name, other, effective):
     with pytest.raises(ParameterError) as error:
         ineffective()
-    message, _, received = str(error.value).rpartition("Received: ")
-    assert name in message and other in message and received
+    assert name in str(error.value) and other in str(error.value)
     effective()
 
 
@@ -918,9 +605,9 @@ def test_an_assignment_is_split_into_path_and_json_value(text, path, value):
     assert parse_assignment(text) == (path, value)
 
 
-@pytest.mark.parametrize("text", ["a.b", "", "=3"])
-def test_an_assignment_without_path_or_equals_sign_is_refused(text):
-    with pytest.raises(ParameterError, match=re.escape(f"is written path=value. Received: {text!r}")):
+@pytest.mark.parametrize("text", ["a.b", "", "=3", "a=[1, 2"])
+def test_an_assignment_without_a_path_or_a_value_is_refused(text):
+    with pytest.raises(ParameterError):
         parse_assignment(text)
 
 
@@ -1028,55 +715,28 @@ def test_override_takes_json_values(text, read, expected):
 @pytest.mark.parametrize(
     "text, words",
     [
-        (
-            "agent.algorithm.discont=0.9",
-            "There is no parameter 'agent.algorithm.discont'. Did you mean 'discount'? Fields there",
-        ),
+        ("agent.algorithm.discont=0.9", "Did you mean 'discount'?"),
         ("agnet.algorithm.discount=0.9", "Did you mean 'agent'?"),
         ("agent.networks.*.learnin_rate=0.1", "Did you mean 'learning_rate'?"),
-        ("agent.networks.w.batch_size=3", "Fields there: policy, v, q."),
-        (
-            "agent.networks.policy.input_embedders_parameters.joints.scheme=[64]",
-            "The network reads observation; to read others, name them all: "
-            'agent.networks.policy.input_embedders_parameters={"joints": {"scheme": [64]}, ...}. Received: \'joints\'',
-        ),
+        ("agent.networks.w.batch_size=3", "policy, v, q"),
         ("gamma=0.9", "Did you mean 'agent.algorithm.discount'?"),
-        ("agent.algorithm.tau=0.01", "Did you mean 'rate_for_copying_weights_to_target'?"),
-        ("polyak=0.995", "Did you mean 'agent.algorithm.rate_for_copying_weights_to_target=0.005'?"),
+        ("agent.algorithm.tau=0.01", "rate_for_copying_weights_to_target"),
         ("agent.algorithm.buffer-size=9", "Did you mean 'agent.memory.max_size'?"),
         ("agent.learning_rate=1e-3", "Did you mean 'agent.networks.*.learning_rate'?"),
         ("networks.q.batch_size=3", "Did you mean 'agent.networks.q.batch_size'?"),
-        ("ent_coef=auto", "Agents with twin critics have a temperature: see the preset pendulum_twin_sac."),
-        ("agent.algorithm.temperature=auto", "Agents with twin critics have a temperature"),
-        ("total_timesteps=3", "Did you mean 'schedule.improve_steps' (counted from the end of the warm-up)?"),
-        (
-            "net_arch=[64]",
-            "Did you mean 'agent.networks.policy.input_embedders_parameters.observation.scheme=[]' and "
-            "'agent.networks.policy.middleware_parameters.scheme' and "
-            "'agent.networks.q.head_parameters.network_layers_sizes'?",
-        ),
-        ("random_seed=3", "It belongs to a run: tfsac train --seed, tfsac.RunParameters(seed=...)."),
-        ("agent.algorithm.discount.x=3", "There is no parameter 'agent.algorithm.discount.x'."),
-        ("environment.kwargs.*=5", "There is no parameter 'environment.kwargs.*'. Received: '*'"),
-        ("agent.networks.q.optimizer_kwargs.*=5", "There is no parameter 'agent.networks.q.optimizer_kwargs.*'."),
-        (
-            "agent.networks.q.learning_rate_decay_steps=10000000000000000000000",
-            "learning_rate_decay_steps: Input should",
-        ),
+        ("save_freq=3", "--checkpoint_save_steps"),
+        ("agent.algorithm.discount.x=3", "'agent.algorithm.discount.x'"),
+        ("environment.kwargs.*=5", "'environment.kwargs.*'"),
         ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
         ("agent.algorithm.discount=high", "agent.algorithm.discount: Input should be a valid number"),
         ("environment.num_envs=2.5", "environment.num_envs: Input should be a valid integer"),
-        ("schedule.improve_steps=true", UNITS),
-        ("schedule.improve_steps=-3", UNITS),
-        ("schedule.heatup_steps=10", "batch_size must not be larger than what the warm-up collects"),
-        ("agent.networks.q.batch_size=8", "equal batch_size"),
-        ("agent=3", "Preset.agent: Input should be an object"),
+        ("schedule.improve_steps=-3", "EnvironmentSteps(n)"),
+        ("agent.networks.q.batch_size=8", "batch_size"),
     ],
 )
 def test_a_wrong_override_is_refused_with_words_that_help(text, words):
-    with pytest.raises(ParameterError, match=re.escape(words)) as error:
+    with pytest.raises(ParameterError, match=re.escape(words)):
         changed(text)
-    assert "Received: " in str(error.value)
 
 
 # -- levels ------------------------------------------------------------------------------------------------------------
@@ -1129,8 +789,6 @@ def test_the_unit_of_steps_in_levels_is_kept_in_a_config():
     preset = dataclasses.replace(preset_of_levels(), levels={"Pendulum-v1": improve})
     read = from_json(Preset, json.dumps(to_json(preset)))
     assert read == preset and for_level(read, "Pendulum-v1").schedule.improve_steps == TrainingSteps(1_000)
-    with pytest.raises(ParameterError, match=r"environment.level is set to numbers, .* Received: <object"):
-        dataclasses.replace(preset, levels={"Pendulum-v1": {"environment.level": object()}})
 
 
 def test_importing_parameters_does_not_import_tensorflow(run_python):
@@ -1163,9 +821,7 @@ def test_a_discrete_agent_is_named_by_its_kind_and_its_parts_may_leave_out_their
     )
     fixed = override(preset, {"agent.algorithm.temperature": {"kind": "fixed"}, "agent.exploration": None})
     assert (fixed.agent.algorithm.temperature, fixed.agent.exploration) == (FixedAlphaParameters(), None)
-    with pytest.raises(
-        ParameterError, match=r"temperature: Input should be an object of kind 'auto' or 'fixed'.* Received: 'sqil'$"
-    ):
+    with pytest.raises(ParameterError, match="temperature"):
         override(preset, {"agent.algorithm.temperature": {"kind": "sqil"}})
 
 
@@ -1179,27 +835,6 @@ def test_an_agent_with_trajectories_is_named_by_its_kind():
 def test_a_preset_holds_exactly_as_many_steps_as_its_stretches_need():
     assert switching_preset(max_size=12).agent.memory == SequenceReplayParameters(12, 6)
     assert switching_preset(EnvironmentEpisodes(1)).schedule.heatup_steps == EnvironmentEpisodes(1)  # of any length
-
-
-def test_the_defaults_of_trajectories_are_the_documented_ones():
-    algorithm = Trajectories()
-    assert (algorithm.trajectory, algorithm.inverse_mode, algorithm.max_repeat_steps) == ("constant", True, None)
-    assert (algorithm.b1_advantage_clipping, algorithm.compare_through, algorithm.epsilon_greedy) == (
-        None,
-        "sampled",
-        0.0,
-    )
-    assert (algorithm.initial_alpha, algorithm.min_prob, algorithm.target_entropy) == (1.0, 0.1, None)
-    assert (algorithm.randomize_first_state_tau, algorithm.reward_weights, algorithm.reward_discounts) == (
-        False,
-        None,
-        None,
-    )
-    assert SequenceReplayParameters().sequence_length == 4
-    networks = Switching().networks
-    assert networks["q"].create_target_network and not networks["policy"].create_target_network
-    q = networks["q"].head_parameters
-    assert (q.network_layers_sizes, q.num_critics, q.init_w) == ((256, 256), 2, 0.003)
 
 
 def test_epsilon_goes_down_as_described():
@@ -1223,35 +858,15 @@ def test_the_temperature_of_discrete_actions_belongs_to_discrete_agents():
     assert (temperature.target_entropy, temperature.target_entropy_ratio) == (0.5, None)
 
 
-@pytest.mark.parametrize("order", ["critic_first", "policy_first", "simultaneous"])
-def test_an_update_order_is_a_name(order):
-    preset = override(load_preset("pendulum_twin_sac"), {"agent.algorithm.update_order": order})
-    assert preset.agent.algorithm.update_order == order
-    assert from_json(Preset, json.dumps(to_json(preset))) == preset
-    assert Twin().update_order == "critic_first"
-
-
 def test_a_change_may_set_what_an_earlier_one_left_to_its_default():
     changes = {"agent.memory": {"kind": "sqil", "demonstrations": "x.npz"}, "agent.memory.num_episodes": 2}
     memory = override(load_preset("cart_pole_discrete_sac"), changes).agent.memory
     assert (memory.demonstrations, memory.num_episodes) == ("x.npz", 2)
 
 
-def test_parameters_say_how_they_are_changed():
-    preset = load_preset("pendulum_sac")
-    with pytest.raises(dataclasses.FrozenInstanceError, match=r"tfsac\.override\(preset, .* Received: discount=0\.9$"):
-        preset.agent.algorithm.discount = 0.9
-    with pytest.raises(dataclasses.FrozenInstanceError, match=r"Did you mean 'agent'\? Received: agnt=5$"):
-        preset.agnt = 5
-
-
-@pytest.mark.parametrize(
-    "value",
-    [len, object(), {1: 2}, [{"a"}], pathlib.Path("x"), b"x", [float("nan")]],
-    ids=lambda value: type(value).__name__,
-)
+@pytest.mark.parametrize("value", [object(), {1: 2}, b"x", [float("nan")]], ids=lambda value: type(value).__name__)
 def test_arguments_of_a_level_are_what_a_config_can_keep(value):
-    with pytest.raises(ParameterError, match=r"their values are JSON: .*env_fn is for all others\. Received: x="):
+    with pytest.raises(ParameterError, match="env_fn"):
         EnvironmentParameters(kwargs={"x": value})
 
 
@@ -1269,54 +884,19 @@ def test_the_discount_of_episodes_is_the_golden_one():
     golden, _ = golden_tools.read("modern_tables.npz")
     for steps, expected in zip(golden["gamma/episode_steps"], golden["gamma/value"], strict=True):
         assert discount_of_episodes(int(steps)) == pytest.approx(float(expected), abs=1e-6)
-    with pytest.raises(ParameterError, match=r"An episode has at least one decision. Received: 0"):
-        discount_of_episodes(0)
-    with pytest.raises(ParameterError, match=r"at least one decision. Received: nan"):
-        discount_of_episodes(float("nan"))
-    with pytest.raises(ParameterError, match=r"at least one decision. Received: '1000'"):
-        discount_of_episodes("1000")
 
 
-@pytest.mark.parametrize("name", _PATHS)
+@pytest.mark.parametrize("name", PATHS)
 def test_a_name_of_another_library_leads_to_a_parameter(name):
     presets = [to_json(load_preset(preset)) for preset in ("pendulum_twin_sac", "redq_mujoco")]
-    assert any(meant_paths(name, preset) for preset in presets)
+    found = [path for path in (find_path(name, preset) for preset in presets) if path]
+    assert found and (found[0].partition(".")[0] != "run" or hasattr(RunParameters(), found[0].partition(".")[2]))
 
 
 def test_a_name_that_the_preset_has_comes_before_another_librarys():
     preset = load_preset("pendulum_twin_sac")
     fixed = to_json(changed('agent.algorithm.temperature={"kind": "fixed", "alpha": 0.2}', preset))
-    assert meant_paths("alpha", fixed) == ["agent.algorithm.temperature.alpha"]
-
-
-def test_every_argument_of_another_library_leads_to_one_of_ours():
-    functions = (tfsac.train, tfsac.evaluate, tfsac.load_policy, tfsac.load_preset)
-    assert set(_ARGUMENTS.values()) <= {
-        name for function in functions for name in inspect.signature(function).parameters
-    }
-
-
-def test_another_kind_alone_is_answered_with_how_to_give_it():
-    preset = load_preset("pendulum_twin_sac")
-    place = "agent.networks.q.head_parameters"
-    with pytest.raises(ParameterError, match=re.escape(f'in one value: {place}={{"kind": ..., ...}}. EnsembleQHead')):
-        override(preset, {f"{place}.kind": "ensemble_q"})
-    with pytest.raises(ParameterError, match="discount") as other:  # a wrong value is no matter of kinds
-        override(preset, {"agent.memory.kind": "prioritized", "agent.algorithm.discount": 2.0})
-    assert "Another kind" not in str(other.value)
-    assert override(preset, {place: {"kind": "ensemble_q"}}).agent.networks["q"].head_parameters.num_critics == 2
-
-
-def test_a_name_instead_of_a_preset_is_answered_with_how_to_load_it():
-    with pytest.raises(
-        ParameterError, match=r"tfsac\.load_preset\('redq_mujoco'\) returns it\. Received: 'redq_mujoco'"
-    ):
-        override("redq_mujoco", {})
-
-
-def test_a_run_parameter_of_another_name_is_answered_with_ours():
-    with pytest.raises(ParameterError, match="Did you mean 'checkpoint_save_steps'"):
-        RunParameters(save_freq=3)
+    assert find_path("alpha", fixed) == "agent.algorithm.temperature.alpha"
 
 
 NUMPY = {
@@ -1386,7 +966,7 @@ def test_whole_floats_are_integers_where_a_parameter_is_one(assignment, expected
 
 def test_other_floats_are_no_integers():
     for steps in (1.5, "EnvironmentSteps(1.5)"):
-        with pytest.raises(ParameterError, match="a whole number of environment steps"):
+        with pytest.raises(ParameterError, match="number of environment steps"):
             override(load_preset("pendulum_twin_sac"), {"schedule.improve_steps": steps})
     with pytest.raises(ParameterError, match="valid integer"):
         EnvironmentSteps(True)

@@ -287,7 +287,7 @@ def test_a_preset_that_is_not_there_leads_to_those_with_its_name(name, hint):
         ("presets = 1", "which defines none"),
         ("import gymnasium", "The file of an environment is named by the level: --level=MODULE:ID."),
         ("preset = {'level': 'Pendulum-v1'}", "a preset file defines preset = Preset(...). Received: {'level'"),
-        ("from tfsac.parameters import ScheduleParameters\nScheduleParameters(heatup=3)", "Received: heatup=3"),
+        ("from tfsac.parameters import ScheduleParameters\nScheduleParameters(heatup=3)", "mine.py, line 2"),
     ],
 )
 def test_a_file_that_defines_no_preset_is_refused(content, message, tmp_path):

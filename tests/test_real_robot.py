@@ -13,11 +13,11 @@ import tiny
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, make, spec_of
-from tfsac.files import read_object
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.recorded_functions import spaces_of, spec_in
+from tfsac.utils.files import read_object
 
 ROOT = pathlib.Path(__file__).parents[1]
 LENGTH = 12  # steps of an episode
@@ -124,7 +124,7 @@ def test_a_reset_that_fails_around_an_evaluation_ends_the_run_saved(tmp_path, mo
     else:
         with pytest.raises(EnvironmentFailure, match="not at home"):
             trainer.run()
-    assert (Robot.made, Robot.users, len(trainer.checkpoints.places())) == (1, 0, 1)
+    assert (Robot.made, Robot.users, len(trainer.parts.checkpoints.places())) == (1, 0, 1)
     Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck, resume=True).run()
 
 
@@ -162,7 +162,7 @@ def test_a_resumed_run_with_a_shared_environment_is_exact(tmp_path, step):
     class Interrupted(tfsac.Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == step:
-                trainer.signals.received = 2
+                trainer.parts.signals.received = 2
 
     Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, callbacks=[Interrupted()]).run()
     resumed = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, resume=True)
@@ -203,7 +203,7 @@ def test_an_evaluation_by_hand_in_mid_episode_ends_the_episode(tmp_path):
     row = trainer.memory.ring[:6, 0]
     assert row["truncated"].tolist() == [False] * 4 + [True, False]
     assert row["observation/observation"][5] != row["next_observation/observation"][4]
-    assert trainer.reporter.recorder.running.tolist() == row["reward"][5:].tolist()
+    assert trainer.parts.reporter.recorder.running.tolist() == row["reward"][5:].tolist()
     trainer.close()
 
 

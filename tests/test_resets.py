@@ -166,7 +166,7 @@ def preset_of(*steps, **changes):
 def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_path, capsys):
     seen = {}
     trainer = Trainer(tiny_preset(agent__algorithm__reset_steps=(120, 150)), tmp_path / "run")
-    reset, update = trainer.resets.reset, trainer.agent.update
+    reset, update = trainer.parts.resets.reset, trainer.agent.update
 
     def watched_reset(env_steps):
         rows = trainer.memory.between(0, trainer.memory.total_rows).copy()
@@ -183,7 +183,7 @@ def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_pa
         assert {int(optimizer.iterations.numpy()) for optimizer in trainer.agent.optimizers.values()} == {since}
         return result
 
-    trainer.resets.reset, trainer.agent.update = watched_reset, watched_update
+    trainer.parts.resets.reset, trainer.agent.update = watched_reset, watched_update
     trainer.run()
     assert list(seen) == [120, 150] and agent_tools.changed(seen[120], seen[150]) == {"policy", "q", "v", "v_target"}
     assert int(trainer.agent.resets) == 2 and trainer.counters.updates == 100
@@ -235,11 +235,11 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
     )
     trainer = Trainer(preset, tmp_path / "run", RunParameters(asynchronous_collection=True), quiet=True)
     forward, act, reset = (
-        trainer.collector.policy.forwards["policy"],
-        trainer.collector.policy.act,
-        trainer.resets.reset,
+        trainer.parts.collector.policy.forwards["policy"],
+        trainer.parts.collector.policy.act,
+        trainer.parts.resets.reset,
     )
-    trainer.collector.policy.act = lambda *given: acted.append(forward.weights[0]) or act(*given)
+    trainer.parts.collector.policy.act = lambda *given: acted.append(forward.weights[0]) or act(*given)
     fresh = []
 
     def watched(env_steps):
@@ -247,7 +247,7 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
         fresh.append(trainer.agent.networks["policy"].trainable_variables[0].numpy())
         return number
 
-    trainer.resets.reset = watched
+    trainer.parts.resets.reset = watched
     trainer.run()
     same = [(weights == fresh[0]).all() for weights in acted]
     assert [step for step, is_same in enumerate(same) if is_same] == list(range(125, 140))  # until the next call's end
@@ -277,14 +277,14 @@ changes = {"agent__algorithm__reset_steps": (105,), "schedule__improve_steps": 1
 elu = {"agent__networks__policy__middleware_parameters__activation_function": "elu"}  # acts in a graph
 for name, run in {"two": {"strategy": "mirrored", "num_devices": 2}, "one": {}}.items():
     trainer = Trainer(tiny_preset(**changes, **elu), f"{folder}/{name}", RunParameters(seed=1, **run), quiet=True)
-    reset, found = trainer.resets.reset, {}
+    reset, found = trainer.parts.resets.reset, {}
 
     def watched(env_steps):
         number = reset(env_steps)
         found.update({f"after {key}": value for key, value in t.everything(trainer.agent).items()})
         return number
 
-    trainer.resets.reset = watched
+    trainer.parts.resets.reset = watched
     trainer.run()
     found.update({f"end {key}": value for key, value in t.everything(trainer.agent).items()})
     found["replicas"] = trainer.agent.replicas

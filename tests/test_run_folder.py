@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import pathlib
 import re
@@ -15,17 +14,17 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tfsac import api, cli, loading
-from tfsac.cli.early_checks import check_resumable
-from tfsac.exported import load_exported
-from tfsac.exporting import export, verify
-from tfsac.files import LOCK, is_sealed, sealed, written_aside
-from tfsac.machine import running_command
-from tfsac.metrics import CSVSink
-from tfsac.parameters import ParameterError, RunParameters, override
+from tfsac import api, cli
+from tfsac.errors import TfsacError
+from tfsac.exporting import export, loading, verify
+from tfsac.exporting.exported import load_exported
+from tfsac.parameters import RunParameters, override
 from tfsac.testing import tiny_preset
-from tfsac.training import Callback, CheckpointError, Policy, RunDirectory, Trainer, non_finite
+from tfsac.training import Callback, CheckpointError, Policy, RunDirectory, Trainer
+from tfsac.training.run import resume_command
 from tfsac.training.run_lock import RunLock
+from tfsac.utils.files import LOCK, atomic_write
+from tfsac.utils.machine import running_command
 
 RUN = RunParameters(checkpoint_save_steps=25, updates_between_diagnostics=1)
 OBSERVATION = np.array([0.6, -0.8, 0.3], np.float32)
@@ -68,6 +67,7 @@ def resumed(folder, parameters=RUN):
 
 HOLD = """
 import pathlib, sys, time
+from tfsac.training.run import resume_command
 from tfsac.training.run_lock import RunLock
 lock = RunLock()
 lock.acquire(pathlib.Path(sys.argv[1]))
@@ -87,8 +87,6 @@ def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
         assert holder.stdout.readline() == b"locked\n"
         refused = rf"being trained already.* Received: {run} \(process {holder.pid} on "
         with pytest.raises(BlockingIOError, match=refused):
-            check_resumable(run)  # the command line, before TensorFlow loads
-        with pytest.raises(BlockingIOError, match=refused):
             Trainer(preset(), run, RUN, resume=True, quiet=True)
         assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file() and path.name != LOCK} == {
             path: time for path, time in before.items() if path.is_file()
@@ -99,8 +97,6 @@ def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
         holder.communicate()
     with resumed(run) as trainer:
         assert trainer.counters.env_steps == 60
-    assert not (run / LOCK).exists()
-    check_resumable(run)
     assert not (run / LOCK).exists()
 
 
@@ -121,27 +117,27 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
 @pytest.mark.slow
 def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch):
     held = []
-    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.lock.held))
+    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.parts.lock.held))
     trainer = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    assert trainer.lock.held
+    assert trainer.parts.lock.held
     api.finish(trainer)
-    assert held == [True] and not trainer.lock.held and not (tmp_path / "run" / LOCK).exists()
+    assert held == [True] and not trainer.parts.lock.held
 
 
 @pytest.mark.slow
 def test_a_lock_is_released_where_building_or_the_run_fails(tmp_path, run):
     class Raises(Callback):
         def on_training_begin(self, trainer):
-            raise ParameterError("no. Received: yes")
+            raise ValueError("no")
 
     trainer = Trainer(preset(), tmp_path / "new", RUN, quiet=True, callbacks=[Raises()])
-    with pytest.raises(ParameterError):
+    with pytest.raises(ValueError, match="no"):
         trainer.run()
-    assert not trainer.lock.held
+    assert not trainer.parts.lock.held
     with pytest.raises(CheckpointError):
         Trainer(preset(**{"agent.algorithm.discount": 0.5}), run, RUN, resume=True, quiet=True)
     with resumed(run) as trainer:
-        assert trainer.lock.held
+        assert trainer.parts.lock.held
 
 
 @pytest.mark.usefixtures("untraced")
@@ -149,9 +145,10 @@ def test_the_file_of_a_lock_is_no_run_and_bad_parameters_leave_none(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LOCK).write_text("process 1 on another\n")  # left by a killed process
     RunDirectory(tmp_path / "run").refuse_existing()
-    with pytest.raises(ParameterError, match="skip_damaged_rows is for runs that are resumed"):
-        Trainer(preset(), tmp_path / "bad", RunParameters(skip_damaged_rows=True), quiet=True)
-    with pytest.raises(CheckpointError, match=r"no checkpoint to continue from.*it has none"):
+    with pytest.raises(TfsacError, match="stop_at_threshold"):
+        without = preset(**{"validation.min_reward_threshold": None})
+        Trainer(without, tmp_path / "bad", RunParameters(stop_at_threshold=True), quiet=True)
+    with pytest.raises(CheckpointError, match="no checkpoint to continue from"):
         Trainer(preset(), tmp_path / "nothing", RUN, resume=True, quiet=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -159,36 +156,15 @@ def test_the_file_of_a_lock_is_no_run_and_bad_parameters_leave_none(tmp_path):
 def test_child_processes_do_not_inherit_a_lock(tmp_path):
     lock = RunLock()
     lock.acquire(tmp_path)
-    assert not os.get_inheritable(lock._descriptor)
+    assert not os.get_inheritable(lock.file.fileno())
     pid = os.fork()
-    if not pid:  # the child must neither hold the lock nor remove its file
-        held = lock.held
-        lock.release()
-        os._exit(held or not (tmp_path / LOCK).exists())
+    if not pid:
+        os._exit(lock.held)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     lock.release()
     other = RunLock()
     assert other.acquire(tmp_path) == "" and other.held
     other.release()
-
-
-def test_a_lock_whose_file_the_one_before_removed_is_taken_again(tmp_path, monkeypatch):
-    before, flock, calls = RunLock(), fcntl.flock, []
-    before.acquire(tmp_path)
-
-    def late(descriptor, how):  # between opening and locking, the other process ends
-        calls.append(descriptor)
-        if len(calls) == 1:
-            before.release()
-        flock(descriptor, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    lock = RunLock()
-    lock.acquire(tmp_path)
-    assert len(calls) == 2 and (tmp_path / LOCK).exists()
-    with pytest.raises(BlockingIOError):
-        RunLock().acquire(tmp_path)
-    lock.release()
 
 
 @pytest.mark.slow
@@ -199,56 +175,28 @@ def test_a_file_system_without_locks_is_named_in_one_line(run, monkeypatch, caps
     monkeypatch.setattr(fcntl, "flock", none)
     with resumed(run) as trainer:
         assert trainer.counters.env_steps == 60
-    assert "There are no locks of files here (No locks available)" in capsys.readouterr().out
+    assert "No file locks here (No locks available)" in capsys.readouterr().out
 
 
 # -- what a crash leaves -----------------------------------------------------------------------------------------------
 
 
-def half_a_row(path):
-    path.write_bytes(path.read_bytes()[:-30])
+def half_a_row_more(path):
+    path.write_bytes(path.read_bytes() + b"75,1,2,")
 
 
 def garbage(path):
     path.write_bytes(bytes(range(256)))
 
 
-def empty(path):
-    path.write_bytes(b"")
-
-
-def another_row(path):
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([lines[0], *lines[2:]]))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [half_a_row, garbage, empty, another_row, pathlib.Path.unlink])
-def test_damaged_metrics_are_mended_from_the_checkpoint(run, finished, capsys, damage):
-    damage(run / "metrics.csv")
+@pytest.mark.parametrize("damage", [half_a_row_more, garbage, pathlib.Path.unlink])
+def test_damaged_files_of_a_run_are_mended_from_the_checkpoint(run, finished, damage):
+    for name in ("metrics.csv", "best.npz"):
+        damage(run / name)
     with resumed(run):
-        pass
-    assert (run / "metrics.csv").read_bytes() == (finished / "metrics.csv").read_bytes()
-    word = "missing" if damage is pathlib.Path.unlink else "damaged"
-    assert f"metrics.csv was {word}; it is now as it was at the checkpoint." in capsys.readouterr().out
-
-
-def test_rows_from_after_the_checkpoint_are_cut_off_without_a_word(run, finished, capsys):
-    with (run / "metrics.csv").open("a") as file:
-        file.write("75,1,2,")
-    with resumed(run):
-        pass
-    assert (run / "metrics.csv").read_bytes() == (finished / "metrics.csv").read_bytes()
-    assert "metrics.csv" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", [half_a_row, garbage, empty, pathlib.Path.unlink])
-def test_damaged_best_weights_are_mended_at_the_start_of_a_resume(run, finished, capsys, damage):
-    damage(run / "best.npz")
-    with resumed(run):
-        assert "best.npz was " in capsys.readouterr().out
-        assert (run / "best.npz").read_bytes() == (finished / "best.npz").read_bytes()
+        for name in ("metrics.csv", "best.npz"):
+            assert (run / name).read_bytes() == (finished / name).read_bytes()
 
 
 def test_leftovers_of_killed_writers_are_removed(run):
@@ -283,30 +231,15 @@ def test_a_checkpoint_that_was_being_replaced_comes_back(run):
 def test_a_damaged_config_is_named_together_with_its_copy(run, content):
     (run / "config.json").write_bytes(content)
     copy = run / "checkpoints" / "000000060" / "config.json"
-    with pytest.raises(
-        ParameterError, match=rf"is not the config of a run .*has a copy, {copy}: .*Received: {len(content)} bytes"
-    ) as error:
+    with pytest.raises(TfsacError, match=str(copy)) as error:
         RunDirectory(run).read()
     assert "\n" not in str(error.value)
 
 
-def test_a_config_that_something_else_changed_is_announced(run, capsys):
-    assert is_sealed((run / "config.json").read_bytes())
-    text = (run / "config.json").read_text().replace("EnvironmentSteps(30)", "EnvironmentSteps(31)")
-    (run / "config.json").write_text(text)
-    with resumed(run):
-        pass
-    said = capsys.readouterr().out
-    assert "config.json was changed by hand, or damaged: its preset.schedule." in said
-    assert "is 'EnvironmentSteps(31)', and was 'EnvironmentSteps(30)' at the checkpoint" in said
-    assert is_sealed((run / "config.json").read_bytes())
-
-
-def test_a_missing_config_is_made_again(run, capsys):
+def test_a_missing_config_is_made_again(run):
     (run / "config.json").unlink()
     with resumed(run):
         pass
-    assert "config.json was missing; it is made again." in capsys.readouterr().out
     assert RunDirectory(run).read()[0] == preset()
 
 
@@ -319,66 +252,25 @@ def full(*args, **kwargs):
 
 def test_what_is_written_aside_appears_whole_or_not_at_all(tmp_path):
     (tmp_path / "file").write_text("before")
-    words = rf"cannot be written \(No space left on device\).*Received: {tmp_path / 'file'}$"
-    with pytest.raises(OSError, match=words), written_aside(tmp_path / "file") as file:
+    with pytest.raises(OSError, match="No space left"), atomic_write(tmp_path / "file") as file:
         file.write(b"half")
         full()
     assert (tmp_path / "file").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_row_of_metrics_that_finds_the_disk_full_leaves_the_file_as_it_was(tmp_path):
-    import resource
-
-    sink = CSVSink(tmp_path / "metrics.csv", ["a", "b"])
-    sink.write({"a": 1, "b": "x"})
-    before = (tmp_path / "metrics.csv").read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 3, hard))
-    try:
-        with pytest.raises(OSError, match=r"cannot be written \(File too large\).*Received: .*metrics.csv$"):
-            sink.write({"a": 2, "b": "y" * 100})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (tmp_path / "metrics.csv").read_bytes() == before == sink.content
-    sink.write({"a": 3})
-    assert (tmp_path / "metrics.csv").read_text().splitlines() == ["a,b", "1,x", "3,"]
-
-
-def test_metrics_that_something_else_removed_are_written_again(tmp_path):
-    sink = CSVSink(tmp_path / "metrics.csv", ["a"])
-    sink.write({"a": 1})
-    (tmp_path / "metrics.csv").unlink()
-    sink.write({"a": 2})
-    assert (tmp_path / "metrics.csv").read_text().split() == ["a", "1", "2"]
-
-
-def test_a_batch_that_cannot_be_saved_does_not_hide_what_is_not_finite(tmp_path, monkeypatch):
-    from tfsac.types import Transition, UpdateResult
-
-    batch = Transition(
-        {"observation": np.zeros((1, 2, 3))}, *[np.zeros((1, 2))] * 3, {"observation": np.zeros((1, 2, 3))}
-    )
-    monkeypatch.setattr(non_finite.np, "savez", full)
-    with pytest.raises(
-        non_finite.NonFiniteError, match=r"this update could not be saved \(.*No space left.*Received: loss=nan$"
-    ):
-        result = UpdateResult(np.array([[np.nan]]), np.zeros((1, 0)), None, np.array([[True]]))
-        non_finite.refuse_non_finite(["loss"], result, batch, 3, 40, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["plot", "export"])
 def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(tmp_path, monkeypatch, where):
-    from tfsac import exporting
+    import tensorflow as tf
+
     from tfsac.experiments import plots
 
     folder = tmp_path / "run"
     if where == "plot":
         monkeypatch.setattr(plots, "save_figure", full)
     else:
-        monkeypatch.setattr(exporting.tf.saved_model, "save", full)
-    with pytest.raises(OSError, match=rf"complete and saved, but .*{folder}\', resume=True.*No space left"):
+        monkeypatch.setattr(tf.saved_model, "save", full)
+    with pytest.raises(OSError, match="No space left"):
         api.train(preset(), folder, RUN, quiet=True)
     assert {path.name for path in folder.iterdir()} - {"learning_curve.png", "events"} == {
         "best.npz",
@@ -394,9 +286,7 @@ def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(t
 @pytest.mark.usefixtures("untraced")
 def test_a_config_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(RunDirectory, "_write", full)
-    with pytest.raises(
-        OSError, match=rf"cannot be written \(No space left on device\).*Received: {tmp_path / 'a' / 'b'}$"
-    ):
+    with pytest.raises(OSError, match="No space left"):
         Trainer(preset(), tmp_path / "a" / "b", RUN, quiet=True)
     assert not list(tmp_path.iterdir())
 
@@ -437,9 +327,7 @@ def test_the_last_policy_of_a_step_is_that_of_its_checkpoint(tmp_path):
     np.testing.assert_array_equal(loading.load_policy(tmp_path / "run", last=True).act(OBSERVATION), trained)
     (tmp_path / "run" / "checkpoints" / "000000060" / "state.json").write_text("{}")
     np.testing.assert_array_equal(loading.load_policy(tmp_path / "run", last=True).act(OBSERVATION), acted[50])
-    with pytest.raises(
-        CheckpointError, match=r"no checkpoint to take the last policy from.* Received: .*60 is damaged: "
-    ):
+    with pytest.raises(CheckpointError, match="60 is damaged"):
         loading.load_policy(tmp_path / "run", step=60, last=True)
 
 
@@ -469,7 +357,7 @@ def test_commands_take_the_last_policy(run, tmp_path, capsys):
     assert cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", "--last"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == means[1]
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(CheckpointError, match="There is no checkpoint to take the last policy from"):
+    with pytest.raises(CheckpointError, match="no checkpoint"):
         cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", "--last"])
 
 
@@ -491,145 +379,42 @@ def test_a_folder_may_have_any_name(tmp_path, finished, name):
         assert verify(policy, path, api.observations_of(folder, policy)[0]) < 1e-5
 
 
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.parametrize("linked", ["checkpoints", "checkpoints/memory"])
-def test_checkpoints_behind_a_link_are_refused_and_nothing_there_is_deleted(run, tmp_path, linked):
-    (run / linked).rename(tmp_path / "foreign")
-    (tmp_path / "foreign" / "rows-mine.npy").write_text("mine")
-    (run / linked).symlink_to(tmp_path / "foreign")
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(
-        CheckpointError, match=rf"not behind a link.*Received: {run / linked} -> {tmp_path / 'foreign'}"
-    ):
-        Trainer(preset(), run, RUN, resume=True, quiet=True)
-    assert sorted(path for path in tmp_path.rglob("*") if path.name != LOCK) == before
-
-
 def test_only_chunks_are_deleted_and_no_link_is_followed(run, tmp_path):
     memory = run / "checkpoints" / "memory"
     (tmp_path / "foreign.npy").write_text("mine")
     old = "rows-0000000000-0000000001-0123456789ab.npy"
     for name in (old, "rows-mine.npy", "notes.txt", f".{old}.123"):
         (memory / name).write_text("mine")
-    (memory / old.replace("a", "c")).symlink_to(tmp_path / "foreign.npy")
+    linked = memory / old.replace("a", "c")
+    linked.symlink_to(tmp_path / "foreign.npy")
     with resumed(run) as trainer:
         trainer.save()
-    assert {"rows-mine.npy", "notes.txt", old.replace("a", "c")} <= {path.name for path in memory.iterdir()}
-    assert not (memory / old).exists() and not (memory / f".{old}.123").exists()
+    assert {"rows-mine.npy", "notes.txt"} <= {path.name for path in memory.iterdir()}
+    assert not (memory / old).exists() and not linked.is_symlink() and not (memory / f".{old}.123").exists()
     assert (tmp_path / "foreign.npy").read_text() == "mine"
 
 
 def test_best_weights_with_other_entries_are_not_unpacked(run):
     arrays = dict(np.load(run / "best.npz"))
     np.savez_compressed(run / "best.npz", **arrays, bomb=np.zeros(3 * 2**27, np.uint8))
-    with pytest.raises(ValueError, match=r"belongs to .*bomb"):
+    with pytest.raises(ValueError, match="bomb"):
         loading.load_policy(run)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"filters": np.array("[]")}, r"is not a JSON object"),
-        ({"filters": np.array(3.0)}, "filters is not a text"),
-        ({"filters": np.array('{"count": 3}')}, "mean"),
-        ({"policy/0": np.zeros((3, 16), int)}, "policy/0 is of the type int64"),
+        ({"filters": np.array("[]")}, "JSON object"),
+        ({"policy/0": np.zeros((2, 16))}, "policy/0"),
     ],
 )
 def test_best_weights_of_other_types_are_refused_in_one_line(run, change, words):
     np.savez(run / "best.npz", **{**dict(np.load(run / "best.npz")), **change})
-    with pytest.raises(ValueError, match=rf"{words}.*Received: \d+ bytes") as error:
+    with pytest.raises(ValueError, match=words):
         loading.load_policy(run)
-    assert "\n" not in str(error.value)
 
 
 # -- other versions ----------------------------------------------------------------------------------------------------
-
-
-def rewritten(run, change, name="manifest.json"):
-    """Changes a JSON file of every checkpoint as another version would write it, with right checksums."""
-    from tfsac.training.checkpoints.manifest import digest
-
-    for place in (run / "checkpoints").glob("0*"):
-        content = json.loads((place / name).read_text())
-        change(content)
-        manifest = content
-        if name != "manifest.json":
-            (place / name).write_text(json.dumps(content))
-            manifest = json.loads((place / "manifest.json").read_text())
-            manifest["files"][name] = digest(place / name)
-        (place / "manifest.json").write_bytes(sealed(manifest))
-
-
-def unknown_parameter(manifest):
-    manifest["identity"]["agent"]["algorithm"]["dizcount"] = 0.5
-
-
-def unknown_kind(manifest):
-    manifest["identity"]["agent"]["kind"] = "dreamer"
-
-
-def no_memory(manifest):
-    del manifest["memory"]
-
-
-def other_type(manifest):
-    manifest["memory"]["total_rows"] = "60"
-
-
-def upward(manifest):
-    manifest["memory"]["chunks"][0]["file"] = "../../../best.npz"
-
-
-def no_identity(manifest):
-    manifest["identity"] = {}
-
-
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (unknown_parameter, "no parameter 'dizcount'. Did you mean 'discount'"),
-        (unknown_kind, "of kind .*Received: 'dreamer'"),
-        (no_memory, "KeyError: 'memory'"),
-        (other_type, "total_rows is of the type str"),
-        (upward, r"a chunk is called '\.\./\.\./\.\./best\.npz'"),
-        (no_identity, "KeyError: 'agent'"),
-    ],
-)
-def test_a_manifest_of_another_version_is_refused_in_one_line(run, change, words):
-    rewritten(run, change)
-    with pytest.raises(CheckpointError, match=rf"000000060 was written by another version of tfsac.*{words}") as error:
-        Trainer(preset(), run, RUN, resume=True, quiet=True)
-    assert "\n" not in str(error.value) and "Received: " in str(error.value)
-
-
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda state: state.pop("reporter"), "state differs in 'reporter'"),
-        (lambda state: state.update(soul=1), "state differs in 'soul'"),
-        (
-            lambda state: state["schedule"]["counters"].update(env_steps="many"),
-            r"state\.schedule\.counters\.env_steps is 'many'",
-        ),
-        (lambda state: state["evaluator"].update(best_return=[]), r"state\.evaluator\.best_return is \[\]"),
-        (
-            lambda state: state["reporter"]["recorder"].update(running=[None]),
-            r"state\.reporter\.recorder\.running is \[None\]",
-        ),
-        (lambda state: state["schedule"].update(heating_up=0), r"state\.schedule\.heating_up is 0"),
-    ],
-)
-def test_a_state_of_another_version_is_refused_in_one_line(run, change, words):
-    rewritten(run, change, "state.json")
-    with pytest.raises(
-        CheckpointError, match=rf"000000060 was written by another version of tfsac.*Received: .*{words}"
-    ) as error:
-        Trainer(preset(), run, RUN, resume=True, quiet=True)
-    assert "\n" not in str(error.value)
 
 
 class Wandering(Callback):
@@ -663,10 +448,10 @@ def test_a_relative_folder_stays_where_it_is_when_a_callback_changes_the_current
     assert re.search(r"^run +runs/one$", printed, re.MULTILINE) and str(tmp_path) not in printed
     monkeypatch.chdir(tmp_path)
     trainer = Trainer(preset(), "runs/two", RUN, callbacks=[Wandering(tmp_path / "elsewhere")])
-    trainer.hooks.callbacks[0].on_evaluation = lambda trainer, row: trainer.stop("enough")
+    trainer.parts.hooks.callbacks[0].on_evaluation = lambda trainer, row: trainer.stop("enough")
     trainer.run()
     trainer = Trainer(preset(), os.path.relpath(tmp_path / "runs" / "two"), RUN, resume=True)
-    assert trainer.how_to_resume.command() == "tfsac.train('../runs/two/config.json', '../runs/two', resume=True)"
+    assert trainer.parts.resume_command == "tfsac.train('../runs/two/config.json', '../runs/two', resume=True)"
     assert "Continuing ../runs/two from step 20." in capsys.readouterr().out
 
 
@@ -686,7 +471,7 @@ print(result.reason)
 def test_a_run_needs_no_locks_and_signals_that_windows_does_not_have(run_python, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     printed = run_python(WINDOWS)
-    assert printed.splitlines()[-1] == "finished" and "There are no locks of files here" in printed
+    assert printed.splitlines()[-1] == "finished" and "No file locks here" in printed
 
 
 @pytest.mark.usefixtures("untraced")
@@ -695,8 +480,8 @@ def test_the_command_that_continues_a_run_can_be_pasted(tmp_path, monkeypatch):
     trainer = Trainer(preset(), "my runs/scheme=(64,64)", RUN, quiet=True)
     trainer.close()
     folder = "my runs/scheme=(64,64)"
-    in_python = trainer.how_to_resume.command()
+    in_python = trainer.parts.resume_command
     assert in_python == f"tfsac.train('{folder}/config.json', '{folder}', resume=True)"
     with running_command("train"):
-        assert trainer.how_to_resume.command() == f"tfsac train '--run_dir={folder}' --resume"
-    assert trainer.how_to_resume.command() == in_python
+        command = resume_command(trainer.directory, {"env_fn": None, "models": None}, callbacks=False)
+    assert command == f"tfsac train '--run_dir={folder}' --resume"

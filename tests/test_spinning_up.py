@@ -1,4 +1,4 @@
-"""Spinning Up's function: its arguments, networks of one's own, its table and files, its way of testing a policy."""
+"""Spinning Up's function: its arguments, custom networks, its table and files, its way of testing a policy."""
 
 import contextlib
 import csv
@@ -10,8 +10,6 @@ import json
 import math
 import os
 import signal
-import sys
-import time
 import types
 
 import gymnasium as gym
@@ -19,16 +17,19 @@ import keras
 import numpy as np
 import pytest
 import tiny
+from pydantic import ValidationError
 
 import tfsac
-from tfsac import api, exporting, loading
+from tfsac import api, exporting
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make, spec_of
-from tfsac.parameters import EnvironmentParameters, ParameterError
+from tfsac.errors import TfsacError
+from tfsac.parameters import EnvironmentParameters
 from tfsac.spinning_up import sac_function
 from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
+from tfsac.spinning_up.epochs import EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
-from tfsac.testing import DiscreteIdentity, TeamIdentity
+from tfsac.testing import TeamIdentity
 from tfsac.training import Callback, CheckpointError
 
 TINY = {
@@ -46,33 +47,6 @@ COLUMNS = [
 
 def pendulum():
     return gym.make("Pendulum-v1")
-
-
-def slower_later():
-    """A change that shows once the pendulum is fast."""
-    env = pendulum()
-    env.unwrapped.max_speed = 7
-    return env
-
-
-def rewarded_later():
-    env = pendulum()
-    step, taken = env.unwrapped.step, []
-
-    def late(action):
-        taken.append(action)
-        observation, reward, *ends = step(action)
-        return observation, reward + (len(taken) > 50), *ends
-
-    env.unwrapped.step = late
-    return env
-
-
-def on_the_moon():
-    """Returns an environment that Gymnasium describes as another one."""
-    env = gym.make("Pendulum-v1")
-    env.unwrapped.g = 1.6
-    return env
 
 
 class Endless(gym.Env):
@@ -128,7 +102,7 @@ def watched(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
     spy, printed = Spy(end_at), io.StringIO()
 
     def finish(trainer):
-        trainer.hooks.callbacks.append(spy)
+        trainer.parts.hooks.callbacks.append(spy)
         return api.finish(trainer)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
@@ -150,7 +124,7 @@ def numbers(rows, *without):
 def plain(tmp_path_factory):
     """The default networks on Pendulum."""
     logger = {"output_dir": tmp_path_factory.mktemp("spinup") / "plain", "exp_name": "swing"}
-    return watched(pendulum, ac_kwargs=SMALL, logger_kwargs=logger)
+    return watched(functools.partial(make, "Pendulum-v1"), ac_kwargs=SMALL, logger_kwargs=logger)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +141,7 @@ class Stopped(Exception):
     pass
 
 
-def planned(monkeypatch, env_fn=pendulum, *args, **arguments):
+def planned(monkeypatch, env_fn=pendulum, **arguments):
     """Returns what sac would give the trainer."""
     given = {}
 
@@ -177,7 +151,7 @@ def planned(monkeypatch, env_fn=pendulum, *args, **arguments):
 
     monkeypatch.setattr(sac_function, "Trainer", trainer)
     with pytest.raises(Stopped):
-        tfsac.sac(env_fn, *args, **arguments)
+        tfsac.sac(env_fn, **arguments)
     return given
 
 
@@ -190,16 +164,12 @@ def at(given, path):
     return value
 
 
-ARGUMENTS = {
+ARGUMENTS = {  # a value, and what it sets
     "seed": (7, {"run.seed": 7}),
-    "steps_per_epoch": (
-        200,
-        {
-            "schedule.steps_between_evaluation_periods.num_steps": 200,
-            "schedule.improve_steps.num_steps": 19_000,
-            "run.checkpoint_save_steps": 200,
-        },
-    ),
+    "steps_per_epoch": (200, {
+        "schedule.steps_between_evaluation_periods.num_steps": 200, "schedule.improve_steps.num_steps": 19_000,
+        "run.checkpoint_save_steps": 200,
+    }),
     "epochs": (3, {"schedule.improve_steps.num_steps": 11_000}),
     "replay_size": (5000, {"agent.memory.max_size": 5000}),
     "gamma": (0.9, {"agent.algorithm.discount": 0.9}),
@@ -208,32 +178,23 @@ ARGUMENTS = {
     "alpha": (0.5, {"agent.algorithm.temperature.alpha": 0.5}),
     "batch_size": (64, {"agent.networks.policy.batch_size": 64, "agent.networks.q.batch_size": 64}),
     "start_steps": (123, {"schedule.random_action_steps": 123}),
-    "update_after": (
-        500,
-        {"schedule.heatup_steps.num_steps": 500, "schedule.improve_steps.num_steps": 399_500},
-    ),
-    "update_every": (
-        5,
-        {
-            "agent.algorithm.num_consecutive_playing_steps.num_steps": 5,
-            "agent.algorithm.num_consecutive_training_steps": 5,
-        },
-    ),
+    "update_after": (500, {"schedule.heatup_steps.num_steps": 500, "schedule.improve_steps.num_steps": 399_500}),
+    "update_every": (5, {
+        "agent.algorithm.num_consecutive_playing_steps.num_steps": 5,
+        "agent.algorithm.num_consecutive_training_steps": 5,
+    }),
     "num_test_episodes": (4, {"schedule.evaluation_steps.num_steps": 4}),
     "max_ep_len": (50, {"environment.max_episode_steps": 50}),
     "save_freq": (3, {"run.checkpoint_save_steps": 12_000}),
-    "ac_kwargs": (
-        {"hidden_sizes": (32, 16, 8), "activation": "tanh"},
-        {
-            "agent.networks.policy.input_embedders_parameters.observation.scheme": (32,),
-            "agent.networks.policy.middleware_parameters.scheme": (16, 8),
-            "agent.networks.q.head_parameters.network_layers_sizes": (32, 16, 8),
-            "agent.networks.policy.input_embedders_parameters.observation.activation_function": "tanh",
-            "agent.networks.policy.middleware_parameters.activation_function": "tanh",
-            "agent.networks.q.head_parameters.activation_function": "tanh",
-        },
-    ),
-}
+    "ac_kwargs": ({"hidden_sizes": (32, 16, 8), "activation": "tanh"}, {
+        "agent.networks.policy.input_embedders_parameters.observation.scheme": (32,),
+        "agent.networks.policy.middleware_parameters.scheme": (16, 8),
+        "agent.networks.q.head_parameters.network_layers_sizes": (32, 16, 8),
+        "agent.networks.policy.input_embedders_parameters.observation.activation_function": "tanh",
+        "agent.networks.policy.middleware_parameters.activation_function": "tanh",
+        "agent.networks.q.head_parameters.activation_function": "tanh",
+    }),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -245,66 +206,41 @@ def test_each_argument_changes_what_it_says_and_nothing_else(name, monkeypatch):
     assert {path for path in every if at(given, path) != at(default, path)} == set(expected)
 
 
-def test_every_argument_is_in_the_table_with_the_default_of_the_function():
+def test_the_function_has_the_arguments_with_their_defaults():
     defaults = {name: p.default for name, p in inspect.signature(tfsac.sac).parameters.items()}
-    assert defaults.pop("env_fn") is inspect.Parameter.empty
-    assert defaults.pop("actor_critic") is tfsac.mlp_actor_critic
-    assert defaults.pop("logger_kwargs") is None
-    assert defaults.keys() == ARGUMENTS.keys()
-    assert defaults.pop("ac_kwargs") is None
-    assert dataclasses.asdict(SpinningUpArguments()) == defaults
+    assert defaults.keys() == {"env_fn", "actor_critic", "logger_kwargs"} | ARGUMENTS.keys()
+    assert defaults["actor_critic"] is tfsac.mlp_actor_critic
+    numbers = dataclasses.asdict(SpinningUpArguments())
+    assert {name: defaults[name] for name in numbers} == numbers
 
 
 def test_the_preset_is_the_functions_default_on_half_cheetah():
     preset, arguments = load_preset("spinningup_sac"), SpinningUpArguments()
-    described = arguments.preset(EnvironmentParameters("HalfCheetah-v5"), arguments.mlp_networks({}))
+    described = arguments.preset(EnvironmentParameters("HalfCheetah-v5"), arguments.mlp_networks())
     assert dataclasses.replace(preset, validation=described.validation) == described
-    algorithm, networks, schedule = preset.agent.algorithm, preset.agent.networks, preset.schedule
+    algorithm, networks = preset.agent.algorithm, preset.agent.networks
     assert algorithm.update_order == "simultaneous" and algorithm.updates_between_target_copies() == 1
     assert (algorithm.temperature.kind, algorithm.temperature.alpha) == ("fixed", 0.2)
-    assert (algorithm.discount, algorithm.rate_for_copying_weights_to_target) == (0.99, 0.005)
-    assert algorithm.num_consecutive_playing_steps.num_steps == algorithm.num_consecutive_training_steps == 50
-    assert {(n.learning_rate, n.batch_size) for n in networks.values()} == {(1e-3, 100)}
     assert networks["q"].head_parameters.loss_weight == 0.5 and networks["q"].create_target_network
-    assert (schedule.heatup_steps.num_steps, schedule.random_action_steps) == (1000, 10_000)
-    assert schedule.improve_steps.num_steps + 1000 == 400_000
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"gamma": 1.5}, "SpinningUpArguments.gamma: Input should be less than or equal to 1. Received: 1.5"),
-        ({"polyak": 1.0}, "SpinningUpArguments.polyak: Input should be less than 1. Received: 1.0"),
-        ({"lr": 0.0}, "SpinningUpArguments.lr: Input should be greater than 0. Received: 0.0"),
-        ({"alpha": -0.1}, "SpinningUpArguments.alpha: .* Received: -0.1"),
-        ({"seed": -1}, "SpinningUpArguments.seed: .* Received: -1"),
-        ({"epochs": 2.5}, "SpinningUpArguments.epochs: .* Received: 2.5"),
-        ({"save_freq": 0}, "SpinningUpArguments.save_freq: .* Received: 0"),
-        ({"num_test_episodes": 0}, "SpinningUpArguments.num_test_episodes: .* Received: 0"),
-        ({"update_after": 50}, "update_after is at least batch_size. Received: update_after=50, batch_size=100"),
-        ({"replay_size": 50}, "replay_size is at least batch_size. Received: replay_size=50, batch_size=100"),
-        (
-            {"epochs": 1, "steps_per_epoch": 1049},
-            "at least update_after [+] update_every, .* Received: 1049 [*] 1, update_after=1000, update_every=50",
-        ),
-        ({"ac_kwargs": {"hidden_size": 3}}, "Did you mean 'hidden_sizes'[?] Received: 'hidden_size'"),
-        ({"ac_kwargs": {"activation": np.tanh}}, "activation is a name, .* Received: <ufunc 'tanh'>"),
-        ({"ac_kwargs": {"activation": "rleu"}}, "activation_function: .* Received: 'rleu'"),
-        ({"ac_kwargs": {"hidden_sizes": (8, -1)}}, "Received: -1"),
-        ({"logger_kwargs": {"output_dri": "x"}}, "Did you mean 'output_dir'[?] Received: 'output_dri'"),
-        ({"logger_kwargs": {"resume": True}}, "name the run's folder as output_dir .* Received: {'resume': True}"),
-        ({"env_fn": "Hopper-v5"}, "env_fn is a function, .* Received: 'Hopper-v5'"),
-        ({"actor_critic": None}, "actor_critic is a function, .* Received: None"),
-        ({"env_fn": tiny.CameraArm}, "FlattenObservation.* Received: Dict"),
-        ({"env_fn": lambda: gym.make("CartPole-v1")}, "preset cart_pole_discrete_sac .* Received: Discrete[(]2[)]$"),
-        ({"env_fn": TeamIdentity}, "preset simple_spread_twin_sac .* Received: 3 agents in Dict"),
-        ({"env_fn": lambda: TeamIdentity(2, discrete=False)}, "one agent; .* Received: 2 agents in Dict"),
-        ({"env_fn": lambda: DiscreteIdentity(masked=True), "actor_critic": print}, "Received: Discrete[(]4[)]$"),
+        ({"gamma": 1.5}, "gamma"),
+        ({"epochs": 2.5}, "epochs"),
+        ({"epochs": 1, "steps_per_epoch": 999}, "num_steps"),
+        ({"ac_kwargs": {"hidden_size": 3}}, "hidden_size"),
+        ({"ac_kwargs": {"activation": "rleu"}}, "rleu"),
+        ({"logger_kwargs": {"output_dri": "x"}}, "output_dri"),
+        ({"env_fn": tiny.CameraArm}, "FlattenObservation"),
+        ({"env_fn": lambda: gym.make("CartPole-v1")}, "Discrete"),
+        ({"env_fn": TeamIdentity}, "Dict"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ParameterError if "env_fn" not in arguments else ValueError, match=message + ".*$"):
+    with pytest.raises((TfsacError, ValidationError, TypeError), match=message):
         tfsac.sac(**{"env_fn": pendulum, **arguments})
     assert list(tmp_path.iterdir()) == []
 
@@ -312,69 +248,20 @@ def test_wrong_arguments_are_refused_before_anything_is_written(arguments, messa
 @pytest.mark.parametrize(
     ("env_fn", "level", "limit"),
     [
-        (pendulum, "Pendulum-v1", 200),
-        (lambda: gym.make("Pendulum-v1", max_episode_steps=5000), "Pendulum-v1", 1000),
-        (lambda: gym.make("Pendulum-v1", g=9.0), "Pendulum-v1", 200),
-        (lambda: gym.wrappers.ClipReward(pendulum(), -1.0, 1.0), "env_fn:Pendulum-v1", 200),
-        (on_the_moon, "env_fn:Pendulum-v1", 200),
-        (slower_later, "env_fn:Pendulum-v1", 200),
-        (rewarded_later, "env_fn:Pendulum-v1", 200),
-        (Endless, "env_fn:Endless", 1000),
-        (lambda: gym.wrappers.TimeLimit(Endless(), 70), "env_fn:Endless", 70),
-        (lambda: gym.wrappers.TimeLimit(pendulum(), 90), "Pendulum-v1", 90),
+        (pendulum, None, 200),
+        (lambda: gym.make("Pendulum-v1", max_episode_steps=5000), None, 1000),
+        (Endless, None, 1000),
+        (lambda: gym.wrappers.TimeLimit(Endless(), 70), None, 70),
+        (functools.partial(gym.make, "Pendulum-v1"), "Pendulum-v1", 200),
+        (functools.partial(make, "MountainCarContinuous-v0"), "MountainCarContinuous-v0", 999),
+        (functools.partial(gym.make, "Pendulum-v1", g=9.0), None, 200),
     ],
 )
-def test_the_config_names_a_level_only_if_it_is_what_the_function_makes(env_fn, level, limit, monkeypatch):
-    environment = planned(monkeypatch, env_fn)["preset"].environment
-    assert level in environment.level and (environment.level in gym.registry) == (level == "Pendulum-v1")
+def test_the_level_is_that_of_a_partial_and_the_shorter_limit_stays(env_fn, level, limit, monkeypatch):
+    given = planned(monkeypatch, env_fn)
+    environment = given["preset"].environment
     assert environment.max_episode_steps == limit
-    assert environment.kwargs == ({"g": 9.0} if env_fn().spec and "g" in env_fn().spec.kwargs else {})
-
-
-def test_the_config_names_the_module_of_a_level(monkeypatch):
-    gym.register("Pushed-v0", entry_point=Endless)
-    monkeypatch.setitem(sys.modules, "pushes", types.ModuleType("pushes"))
-    environment = planned(monkeypatch, functools.partial(make, "pushes:Pushed-v0"))["preset"].environment
-    assert environment.level == "pushes:Pushed-v0"
-
-
-class Deep(Endless):
-    """Has a time, a function and an object with a number."""
-
-    def __init__(self):
-        self.made = time.perf_counter()
-        self.bonus = lambda: 1.0
-        self.task = types.SimpleNamespace(goal=np.zeros(2))
-        self.parts = [types.SimpleNamespace(world=self.task) for _ in range(100)]
-        self.task.parts = self.parts  # each refers to all others
-
-
-@pytest.mark.parametrize("change", [None, "function", "object", "class"])
-def test_changes_inside_of_attributes_count_and_times_do_not(change, monkeypatch):
-    monkeypatch.setitem(gym.registry, "Deep-v0", gym.envs.registration.EnvSpec("Deep-v0", entry_point=Deep))
-
-    def made():
-        env = gym.make("Deep-v0")
-        if change == "function":
-            env.unwrapped.bonus = lambda: 2.0
-        elif change == "object":
-            env.unwrapped.task.goal[1] = 0.5
-        elif change == "class":
-            env.unwrapped.__class__ = type("Other", (Deep,), {})
-        return env
-
-    level = planned(monkeypatch, made)["preset"].environment.level
-    assert level == ("Deep-v0" if change is None else "env_fn:Deep-v0")
-
-
-def test_widths_that_are_no_list_are_refused():
-    with pytest.raises(ParameterError, match=r"hidden_sizes are the layers' widths, such as .*Received: 256$"):
-        tfsac.sac(pendulum, ac_kwargs={"hidden_sizes": 256})
-
-
-def test_an_environment_made_with_arrays_is_described_as_one_that_cannot_be_made_again(monkeypatch):
-    environment = planned(monkeypatch, lambda: gym.make("Pendulum-v1", g=np.array([9.0, 8.0])))["preset"].environment
-    assert environment.level not in gym.registry and environment.kwargs == {}
+    assert given["env_fn"] is (env_fn if level is None else None) and level in (None, environment.level)
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------
@@ -406,156 +293,111 @@ def test_progress_has_spinning_ups_columns_a_row_for_each_epoch_and_the_numbers_
             assert spread[1] > 0
 
 
-def test_the_schedule_is_the_one_asked_for(plain):
-    result, spy, _ = plain
+def test_the_schedule_the_config_and_the_table_of_a_run(plain):
+    result, spy, printed = plain
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("finished", 120, 100)
     assert spy.first_update == 30  # update_after + update_every
     assert sorted(path.name for path in (result.run_dir / "checkpoints").glob("0*")) == ["000000060", "000000120"]
     after = spy.trainer.agent.networks["policy"].model.get_weights()
     assert all(not np.array_equal(a, b) for a, b in zip(spy.weights, after, strict=True))
 
-
-def test_config_has_the_experiments_name_the_arguments_and_what_a_resumed_run_needs(plain):
-    result, *_ = plain
     config = json.loads((result.run_dir / "config.json").read_text())
-    assert config["exp_name"] == "swing"
     assert {name: config[name] for name in TINY} == TINY
-    assert (config["seed"], config["gamma"], config["ac_kwargs"]) == (0, 0.99, {"hidden_sizes": [8]})
-    assert config["env_fn"].endswith("pendulum") and config["actor_critic"].endswith("mlp_actor_critic")
+    assert (config["exp_name"], config["seed"], config["gamma"]) == ("swing", 0, 0.99)
+    assert config["ac_kwargs"] == {"hidden_sizes": [8]} and config["actor_critic"].endswith("mlp_actor_critic")
     preset, run = read_config(result.run_dir / "config.json")
     assert (preset.environment.level, run.checkpoint_save_steps) == ("Pendulum-v1", 60)
-    assert loading.load_policy(result.run_dir).act(np.zeros(3, np.float32)).shape == (1,)
 
-
-def test_the_table_of_each_epoch_is_printed_and_the_trainers_own_lines_are_not(plain):
-    result, _, printed = plain
-    opening, *tables = [lines for lines in printed.split("-" * 36) if lines.strip()]
-    assert (
-        f"run         {result.run_dir}\n" in opening
-    )  # after a line about threads, where tests ran before in this process
+    _, *tables = [lines for lines in printed.split("-" * 36) if lines.strip()]
     assert len(tables) == 2 and "evaluation return" not in printed
     for lines, row in zip(tables, progress(result.run_dir), strict=True):
         shown = dict(line.strip("| ").split("|") for line in lines.strip().splitlines())
         assert [name.strip() for name in shown] == COLUMNS
         for name, value in shown.items():
             assert math.isclose(float(value), float(row[name.strip()]), rel_tol=1e-4)
-
-
-@pytest.mark.slow
-def test_an_epoch_without_updates_or_episodes_has_nan_there(tmp_path):
-    result, *_ = watched(
-        pendulum,
-        ac_kwargs=SMALL,
-        max_ep_len=70,
-        update_after=61,
-        epochs=2,
-        logger_kwargs={"output_dir": tmp_path / "run"},
-    )
-    first, second = numbers(progress(result.run_dir))
-    missing = {name for name in COLUMNS if math.isnan(first[name])}
-    of_test = {name for name in COLUMNS if "Test" in name}
-    assert missing == set(COLUMNS) - of_test - {"Epoch", "TotalEnvInteracts", "Time"}
-    assert not any(map(math.isnan, second.values()))
-
-
-def test_an_existing_folder_is_refused_and_left_alone(plain):
-    result, *_ = plain
-    before = {path: path.stat().st_mtime_ns for path in result.run_dir.rglob("*")}
-    with pytest.raises(FileExistsError, match=f"exists already.* Received: {result.run_dir}$"):
+    with pytest.raises(FileExistsError):
         tfsac.sac(pendulum, ac_kwargs=SMALL, **TINY, logger_kwargs={"output_dir": result.run_dir})
-    assert {path: path.stat().st_mtime_ns for path in result.run_dir.rglob("*")} == before
+
+
+def test_an_epoch_without_updates_or_episodes_has_nan_there(tmp_path):
+    log, printed = EpochLog({}), []
+    log.path = tmp_path / "progress.txt"
+    trainer = types.SimpleNamespace(preset=load_preset("spinningup_sac"), parts=types.SimpleNamespace(run_files={}))
+    trainer.print = printed.append
+    row = {
+        f"evaluation/{name}": 1.0 for name in ("return_mean", "return_std", "return_max", "return_min", "length_mean")
+    }
+    log.on_evaluation(trainer, {"env_steps": 8000, "wall_seconds": 3.0, **row})
+    [values] = numbers(progress(tmp_path))
+    of_test = {name for name in COLUMNS if "Test" in name}
+    assert {name for name in COLUMNS if math.isnan(values[name])} == set(COLUMNS) - of_test - {
+        "Epoch",
+        "TotalEnvInteracts",
+        "Time",
+    }
+    assert values["Epoch"] == 2 and trainer.parts.run_files["progress.txt"] == log.path.read_bytes() and printed
 
 
 @pytest.mark.slow
 def test_a_resumed_run_has_the_progress_of_an_uninterrupted_one(custom, tmp_path):
     ours = {"ac_kwargs": {"width": 12}, "seed": 5}
-    logger = {"output_dir": tmp_path / "run", "exp_name": "went_on"}
+    logger = {"output_dir": tmp_path / "run", "exp_name": "resumed"}
+    resume = {"logger_kwargs": {**logger, "resume": True}}
     watched(Endless, layered, **ours, epochs=1, logger_kwargs=logger)
     with (tmp_path / "run" / "progress.txt").open("a") as file:  # an epoch that the last checkpoint does not know
         file.write("\t".join(["2", *"0" * 10, "120", *"0" * 16]) + "\n")
-    with pytest.raises(CheckpointError, match=r"keeps its agent and environment; .*made by .*layered"):
-        watched(
-            Endless,
-            lambda *spaces, **kwargs: mlp_actor_critic(*spaces),
-            **ours,
-            logger_kwargs={**logger, "resume": True},
-        )
-    other_width = {**ours, "ac_kwargs": {"width": 13}}
-    with pytest.raises(CheckpointError, match=r"keeps its agent and environment; .*made by .*layered"):
-        watched(Endless, layered, **other_width, logger_kwargs={**logger, "resume": True})
-    with pytest.raises(
-        ParameterError, match=r"keeps its arguments but epochs, .* its gamma is 0.99. Received: gamma=0.5$"
-    ):
-        watched(Endless, layered, **ours, gamma=0.5, logger_kwargs={**logger, "resume": True})
-    result, *_ = watched(Endless, layered, **ours, logger_kwargs={**logger, "resume": True})
-    straight = numbers(progress(custom[0].run_dir), "Time")
-    assert numbers(progress(result.run_dir), "Time") == straight
+    for other in ({"ac_kwargs": {"width": 13}}, {"gamma": 0.5}, {"seed": 6}):
+        with pytest.raises(CheckpointError, match="keeps its"):
+            watched(Endless, layered, **{**ours, **other}, **resume)
+    result, *_ = watched(Endless, layered, **ours, **resume)
+    assert numbers(progress(result.run_dir), "Time") == numbers(progress(custom[0].run_dir), "Time")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (config["exp_name"], config["epochs"], len(config["resumed"])) == ("went_on", 2, 1)
+    assert (config["exp_name"], config["epochs"], len(config["resumed"])) == ("resumed", 2, 1)
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_run_interrupted_within_an_epoch_has_the_averages_of_an_uninterrupted_one(plain, tmp_path):
     logger = {"output_dir": tmp_path / "run", "exp_name": "swing"}
-    first, _, printed = watched(pendulum, end_at=95, ac_kwargs=SMALL, logger_kwargs=logger)
-    assert first.reason == "SIGTERM" and f"resume, in {tmp_path / 'run'}." in printed
-    assert "resume=True" in printed
+    first, _, printed = watched(
+        functools.partial(make, "Pendulum-v1"), end_at=95, ac_kwargs=SMALL, logger_kwargs=logger
+    )
+    assert first.reason == "SIGTERM" and "resume=True" in printed
     assert len(progress(tmp_path / "run")) == 1
-    _, _, printed = watched(pendulum, ac_kwargs=SMALL, logger_kwargs={**logger, "resume": True})
-    assert "resume, in" not in printed
+    # Earlier versions recorded a level for a function, too, so any may resume it.
+    watched(pendulum, ac_kwargs=SMALL, logger_kwargs={**logger, "resume": True})
     spread = [word + name for word in ("Std", "Max", "Min") for name in ("Q1Vals", "Q2Vals", "LogPi")]
     resumed, straight = (numbers(progress(run), "Time") for run in (tmp_path / "run", plain[0].run_dir))
     assert resumed[0] == straight[0] and resumed[1].keys() == straight[1].keys()
     assert {name for name in straight[1] if resumed[1][name] != straight[1][name]} <= set(spread)
     assert resumed[1]["StdQ1Vals"] != straight[1]["StdQ1Vals"]
-
-
-@pytest.mark.usefixtures("training_alone")
-@pytest.mark.slow
-def test_resuming_from_the_command_line_keeps_what_was_added_to_the_config(tmp_path):
-    watched(pendulum, ac_kwargs=SMALL, epochs=1, logger_kwargs={"output_dir": tmp_path / "run", "exp_name": "kept"})
-    assert (
-        tfsac.cli.run(["train", f"--run_dir={tmp_path / 'run'}", "--resume", "--set=schedule.improve_steps=100"]) == 0
-    )
+    # The command line continues it, too, keeps what was added to the config, and writes no epochs.
+    more = [f"--run_dir={tmp_path / 'run'}", "--resume", "--set=schedule.improve_steps=140"]
+    assert tfsac.cli.run(["train", *more]) == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["exp_name"], config["epochs"], config["preset"]["schedule"]["improve_steps"]) == (
-        "kept",
-        1,
-        "EnvironmentSteps(100)",
+        "swing",
+        2,
+        "EnvironmentSteps(140)",
     )
-    assert len(tiny.rows(tmp_path / "run")) == 2 and len(progress(tmp_path / "run")) == 1
+    assert len(tiny.rows(tmp_path / "run")) == 3 and len(progress(tmp_path / "run")) == 2
 
 
-# -- time limits and environments of one's own -------------------------------------------------------------------------
+# -- time limits, custom environments and networks ---------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_max_ep_len_truncates_and_the_target_still_looks_beyond(custom):
+def test_a_custom_actor_critic_is_trained_in_an_environment_with_bounds_and_a_limit(custom):
     result, spy, _ = custom
     rows = tiny.newest(spy.trainer.memory, 120)[:, 0]
     np.testing.assert_array_equal(np.flatnonzero(rows["truncated"]), np.arange(14, 120, 15))
     assert not rows["terminated"].any()
-    np.testing.assert_array_equal(spy.trainer.memory.transitions(rows).discount, np.float32(0.99))
+    np.testing.assert_array_equal(spy.trainer.memory.gather(np.arange(120)).discount, np.float32(0.99))
     assert result.counters.episodes == 8
     assert {row["TestEpLen"] for row in progress(result.run_dir)} == {"15.0"}
-
-
-@pytest.mark.slow
-def test_every_action_dimension_has_its_own_bounds(custom):
-    _, spy, _ = custom
-    actions = np.array(
-        [spy.trainer.policy.act(np.float32([x, -x]), deterministic=False) for x in np.linspace(-1, 1, 50)]
-    )
+    policy = spy.trainer.policy
+    actions = np.array([policy.act(np.float32([x, -x]), deterministic=False) for x in np.linspace(-1, 1, 50)])
     assert (actions >= Endless.action_space.low).all() and (actions <= Endless.action_space.high).all()
-    assert (actions[:, 1] >= 5.0).all() and (actions[:, 0] < 0.7).all()
-
-
-# -- networks of one's own ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_custom_actor_critic_is_trained(custom):
-    _, spy, _ = custom
     agent = spy.trainer.agent
     assert [tuple(w.shape) for w in spy.weights] == [(2, 12), (12,), (12, 2), (2,), (12, 2), (2,)]
     after = agent.networks["policy"].model.get_weights()
@@ -563,41 +405,17 @@ def test_a_custom_actor_critic_is_trained(custom):
     online, slow = (agent.networks[name].model.get_weights() for name in ("q", "q_target"))
     assert len(online) == len(slow) == 8
     assert all(0 < np.abs(a - b).max() < 0.5 for a, b in zip(online, slow, strict=True))
-
-
-def test_the_exported_policy_of_a_custom_actor_critic_acts_like_the_live_one(custom):
-    result, spy, _ = custom
     observations = list(np.random.default_rng(3).uniform(-1, 1, (30, 2)).astype(np.float32))
-    assert exporting.verify(spy.trainer.policy, result.run_dir / "policy", observations) < 1e-5
-    actions = [spy.trainer.policy.act(observation) for observation in observations]
-    assert np.ptp(actions, axis=0).min() > 1e-3
+    assert exporting.verify(policy, result.run_dir / "policy", observations) < 1e-5
+    assert np.ptp([policy.act(observation) for observation in observations], axis=0).min() > 1e-3
 
 
 def test_a_run_with_a_custom_actor_critic_is_not_rebuilt_with_other_layers(custom):
     result, *_ = custom
-    with pytest.raises(
-        ParameterError,
-        match=r"environment of this run \(Endless\) was made by the Python function test_spinning_up.Endless,",
-    ):
-        loading.load_policy(result.run_dir)
-    with pytest.raises(
-        ParameterError, match=r"made by the Python function test_spinning_up.layered, .* Received: no models for"
-    ):
-        loading.load_policy(result.run_dir, env_fn=Endless)
-
-
-@pytest.mark.slow
-def test_a_custom_run_in_a_known_level_is_not_rebuilt_with_other_layers(tmp_path):
-    result, *_ = watched(pendulum, layered, epochs=1, logger_kwargs={"output_dir": tmp_path / "run"})
-    with pytest.raises(
-        ParameterError, match=r"custom Keras models, made by the Python function .*layered, .* Received: no models for"
-    ):
-        loading.load_policy(result.run_dir)
-
-
-def maker_of(actor_critic, **kwargs):
-    env = Endless()
-    return model_maker(actor_critic, env.observation_space, env.action_space, kwargs, spec_of(env), seed=4)
+    with pytest.raises(TfsacError, match=r"test_spinning_up.Endless"):
+        tfsac.load_policy(result.run_dir)
+    with pytest.raises(TfsacError, match=r"test_spinning_up.layered"):
+        tfsac.load_policy(result.run_dir, env_fn=Endless)
 
 
 def named(*spaces):
@@ -606,50 +424,6 @@ def named(*spaces):
     for model, name in zip(models, ("observation", "q", "q"), strict=True):
         model.name = name
     return models
-
-
-@pytest.mark.parametrize("actor_critic", [mlp_actor_critic, layered, named])
-def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_weights(actor_critic):
-    made = []
-
-    def remembered(*spaces):
-        made.append(actor_critic(*spaces))
-        return made[-1]
-
-    make = maker_of(remembered)
-    first, second = make(), make()
-    observation, action = np.float32([[0.1, -0.5], [0.7, 0.2], [0.0, 0.9]]), np.float32([[0.5, -1], [0.1, 1], [0, 0]])
-    both = first["q"]([{"observation": observation}, action]).numpy()
-    assert both.shape == (3, 2) and not np.allclose(both[:, 0], both[:, 1])
-    for i in (0, 1):
-        np.testing.assert_allclose(both[:, i], np.reshape(made[0][1 + i]([observation, action]), 3), rtol=1e-6)
-    for ours, theirs in zip(first["policy"]({"observation": observation}), made[0][0](observation), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    for name in ("policy", "q"):
-        for a, b in zip(first[name].trainable_variables, second[name].trainable_variables, strict=True):
-            assert a is not b
-            np.testing.assert_array_equal(a, b)
-
-
-def test_the_default_actor_critic_has_the_layers_of_the_presets_networks(tmp_path):
-    env = pendulum()
-    models = mlp_actor_critic(env.observation_space, env.action_space, hidden_sizes=(8, 4), activation="tanh")
-    _, spy, _ = watched(
-        pendulum,
-        ac_kwargs={"hidden_sizes": (8, 4), "activation": "tanh"},
-        epochs=1,
-        logger_kwargs={"output_dir": tmp_path / "run"},
-    )
-    networks = spy.trainer.agent.networks
-    shapes = [sorted(tuple(w.shape) for w in model.get_weights()) for model in models]
-    kernels = [tuple(w.shape) for w in networks["policy"].model.get_weights() if w.ndim == 2]
-    assert kernels == [(3, 8), (8, 4), (4, 2)]  # mean and log_std are one layer there, two here
-    assert [shape for shape in shapes[0] if len(shape) == 2] == [(3, 8), (4, 1), (4, 1), (8, 4)]
-    assert sorted(shapes[1] * 2) == sorted(tuple(w.shape) for w in networks["q"].model.get_weights())
-    of_layers = {
-        layer.activation.__name__ for model in models for layer in model.layers if isinstance(layer, keras.layers.Dense)
-    }
-    assert of_layers == {"tanh", "linear"}
 
 
 class Subclassed(keras.Model):
@@ -665,22 +439,49 @@ class Subclassed(keras.Model):
         return values if len(values) > 1 else values[0]
 
 
-def test_subclassed_models_do_too():
-    made = maker_of(lambda *_: (Subclassed(2, 2), Subclassed(1), Subclassed(1)))()
-    assert len(made["policy"].trainable_variables) == 6 and len(made["q"].trainable_variables) == 8
-    assert made["q"]([{"observation": np.zeros((5, 2), np.float32)}, np.ones((5, 2), np.float32)]).shape == (5, 2)
+def subclassed(*spaces):
+    return Subclassed(2, 2), Subclassed(1), Subclassed(1)
+
+
+@pytest.mark.parametrize("actor_critic", [mlp_actor_critic, layered, named, subclassed])
+def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_weights(actor_critic):
+    created, env = [], Endless()
+
+    def remembered(*spaces):
+        created.append(actor_critic(*spaces))
+        return created[-1]
+
+    make_models = model_maker(remembered, env.observation_space, env.action_space, {}, spec_of(env), seed=4)
+    first, second = make_models(), make_models()
+    observation, action = np.float32([[0.1, -0.5], [0.7, 0.2], [0.0, 0.9]]), np.float32([[0.5, -1], [0.1, 1], [0, 0]])
+    both = first["q"]([{"observation": observation}, action]).numpy()
+    assert both.shape == (3, 2) and not np.allclose(both[:, 0], both[:, 1])
+    for i in (0, 1):
+        np.testing.assert_allclose(both[:, i], np.reshape(created[0][1 + i]([observation, action]), 3), rtol=1e-6)
+    for ours, theirs in zip(first["policy"]({"observation": observation}), created[0][0](observation), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for name in ("policy", "q"):
+        for a, b in zip(first[name].trainable_variables, second[name].trainable_variables, strict=True):
+            assert a is not b
+            np.testing.assert_array_equal(a, b)
+
+
+def test_the_default_actor_critic_has_the_layers_of_the_presets_networks():
+    env = pendulum()
+    policy, q1, _ = mlp_actor_critic(env.observation_space, env.action_space, hidden_sizes=(8, 4), activation="tanh")
+    # Mean and log_std are one layer in the preset's networks, two here.
+    assert sorted(tuple(w.shape) for w in policy.get_weights() if w.ndim == 2) == [(3, 8), (4, 1), (4, 1), (8, 4)]
+    assert sorted(tuple(w.shape) for w in q1.get_weights() if w.ndim == 2) == [(4, 1), (4, 8), (8, 4)]
+    activations = [
+        layer.activation.__name__ for model in (policy, q1) for layer in model.layers if hasattr(layer, "activation")
+    ]
+    assert sorted(activations) == ["linear"] * 3 + ["tanh"] * 4
 
 
 def normalised(space, actions):
     policy, q1, q2 = layered(space, actions)
     inputs = keras.Input(space.shape)
     return keras.Model(inputs, policy(keras.layers.BatchNormalization()(inputs))), q1, q2
-
-
-def with_dropout(space, actions):
-    policy, q1, q2 = layered(space, actions)
-    inputs = keras.Input(space.shape)
-    return keras.Model(inputs, policy(keras.layers.Dropout(0.5)(inputs))), q1, q2
 
 
 def regularised(space, actions):
@@ -690,83 +491,21 @@ def regularised(space, actions):
     return policy, q1, keras.Model(inputs, layer(keras.layers.Concatenate()(inputs)))
 
 
-def weightless(space, actions):
-    policy, q1, _ = layered(space, actions)
-    inputs = [keras.Input(space.shape), keras.Input(actions.shape)]
-    return policy, q1, keras.Model(inputs, keras.ops.sum(inputs[1], axis=-1, keepdims=True))
-
-
-def frozen(space, actions):
-    policy, q1, q2 = layered(space, actions)
-    q2.layers[-2].trainable = False
-    return policy, q1, q2
-
-
-def shared(space, actions):
-    policy, q1, _ = layered(space, actions)
-    return policy, q1, q1
-
-
-def shared_body(space, actions):
-    policy, *_ = layered(space, actions)
-    body, inputs = keras.layers.Dense(4), [keras.Input(space.shape), keras.Input(actions.shape)]
-    x = body(keras.layers.Concatenate()(inputs))
-    return policy, keras.Model(inputs, keras.layers.Dense(1)(x)), keras.Model(inputs, keras.layers.Dense(1)(x))
-
-
-def one_output(space, actions):
-    _, q1, q2 = layered(space, actions)
-    inputs = keras.Input(space.shape)
-    return keras.Model(inputs, keras.layers.Dense(2)(inputs)), q1, q2
-
-
-def values_of_every_action(space, actions):
-    policy, q1, _ = layered(space, actions)
-    inputs = [keras.Input(space.shape), keras.Input(actions.shape)]
-    return policy, q1, keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Concatenate()(inputs)))
-
-
-def of_observations(space, actions):
-    policy, q1, _ = layered(space, actions)
-    inputs = keras.Input(space.shape)
-    return policy, q1, keras.Model(inputs, keras.layers.Dense(1)(inputs))
-
-
 KEPT = layered(Endless.observation_space, Endless.action_space)
 BAD = {
-    "two models": (lambda *_: KEPT[:2], "three Keras models: policy, q1, q2. Received: "),
-    "functions": (lambda *_: [lambda x: x] * 3, "three Keras models: policy, q1, q2. Received: "),
-    "nothing": (lambda *_: None, "three Keras models: policy, q1, q2. Received: None$"),
-    "one output": (one_output, r"policy returns \(mean, log_std\), each of shape \(None, 2\). Received: \(None, 2\)$"),
-    "other actions": (
-        lambda space, _: layered(space, gym.spaces.Box(-1, 1, (3,))),
-        r"actor_critic's policy returns .* Received: \[\(None, 3\), \(None, 3\)\]$",
-    ),
-    "other observations": (
-        lambda _, actions: layered(gym.spaces.Box(-1, 1, (5,)), actions),
-        r"actor_critic's policy cannot be called with observations of shape \(None, 2\). Received: ",
-    ),
-    "two values": (
-        values_of_every_action,
-        r"q2 returns values of shape \(None,\) or \(None, 1\). Received: \(None, 2\)$",
-    ),
-    "no action": (of_observations, r"q2 cannot be called with \[observations, actions\] of shape .* Received: "),
-    "no weights": (weightless, "q2 has no weights to train. Received: "),
-    "frozen weights": (frozen, "q2 has variables that gradients do not train .* Received: "),
-    "batch normalisation": (normalised, "policy has variables that gradients do not train .* Received: "),
-    "dropout": (with_dropout, "policy has variables that gradients do not train .* Received: "),
-    "regularizer": (regularised, "q2 has regularizers, whose losses are not added. Received: "),
-    "one critic twice": (shared, "share no weights. Received: .* of both q1 and q2$"),
-    "critics with one body": (shared_body, "share no weights. Received: .* of both q1 and q2$"),
-    "the same models again": (lambda *_: KEPT, "new models at each call.* of both an earlier call and policy$"),
+    "two models": lambda *_: KEPT[:2],
+    "other actions": lambda space, _: layered(space, gym.spaces.Box(-1, 1, (3,))),
+    "other observations": lambda _, actions: layered(gym.spaces.Box(-1, 1, (5,)), actions),
+    "batch normalisation": normalised,
+    "regularizer": regularised,
+    "the same models again": lambda *_: KEPT,
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_actor_critic_is_refused_before_anything_is_written(name, tmp_path):
-    actor_critic, message = BAD[name]
-    with pytest.raises(ValueError, match=f"(?s){message}"):
-        tfsac.sac(Endless, actor_critic, **TINY, logger_kwargs={"output_dir": tmp_path / "run"})
+    with pytest.raises((ValueError, RuntimeError)):
+        tfsac.sac(Endless, BAD[name], **TINY, logger_kwargs={"output_dir": tmp_path / "run"})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -789,7 +528,7 @@ print([done.returns.tolist(), *([*one.returns.tolist(), *one.lengths.tolist()] f
             spy.trainer.policy.act,
             gym.wrappers.TimeLimit(Endless(), limit),
             api.EnvironmentEpisodes(3),
-            where=api.AFTER_TRAINING,
+            evaluation_index=api.AFTER_TRAINING,
         )
         for limit in (7, 15)
     ]
@@ -800,13 +539,17 @@ print([done.returns.tolist(), *([*one.returns.tolist(), *one.lengths.tolist()] f
     assert drawn[1] == 15 and abs(drawn[0] - greedy[0]) > 1e-3
 
 
-def test_the_runs_own_level_is_the_default(plain, capsys):
+def test_the_runs_own_level_is_the_default_of_a_test(plain, capsys):
     result, *_ = plain
     done = tfsac.test_policy(result.run_dir, episodes=2)
     assert done.lengths.tolist() == [15, 15] and len(capsys.readouterr().out.splitlines()) == 3
     assert done.returns.tolist() == pytest.approx(api.evaluate(result.run_dir, 2).returns.tolist(), rel=1e-4)
     drawn = [tfsac.test_policy(result.run_dir, episodes=1, deterministic=False).returns[0] for _ in range(2)]
     assert len({done.returns[0], *drawn}) == 3
+    with pytest.raises(ValueError, match="observation"):
+        tfsac.test_policy(result.run_dir, Endless)
+    with pytest.raises(FileNotFoundError):
+        tfsac.test_policy(result.run_dir.parent)
 
 
 def short_spread():
@@ -825,83 +568,36 @@ def test_policies_with_a_state_and_of_teams_are_tested_too(tmp_path, made):
     np.testing.assert_allclose(returns, tfsac.evaluate(run_dir, episodes=2).returns, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"episodes": 0}, "episodes is at least 1. Received: 0"),
-        ({"env_fn": Endless}, r"observations of the shapes {'observation': \[3\]}. Received: {'observation': \[2\]}"),
-        (
-            {"env_fn": lambda: gym.wrappers.RescaleAction(pendulum(), np.float32([-1.0]), np.float32([1.0]))},
-            r"its action.low is \[-2.0\]",
-        ),
-        ({"env_fn": pendulum, "render": True}, "make the environment with render_mode='human'. Received: None"),
-        ({"max_ep_len": 0}, "max_episode_steps: .* Received: 0"),
-    ],
-)
-def test_a_test_that_cannot_be_is_refused(plain, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        tfsac.test_policy(plain[0].run_dir, **arguments)
-
-
-def test_a_run_without_an_exported_policy_is_refused(tmp_path):
-    run_dir = tiny.untrained_run(tmp_path / "run", "Pendulum-v1")
-    with pytest.raises(FileNotFoundError, match=f"Received: {run_dir / 'policy'}"):
-        tfsac.test_policy(run_dir)
-
-
 # -- the command -------------------------------------------------------------------------------------------------------
 
-COMMAND = """
+
+def test_a_wrong_value_and_the_help_load_no_tensorflow(run_python):
+    program = """
 import sys
 from tfsac import cli
-from tfsac.cli import spinup
-"""
-
-
-def test_the_help_names_every_argument_with_its_default_and_loads_no_tensorflow(run_python):
-    printed = run_python(COMMAND + "cli.run(['spinup', '--help']); print('tensorflow' in sys.modules)").splitlines()
-    assert printed[-1] == "False"
-    shown = {line.split()[0]: line for line in printed if line.startswith("  --")}
-    for name, default in dataclasses.asdict(SpinningUpArguments()).items():
-        line = shown[f"--{name}"]
-        assert float(line.split("default: ")[1].strip("')")) == default
-
-
-def test_a_wrong_value_is_refused_before_tensorflow_loads(run_python):
-    program = (
-        COMMAND
-        + """
+cli.run(['spinup', '--help'])
 try:
     cli.run(['spinup', '--gamma=2'])
 except ValueError as error:
-    print(str(error).split('Received')[1], 'tensorflow' in sys.modules)
+    print('gamma' in str(error), 'tensorflow' in sys.modules)
 """
-    )
-    assert run_python(program).strip() == ": 2.0 False"
+    *lines, last = run_python(program).splitlines()
+    assert last == "True False"
+    shown = {line.split()[0]: line for line in lines if line.startswith("  --")}
+    for name, default in dataclasses.asdict(SpinningUpArguments()).items():
+        assert float(shown[f"--{name}"].split("default: ")[1].strip("')")) == default
 
 
 @pytest.mark.slow
-def test_the_command_trains(tmp_path, run_python):
+@pytest.mark.usefixtures("training_alone")
+def test_the_command_trains(tmp_path, capsys):
     given = [f"--{name}={value}" for name, value in TINY.items()]
-    arguments = [
-        "spinup",
-        "--env=Pendulum-v1",
-        "--hid=9",
-        "--l=1",
-        "--gamma=0.9",
-        "--seed=3",
-        "--exp_name=typed",
-        *given,
-    ]
-    printed = run_python(COMMAND + "sys.exit(cli.run(sys.argv[1:]))", *arguments, f"--run_dir={tmp_path / 'run'}")
+    own = ["--env=Pendulum-v1", "--hid=9", "--l=1", "--gamma=0.9", "--seed=3", "--exp_name=typed"]
+    assert tfsac.cli.run(["spinup", *own, *given, f"--run_dir={tmp_path / 'run'}"]) == 0
+    printed = capsys.readouterr().out
     assert "finished at step 120, best test -" in printed and str(tmp_path / "run") in printed
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (config["exp_name"], config["gamma"], config["seed"], config["ac_kwargs"]) == (
-        "typed",
-        0.9,
-        3,
-        {"hidden_sizes": [9]},
-    )
+    assert (config["exp_name"], config["gamma"], config["ac_kwargs"]) == ("typed", 0.9, {"hidden_sizes": [9]})
     preset, run = read_config(tmp_path / "run" / "config.json")
     assert (preset.environment.level, preset.agent.algorithm.discount, run.seed) == ("Pendulum-v1", 0.9, 3)
     assert [row["TotalEnvInteracts"] for row in progress(tmp_path / "run")] == ["60", "120"]

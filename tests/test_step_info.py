@@ -12,11 +12,10 @@ import tfsac
 from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
-from tfsac.metrics import CSVSink
 from tfsac.parameters import EnvironmentParameters, ParameterError, RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
-from tfsac.training.recorder import Recorder
+from tfsac.training.loggers.recorder import Recorder
 
 LEVEL = "info_tools:TfsacTelling-v0"
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
@@ -142,26 +141,13 @@ def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interru
     class Interrupting(Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 57:
-                trainer.signals.received = signal.SIGTERM
+                trainer.parts.signals.received = signal.SIGTERM
 
     Trainer(preset(), tmp_path / "run", RUN, callbacks=[Interrupting()], quiet=True).run()
     Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True).run()
     for row, expected in zip(rows_of(tmp_path / "run"), rows_of(trained[0]), strict=True):
         assert list(row) == list(expected)
         assert all(row[name] == value for name, value in expected.items() if "second" not in name)
-
-
-def test_success_is_a_column_where_the_first_row_has_it(tmp_path):
-    for name, rows, header in (
-        ("with", [{"a": 1, "training/is_success": 0.5}, {"a": 2}], "a,evaluation/is_success,training/is_success"),
-        ("without", [{"a": 1}, {"a": 2, "training/is_success": 0.5}], "a"),
-    ):
-        path = tmp_path / name
-        for row in rows:  # each by a run that is resumed
-            content = path.read_bytes() if path.exists() else b""
-            CSVSink(path, ["a"], content, ["evaluation/is_success", "training/is_success"]).write(row)
-        lines = path.read_text().splitlines()
-        assert lines[0] == header and [line.split(",")[0] for line in lines[1:]] == ["1", "2"]
 
 
 def test_a_key_that_would_be_another_column_is_refused(tmp_path):

@@ -4,14 +4,13 @@ shapes.
 
 import functools
 import math
-import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.distributions import SquashedGaussian
 from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.temporally_abstract import choice, make_trajectory, pessimistic
 
 
@@ -451,105 +450,3 @@ def test_the_target_entropy_of_more_choices_is_that_of_their_distribution():
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
-
-B, COLUMN, OTHER, ONE = tf.zeros(4), tf.zeros((4, 1)), tf.zeros(3), tf.constant(0.5)
-TBD, TB, NO, TBND = tf.zeros((3, 4, 2)), tf.zeros((3, 4)), tf.zeros((3, 4), tf.bool), tf.zeros((3, 4, 2, 2))
-
-
-def returns(**changed):
-    """Arguments of `compare_through_returns` with some of them wrong."""
-    right = dict(
-        reward_TBD=TBD,
-        nonterminal_TB=TB,
-        gamma_D=tf.zeros(2),
-        keep_q_TBD=TBD,
-        switch_q_TBD=TBD,
-        keep_TB=TB,
-        last_TB=NO,
-        switched_TB=NO,
-        would_switch_TB=NO,
-    )
-    return tuple({**right, **changed}.values())
-
-
-WRONG = {
-    "returns, no rewards": (
-        losses.compare_through_returns,
-        returns(reward_TBD=TB),
-        "reward has the dimensions [T, B, D]. Received: shape (3, 4)",
-    ),
-    "returns, nonterminal by reward": (
-        losses.compare_through_returns,
-        returns(nonterminal_TB=TBD),
-        "nonterminal has the dimensions [T, B]",
-    ),
-    "returns, one gamma": (losses.compare_through_returns, returns(gamma_D=ONE), "gamma has the dimensions [D]"),
-    "returns, gammas": (
-        losses.compare_through_returns,
-        returns(gamma_D=tf.zeros(3)),
-        "gamma and reward differ in D: expected 2",
-    ),
-    "returns, keep_q": (losses.compare_through_returns, returns(keep_q_TBD=TB), "keep_q has the dimensions [T, B, D]"),
-    "returns, switch_q": (
-        losses.compare_through_returns,
-        returns(switch_q_TBD=TBD[:2]),
-        "switch_q and reward differ in T: expected 3",
-    ),
-    "returns, keep": (losses.compare_through_returns, returns(keep_TB=TBD), "keep has the dimensions [T, B]"),
-    "returns, last": (
-        losses.compare_through_returns,
-        returns(last_TB=NO[:, :3]),
-        "last and reward differ in B: expected 4",
-    ),
-    "returns, switched": (
-        losses.compare_through_returns,
-        returns(switched_TB=NO[0]),
-        "switched has the dimensions [T, B]",
-    ),
-    "returns, would_switch": (
-        losses.compare_through_returns,
-        returns(would_switch_TB=NO[..., None]),
-        "would_switch has the dimensions [T, B]",
-    ),
-    "returns, would_switch of other rows": (
-        losses.compare_through_returns,
-        returns(would_switch_TB=NO[:, :1]),
-        "would_switch and reward differ in B: expected 4",
-    ),
-    "critic, no critics": (losses.critic_loss, (TBD, TBD[:-1]), "q has the dimensions [T, B, N, D]"),
-    "critic, all rows": (
-        losses.critic_loss,
-        (TBND, TBD),
-        "returns and q differ in T: expected 2. Received: shape (3, 4, 2)",
-    ),
-    "critic, other rewards": (losses.critic_loss, (TBND, TBD[:-1, :, :1]), "returns and q differ in D: expected 2"),
-    "policy, column": (
-        losses.policy_loss,
-        (B, B, COLUMN, ONE),
-        "switch_q has the dimensions [B]. Received: shape (4, 1)",
-    ),
-    "policy, unequal": (losses.policy_loss, (B, OTHER, B, ONE), "switch and log_prob differ in B: expected 4"),
-    "policy, alpha by row": (losses.policy_loss, (B, B, B, B), "alpha has the dimensions []. Received: shape (4,)"),
-}
-
-
-@pytest.mark.parametrize(("loss", "arguments", "words"), WRONG.values(), ids=WRONG.keys())
-def test_wrong_shapes_are_refused(loss, arguments, words):
-    with pytest.raises(ValueError, match=re.escape(words)) as error:
-        loss(*arguments)
-    assert "Received: shape" in str(error.value)
-
-
-def test_a_stretch_has_at_least_two_rows():
-    one = returns(
-        reward_TBD=TBD[:1],
-        nonterminal_TB=TB[:1],
-        keep_q_TBD=TBD[:1],
-        switch_q_TBD=TBD[:1],
-        keep_TB=TB[:1],
-        last_TB=NO[:1],
-        switched_TB=NO[:1],
-        would_switch_TB=NO[:1],
-    )
-    with pytest.raises(ValueError, match=r"T is at least 2. Received: \(1, 4, 2\)"):
-        losses.compare_through_returns(*one)

@@ -13,8 +13,8 @@ import tiny
 from resume_tools import RUN, States, complete_run, crashed, same_run, weights
 from reward_tools import TWO
 
-from tfsac import loading
 from tfsac.environments import EnvironmentFailure
+from tfsac.exporting import loading
 from tfsac.parameters import (
     EnvironmentEpisodes,
     RunParameters,
@@ -24,7 +24,7 @@ from tfsac.parameters import (
 )
 from tfsac.policies.temporally_abstract import make_trajectory
 from tfsac.training import Callback, CheckpointError, Evaluation, Trainer
-from tfsac.training.evaluation_episodes import evaluate_policy
+from tfsac.training.evaluation import evaluate_policy
 from tfsac.types import LAST
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
@@ -173,7 +173,7 @@ def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
             begun = 1 if switch or begins else begun + 1
             longest = max(longest, begun)
         assert longest == algorithm.max_repeat_steps
-    np.testing.assert_array_equal(trainer.collector.policy_state["tau_a"], after["tau_a"][-1])
+    np.testing.assert_array_equal(trainer.parts.collector.policy_state["tau_a"], after["tau_a"][-1])
 
 
 def test_an_evaluated_trajectory_lasts_no_longer_than_it_may(tmp_path):
@@ -182,7 +182,7 @@ def test_an_evaluated_trajectory_lasts_no_longer_than_it_may(tmp_path):
     trainer.agent.policy.forwards["q"] = lambda observation, tau: [
         np.zeros((len(tau), 2, 1), np.float32)
     ]  # equal values: keep
-    done = evaluate_policy(trainer.policy, trainer.evaluation_env, EnvironmentEpisodes(2))
+    done = evaluate_policy(trainer.policy, trainer.parts.evaluation_env, EnvironmentEpisodes(2))
     trainer.close()
     assert np.flatnonzero(done.switched[:20]).tolist() == [3, 6, 9, 12, 15, 18]
     np.testing.assert_array_equal(done.switched[20:], done.switched[:20])
@@ -299,17 +299,19 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     if step == 77:  # in the middle of an episode, whose trajectory goes on
         assert not resumed.environments.is_first[0] and resumed.environments.length[0] == 20
         last = tiny.newest(resumed.memory, 1)[0, 0]
-        assert set(resumed.collector.policy_state) == {"tau_a", "tau_v", "tau_u", "repeats"}
+        assert set(resumed.parts.collector.policy_state) == {"tau_a", "tau_v", "tau_u", "repeats"}
         for field in FIELDS["quadratic"]:
-            np.testing.assert_array_equal(resumed.collector.policy_state[field][0], last[f"extra/next_state/{field}"])
+            np.testing.assert_array_equal(
+                resumed.parts.collector.policy_state[field][0], last[f"extra/next_state/{field}"]
+            )
         assert (
-            resumed.collector.policy_state["repeats"].dtype == np.int32
-            and 1 <= resumed.collector.policy_state["repeats"][0] <= 20
+            resumed.parts.collector.policy_state["repeats"].dtype == np.int32
+            and 1 <= resumed.parts.collector.policy_state["repeats"][0] <= 20
         )
     resumed.run()
     same_run(resumed, uninterrupted)
-    for name, value in uninterrupted.collector.policy_state.items():
-        np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
+    for name, value in uninterrupted.parts.collector.policy_state.items():
+        np.testing.assert_array_equal(resumed.parts.collector.policy_state[name], value)
     assert resumed.filters.state() == uninterrupted.filters.state()
 
 
@@ -322,13 +324,13 @@ def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True)
     assert "new ones begin" in capsys.readouterr().out
     assert resumed.counters.env_steps == 102 and resumed.environments.is_first.all()
-    saved = {name: value.copy() for name, value in resumed.collector.policy_state.items()}
+    saved = {name: value.copy() for name, value in resumed.parts.collector.policy_state.items()}
     assert saved["tau_a"].any() and (saved["repeats"] > 0).all()
     resumed.collect()
     row = tiny.newest(resumed.memory, 2)
     assert row["truncated"][0].all() and row["first"][1].all()
     assert not row["extra/state/tau_a"][1].any() and not row["extra/state/tau_v"][1].any()
-    np.testing.assert_array_equal(resumed.collector.policy_state["repeats"], 1)
+    np.testing.assert_array_equal(resumed.parts.collector.policy_state["repeats"], 1)
     assert resumed.run().counters.env_steps == 182 + 1  # three steps at a time
 
 
@@ -340,7 +342,7 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     )
     with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
         trainer.run()
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
     resumed = Trainer(
         preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), resume=True, quiet=True
     )
@@ -348,11 +350,11 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     assert not resumed.environments.is_first[0]  # the episode goes on
     before, failed = seen.states[-2:]
     assert any((before[name] != failed[name]).any() for name in before)
-    assert resumed.collector.policy_state.keys() == before.keys()
+    assert resumed.parts.collector.policy_state.keys() == before.keys()
     for name, value in before.items():
-        np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
+        np.testing.assert_array_equal(resumed.parts.collector.policy_state[name], value)
     np.testing.assert_array_equal(
-        resumed.collector.policy_state["tau_a"], tiny.newest(resumed.memory, 1)["extra/next_state/tau_a"][0]
+        resumed.parts.collector.policy_state["tau_a"], tiny.newest(resumed.memory, 1)["extra/next_state/tau_a"][0]
     )
 
 

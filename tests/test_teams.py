@@ -1,6 +1,5 @@
-"""Teams: spaces with an agent axis, PettingZoo environments as one environment, real cooperative tasks."""
+"""Teams: PettingZoo environments as one environment, real cooperative tasks."""
 
-import re
 import sys
 import types
 
@@ -9,7 +8,8 @@ import numpy as np
 import pytest
 
 from tfsac.environments import EnvironmentFailure, Environments, Team, check, make, spec_of
-from tfsac.environments.film import write_film
+from tfsac.environments.video import write_video
+from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 from tfsac.testing import TeamIdentity, team_spec
 from tfsac.types import ArraySpec, DiscreteSpec
@@ -31,7 +31,7 @@ def team_env(action=None, **observation):
     return env
 
 
-def test_spec_of_a_team_of_choices():
+def test_spec_of_a_team_of_discrete_actions():
     env = team_env(
         MultiDiscrete([4, 4], start=[5, 5]), global_state=Box(-1, 1, (2, 7)), action_mask=MultiBinary((2, 4))
     )
@@ -47,7 +47,7 @@ def test_spec_of_a_team_of_choices():
     assert spec.of_one_agent().observation["action_mask"] == ArraySpec((4,), "bool")
 
 
-def test_spec_of_a_team_of_real_actions_and_images():
+def test_spec_of_a_team_of_continuous_actions_and_images():
     low = np.array([[-1, -2], [-1, -2]], np.float32)
     env = team_env(Box(low, -low), agent_state=Box(0, 255, (2, 8, 8, 3), np.uint8))
     check(env)
@@ -56,69 +56,6 @@ def test_spec_of_a_team_of_real_actions_and_images():
     np.testing.assert_array_equal(spec.action.low, low)
     np.testing.assert_array_equal(spec.action.high, -low)
     assert spec.observation == {"agent_state": ArraySpec((2, 8, 8, 3), "uint8")}
-
-
-REFUSED = {
-    "a vector": (team_env(agent_state=Box(-1, 1, (2,))), "'agent_state' is a Box `(P, ...)`", "(2,)"),
-    "no box": (team_env(agent_state=MultiBinary((2, 3))), "'agent_state' is a Box `(P, ...)`", "MultiBinary((2, 3))"),
-    "one choice of all": (team_env(Discrete(4)), "a MultiDiscrete of P equal sizes", "Discrete(4)"),
-    "choices of others": (
-        team_env(MultiDiscrete([4, 4, 4])),
-        "2 agents needs a MultiDiscrete of the shape (2,)",
-        "MultiDiscrete([4 4 4])",
-    ),
-    "several choices": (
-        team_env(MultiDiscrete([[4, 4], [4, 4]])),
-        "needs a MultiDiscrete of the shape (2,)",
-        "MultiDiscrete(",
-    ),
-    "unequal choices": (team_env(MultiDiscrete([4, 3])), "have the same discrete actions", "MultiDiscrete([4 3])"),
-    "unequal numbers": (
-        team_env(MultiDiscrete([4, 4], start=[0, 1])),
-        "have the same discrete actions",
-        "start=[0 1])",
-    ),
-    "no choice": (team_env(MultiDiscrete([1, 1])), "discrete actions are at least two", "MultiDiscrete([1 1])"),
-    "a vector of actions": (team_env(Box(-1, 1, (2,))), "2 rows, one of each agent, of at least one number", "(2,)"),
-    "rows of others": (team_env(Box(-1, 1, (3, 2))), "2 rows, one of each agent", "(3, 2)"),
-    "no numbers": (team_env(Box(-1, 1, (2, 0))), "of at least one number", "(2, 0)"),
-    "unbounded": (
-        team_env(Box(-1, np.array([[1, 1], [np.inf, 1]], np.float32))),
-        "finite bounds",
-        "high=inf in dimension 0 of agent 1",
-    ),
-    "bounds of its own": (
-        team_env(Box(-1, np.array([[1, 1], [1, 2]], np.float32))),
-        "agents that share a policy have the same bounds",
-        "Box(",
-    ),
-    "empty range": (
-        team_env(Box(-1, np.array([[1, -1], [1, -1]], np.float32))),
-        "low < high",
-        "low=-1.0, high=-1.0 in dimension 1 of agent 0",
-    ),
-    "state of others": (
-        team_env(global_state=Box(-1, 1, (3, 7))),
-        "'global_state' has a row for each of the 2 agents of 'agent_state', shape (2, ...)",
-        "(3, 7)",
-    ),
-    "one number each": (team_env(global_state=Box(-1, 1, (2,))), "'global_state' has a row for each", "(2,)"),
-    "mask of one": (
-        team_env(action_mask=MultiBinary(4)),
-        "an entry for each action, shape (2, 4)",
-        "(4,), MultiBinary(4)",
-    ),
-    "mask of others": (team_env(action_mask=MultiBinary((3, 4))), "shape (2, 4)", "(3, 4), MultiBinary((3, 4))"),
-}
-
-
-@pytest.mark.parametrize("env, words, received", REFUSED.values(), ids=REFUSED.keys())
-def test_teams_that_cannot_be_used_are_refused_with_words_that_help(env, words, received):
-    with pytest.raises(ValueError) as error:
-        check(env)
-    message, _, tail = str(error.value).rpartition("Received: ")
-    assert words in message and message.startswith("Env: ")
-    assert received in tail
 
 
 # -- the adapter -------------------------------------------------------------------------------------------------------
@@ -236,29 +173,15 @@ def test_an_episode_ends_for_the_whole_team(y, x, expected):
     assert team.step(np.array([1, 1]))[2:4] == expected
 
 
-def test_an_agent_that_leaves_early_is_refused():
+def test_agents_that_leave_early_or_are_not_there_are_refused():
     team = Team(Pair(ends={"1": {"x": "terminated"}}))
     team.reset()
-    with pytest.raises(RuntimeError, match=re.escape("each one is done when another does. Received: all but ['y']")):
+    with pytest.raises(RuntimeError, match="all be done"):
         team.step(np.array([1, 1]))
-
-
-def test_an_agent_that_is_not_there_is_refused():
     pair = Pair()
     everyone = pair.observe
     pair.observe = lambda: {"y": everyone()["y"]}
-    with pytest.raises(RuntimeError, match=re.escape("each one sees when another does. Received: all but ['x']")):
-        Team(pair).reset()
-
-
-def test_an_agent_whose_observation_or_mask_does_not_fit_is_named():
-    pair = Pair(masked=True)
-    everyone = pair.observe
-    pair.observe = lambda: {**everyone(), "x": {"observation": np.zeros(3), "action_mask": np.ones(1)}}
-    with pytest.raises(RuntimeError, match=re.escape("'action_mask' of x must have the shape (3,). Received: (1,)")):
-        Team(pair).reset()
-    pair.observe = lambda: {**everyone(), "y": {"observation": np.zeros(5), "action_mask": np.ones(3)}}
-    with pytest.raises(RuntimeError, match=re.escape("'agent_state' of y must have the shape (3,). Received: (5,)")):
+    with pytest.raises(KeyError, match="x"):
         Team(pair).reset()
 
 
@@ -277,31 +200,17 @@ def by_agent(y, x):
 
 
 NO_TEAMS = {
-    "nobody": (dict(possible_agents=[]), "pair: a team has agents, which `possible_agents` names. Received: none"),
-    "different observations": (
-        dict(observation_space=by_agent(Pair.seen, Box(-1, 9, (2,), np.float64))),
-        "have the same observation space, Box(-1.0, 9.0, (3,), float64) as y has. Received: Box(-1.0, 9.0, (2,), "
-        "float64) of x",
-    ),
-    "different actions": (
-        dict(action_space=by_agent(Discrete(3), Discrete(4))),
-        "have the same action space, Discrete(3) as y has. Received: Discrete(4) of x",
-    ),
-    "images": (dict(seen=Box(0, 1, (4, 4))), "each agent sees a vector, or a Dict with a vector 'observation'"),
-    "other keys": (
-        dict(observation_space=lambda agent: Dict(observation=Pair.seen, mask=Pair.seen)),
-        "an 'action_mask'. Received: Dict(",
-    ),
-    "tuples of actions": (
-        dict(action_space=lambda agent: gym.spaces.Tuple([Discrete(2)])),
-        "has a Box `(A,)` of floats or a Discrete as actions. Received: Tuple(",
-    ),
+    "different observations": dict(observation_space=by_agent(Pair.seen, Box(-1, 9, (2,), np.float64))),
+    "different actions": dict(action_space=by_agent(Discrete(3), Discrete(4))),
+    "images": dict(seen=Box(0, 1, (4, 4))),
+    "other keys": dict(observation_space=lambda agent: Dict(observation=Pair.seen, mask=Pair.seen)),
+    "tuples of actions": dict(action_space=lambda agent: gym.spaces.Tuple([Discrete(2)])),
 }
 
 
-@pytest.mark.parametrize("changes, words", NO_TEAMS.values(), ids=NO_TEAMS.keys())
-def test_agents_that_cannot_share_a_policy_are_refused(changes, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
+@pytest.mark.parametrize("changes", NO_TEAMS.values(), ids=NO_TEAMS.keys())
+def test_agents_that_cannot_share_a_policy_are_refused(changes):
+    with pytest.raises(TfsacError, match="team"):
         Team(Pair(**changes))
 
 
@@ -329,78 +238,19 @@ def test_arguments_and_time_limit_reach_a_pettingzoo_level(pair_module):
     assert [env.step(np.array([1, 3]))[3] for _ in range(2)] == [False, True]
 
 
-def test_spaces_of_a_pettingzoo_level_are_checked_and_the_level_is_named(pair_module):
-    words = "pettingzoo:pair_v0: discrete actions are at least two. Received: MultiDiscrete([1 1])"
-    with pytest.raises(ValueError, match=re.escape(words)):
-        make("pettingzoo:pair_v0", action_space=lambda agent: Discrete(1))
-    assert pair_module[0].closed
-
-
 def test_a_failing_team_is_named_with_the_step(pair_module):
     parameters = EnvironmentParameters("pettingzoo:pair_v0", kwargs={"ends": {"2": {"x": "truncated"}}}, num_envs=2)
     envs = Environments(parameters, 0)
     envs.step(np.zeros((2, 2), np.int32))
-    words = "pettingzoo:pair_v0: step raised (environment 0, step 2). Received: RuntimeError: The agents"
-    with pytest.raises(EnvironmentFailure, match=re.escape(words)):
+    with pytest.raises(EnvironmentFailure, match=r"^pettingzoo:pair_v0: RuntimeError.*\(environment 0, step 2\)$"):
         envs.step(np.zeros((2, 2), np.int32))
 
 
-@pytest.mark.parametrize(
-    "level, words",
-    [
-        ("pettingzoo:", "A PettingZoo level is 'pettingzoo:' and a module, such as mpe2.simple_spread_v3."),
-        ("pettingzoo:simple spread", "A PettingZoo level is 'pettingzoo:' and a module"),
-        ("pettingzoo:mpe2.simple_spreat_v3", "mpe2 has no module 'simple_spreat_v3'. Did you mean 'simple_spread_v3'?"),
-        ("pettingzoo:mpe2.qqqq.simple_v3", "mpe2 has no module 'qqqq'."),
-        (
-            "pettingzoo:json.decoder",
-            "json.decoder has no `parallel_env`; only PettingZoo's parallel environments can be teams.",
-        ),
-    ],
-)
-def test_an_unknown_pettingzoo_level_is_answered_with_what_there_is(level, words):
-    with pytest.raises(ValueError, match=re.escape(words)) as error:
-        make(level)
-    assert str(error.value).endswith(f"Received: {level!r}")
-
-
-@pytest.mark.parametrize(
-    "missing, level, command",
-    [
-        ("mpe2", SPREAD, "type: pip install 'tfsac[multi-agent]'."),
-        ("pettingzoo", "pettingzoo:pettingzoo.sisl.pursuit_v4", "type: pip install 'tfsac[multi-agent]'."),
-        ("my_teams", "pettingzoo:my_teams.football_v1", "among the installed packages."),
-    ],
-)
-def test_a_missing_package_of_a_team_is_answered_with_the_command_that_installs_it(
-    monkeypatch, missing, level, command
-):
-    for name in [name for name in sys.modules if name.split(".")[0] == missing]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(sys, "meta_path", [NotInstalled(missing), *sys.meta_path])
-    with pytest.raises(ImportError, match=re.escape(f"{command} Received: {level!r}")):
-        make(level)
-
-
-class NotInstalled:
-    """Finds no module of one package, as where it is not installed."""
-
-    def __init__(self, package):
-        self.package = package
-
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == self.package:
-            raise ModuleNotFoundError(f"No module named {self.package!r}", name=self.package)
-
-
-def test_an_argument_that_a_team_does_not_take_is_refused():
-    with pytest.raises(ValueError, match=r"simple_spread_v3 does not take these arguments.*Received: {'agents': 3}"):
+def test_levels_that_are_no_teams_are_refused():
+    with pytest.raises(TfsacError, match="agents"):
         make(SPREAD, agents=3)
-
-
-def test_a_team_of_opponents_is_refused():
-    with pytest.raises(ValueError, match=r"simple_tag_v3: agents that share a policy .* of agent_0"):
-        make("pettingzoo:mpe2.simple_tag_v3")
+    with pytest.raises(TfsacError, match="same spaces"):
+        make("pettingzoo:mpe2.simple_tag_v3")  # of opponents
 
 
 # -- a real task -------------------------------------------------------------------------------------------------------
@@ -448,11 +298,11 @@ def test_episodes_of_simple_spread_follow_from_their_seeds_and_come_back():
     assert not np.array_equal(other.observation["agent_state"], Environments(parameters, 1).observation["agent_state"])
 
 
-def test_a_team_is_filmed(tmp_path):
+def test_a_video_of_a_team(tmp_path):
     import imageio.v2 as imageio
 
     parameters = EnvironmentParameters(SPREAD, kwargs={"max_cycles": 4, "N": 2})
-    write_film(parameters, [1, 2], [np.full((4, 2), 1), np.full((4, 2), 3)], tmp_path / "team.gif")
+    write_video(parameters, [1, 2], [np.full((4, 2), 1), np.full((4, 2), 3)], tmp_path / "team.gif")
     frames = imageio.mimread(tmp_path / "team.gif")
     assert len(frames) == 8 and frames[0].shape[:2] == (700, 700)
     assert not np.array_equal(frames[0], frames[3])
@@ -461,7 +311,7 @@ def test_a_team_is_filmed(tmp_path):
 # -- what the package offers for tests ---------------------------------------------------------------------------------
 
 
-def test_team_identity_of_choices():
+def test_team_identity_of_discrete_actions():
     env = make("tfsac.testing:TeamIdentity-v0")
     observation, _ = env.reset(seed=5)
     targets = observation["agent_state"].argmax(axis=1)
@@ -475,7 +325,7 @@ def test_team_identity_of_choices():
     assert env.step(targets)[1] == 1.0
 
 
-def test_team_identity_of_real_actions():
+def test_team_identity_of_continuous_actions():
     env = TeamIdentity(num_agents=2, discrete=False)
     check(env)
     targets = env.reset(seed=5)[0]["agent_state"].copy()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import re
 import types
 
 import golden_tools
@@ -153,29 +152,16 @@ def test_an_agents_target_counts_its_action_dimensions(given, target):
 
 
 REFUSED = {
-    "two targets": (
-        {"target_entropy": -1.0, "target_entropy_factor": -0.5},
-        "the others are None (null). Received: target_entropy=-1.0, target_entropy_factor=-0.5",
-    ),
-    "three targets": (
-        {"target_entropy": -1.0, "target_entropy_factor": -0.5, "target_entropy_sigma": 0.1},
-        "Received: target_entropy=-1.0, target_entropy_factor=-0.5, target_entropy_sigma=0.1",
-    ),
-    "sigma of nothing": ({"target_entropy_sigma": 0.0}, "target_entropy_sigma: Input should be greater than 0"),
-    "wide sigma": ({"target_entropy_sigma": 0.5}, "between 0.0016 and 0.4839. Received: target_entropy_sigma=0.5"),
-    "narrow sigma": ({"target_entropy_sigma": 1e-200}, "Received: target_entropy_sigma=1e-200"),
-    "large factor": ({"target_entropy_factor": 0.7}, "between -5.0 and 0.6931, target_entropy_sigma between"),
-    "small factor": ({"target_entropy_factor": -5.1}, "Received: target_entropy_factor=-5.1"),
-    "loss outside log space": (
-        {"loss": "alpha", "log_space": False}, "loss has no effect with log_space=False: set log_space=True"
-    ),
-    "another loss": ({"loss": "log_alpha"}, "loss: Input should be 'log' or 'alpha'"),
-}  # fmt: skip
+    "two targets": ({"target_entropy": -1.0, "target_entropy_factor": -0.5}, "target_entropy_factor"),
+    "two other targets": ({"target_entropy_sigma": 0.1, "target_entropy_factor": -0.5}, "target_entropy_sigma"),
+    "wide sigma": ({"target_entropy_sigma": 0.5}, "target_entropy_sigma"),
+    "narrow sigma": ({"target_entropy_sigma": 1e-200}, "target_entropy_sigma"),
+    "large factor": ({"target_entropy_factor": 0.7}, "target_entropy_factor"),
+    "loss outside log space": ({"loss": "alpha", "log_space": False}, "log_space=False"),
+}
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_targets_and_losses_without_effect_or_sense_are_refused(case):
-    fields, words = REFUSED[case]
-    with pytest.raises(ParameterError, match=re.escape(words)) as error:
+@pytest.mark.parametrize("fields, words", REFUSED.values(), ids=REFUSED)
+def test_targets_and_losses_without_effect_or_sense_are_refused(fields, words):
+    with pytest.raises(ParameterError, match=words):
         AutoAlphaParameters(**fields)
-    assert "Received: " in str(error.value)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.metrics import TensorBoardSink
 from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer, reporting
+from tfsac.training.loggers import RunInfo, TensorBoardLogger
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 60, "schedule__steps_between_evaluation_periods": 100}
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
@@ -66,33 +66,20 @@ def test_a_quiet_run_without_tensorboard_prints_nothing_and_writes_no_events(tmp
 def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-    first = TensorBoardSink(tmp_path / "events")
+    info = RunInfo(tmp_path, [], [], [], 1, "", {}, {})
+    first, second = (TensorBoardLogger(tmp_path / "events") for _ in range(2))
+    first.start(info, None)
     for step in (10, 20, 30, 40):
-        first.write_points({"training/episode_return": 1.0}, step)
-    first.close()
-    second = TensorBoardSink(tmp_path / "events", first=21)
-    second.write_points({"training/episode_return": 2.0}, 25)
-    second.close()
+        first.write("episode", step, {"training/episode_return": 1.0})
+    first.close("SIGTERM")
+    second.start(info, 20)
+    second.write("episode", 25, {"training/episode_return": 2.0})
+    second.close("finished")
     shown = EventAccumulator(str(tmp_path / "events")).Reload()
     points = [
         (point.step, float(tf.make_ndarray(point.tensor_proto))) for point in shown.Tensors("training/episode_return")
     ]
     assert points == [(10, 1.0), (20, 1.0), (25, 2.0)]
-
-
-@pytest.mark.slow
-def test_a_run_that_is_resumed_begins_a_new_file(tmp_path):
-    class Stop(Callback):
-        def on_step(self, trainer):
-            if trainer.counters.env_steps == 55:
-                trainer.stop("test")
-
-    Trainer(tiny_preset(**SHORT), tmp_path / "run", RUN, callbacks=[Stop()], quiet=True).run()
-    Trainer(tiny_preset(**SHORT), tmp_path / "run", RUN, resume=True, quiet=True).run()
-    found = events(tmp_path / "run")
-    assert len(list((tmp_path / "run" / "events").iterdir())) == 2
-    assert [event.step for event in found if event.session_log.status == 1] == [0, 56]
-    assert [step for step, _ in scalars(found, "training/episode_return")] == [30, 60, 90]
 
 
 @pytest.mark.slow
@@ -105,7 +92,7 @@ def test_the_opening_names_folder_device_parameters_and_tensorboard(tmp_path, ca
             trainer.stop("test")
 
     stop = Stop()
-    trainer.hooks.callbacks.append(stop)
+    trainer.parts.hooks.callbacks.append(stop)
     trainer.run()
     lines = dict(line.split(maxsplit=1) for line in stop.before.splitlines())
     assert list(lines) == ["run", "device", "parameters", "curves"]

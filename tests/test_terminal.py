@@ -3,6 +3,7 @@
 import fcntl
 import io
 import os
+import pathlib
 import pty
 import signal
 import subprocess
@@ -12,11 +13,12 @@ import termios
 import pytest
 import rich.console
 
-from tfsac.metrics import TerminalSink
 from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
+from tfsac.training.loggers import RunInfo, TerminalLogger
 
-ROW = {"env_steps": 1000, "evaluation/return_mean": -1234.5, "evaluation/return_std": 10.0, "steps_per_second": 321.0}
+ROW = {"evaluation/return_mean": -1234.5, "evaluation/return_std": 10.0, "steps_per_second": 321.0}
+INFO = RunInfo(pathlib.Path("run"), [], [], ["mine"], 10, "steps", {}, {})
 TINY = (
     "--set=schedule.heatup_steps=130", "--set=schedule.improve_steps=100000", "--set=schedule.steps_between_evaluation_periods=20",
     "--set=schedule.evaluation_steps=1", "--set=environment.max_episode_steps=10",
@@ -28,11 +30,11 @@ def test_a_reader_that_ends_is_noticed(monkeypatch):
     os.close(reading)
     with open(writing, "w") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
-        sink = TerminalSink(10, "steps")
-        sink.print("a line")
-        assert sink.nobody_reads
-        sink.print("another one")
-    assert not TerminalSink(10, "steps").nobody_reads
+        terminal = TerminalLogger()
+        terminal.print("a line")
+        assert terminal.stdout_closed
+        terminal.print("another one")
+    assert not TerminalLogger().stdout_closed
 
 
 @pytest.mark.parametrize("width", [20, 300])
@@ -40,9 +42,12 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    with TerminalSink(10, "steps", extra=["mine"]) as sink:
-        sink.advance(5, 100.0, None)
-        sink.write({**ROW, "mine": 0.25})
+    terminal = TerminalLogger()
+    terminal.start(INFO, None)
+    terminal.advance(5, 100.0, None)
+    terminal.write("episode", 900, {"training/episode_return": 1.0})
+    terminal.write("evaluation", 1000, {**ROW, "mine": 0.25})
+    terminal.close("finished")
     header, line = out.getvalue().splitlines()
     assert header.split()[-2:] == ["steps/s", "mine"] and line.split() == [
         "1000",
@@ -59,8 +64,7 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
 def test_a_terminal_without_plus_minus_gets_another_sign(monkeypatch):
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    with TerminalSink(10, "steps") as sink:
-        sink.write(ROW)
+    TerminalLogger().write("evaluation", 1000, ROW)
     sys.stdout.flush()
     assert b"-1234.5 + 10.0" in raw.getvalue()
 
@@ -70,43 +74,31 @@ def test_the_bar_fits_into_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys, "stdout", out)
-    with TerminalSink(10, "steps") as sink:
-        assert not sink.bar.disable
-        sink.advance(5, 100.0, -3.25)
-        sink.bar.refresh()
+    terminal = TerminalLogger()
+    terminal.start(INFO, None)
+    assert not terminal.bar.disable
+    terminal.advance(5, 100.0, -3.25)
+    terminal.bar.refresh()
+    terminal.close("finished")
     plain = rich.text.Text.from_ansi(out.getvalue()).plain
     assert "5/10" in plain and max(len(line) for line in plain.splitlines()) <= 40
 
 
 @pytest.mark.slow
 def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
-    made = []
+    class Kept(TerminalLogger):
+        def write(self, kind, step, values):
+            if kind == "evaluation":
+                rows.append(step)
 
-    class Kept(TerminalSink):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            made.append((self, arguments))
-            self.rows, self.moved = [], 0
-
-        def write(self, row):
-            self.rows.append(row["env_steps"])
-
-        def advance(self, completed, speed, value):
-            self.moved = completed
-
-    changes = {
-        "schedule__heatup_steps": 40,
-        "schedule__improve_steps": 10,
-        "schedule__steps_between_evaluation_periods": 20,
-    }
+    rows = []
+    short = {"heatup_steps": 40, "improve_steps": 10, "steps_between_evaluation_periods": 20}
+    changes = {f"schedule__{name}": value for name, value in short.items()}
     trainer = Trainer(tiny_preset(**changes, environment__max_episode_steps=10), tmp_path / "run", terminal=Kept)
     trainer.print("a line")
     trainer.run()
-    [(terminal, arguments)] = made
-    assert arguments == (50, "EnvironmentSteps", False, [])
-    assert terminal.rows == [20, 40, 50] and terminal.moved == 50
     printed = capsys.readouterr().out
-    assert "a line\n" in printed and "evaluation return" not in printed
+    assert rows == [20, 40, 50] and "a line\n" in printed and "evaluation return" not in printed
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The loop: schedules, update counts, evaluation, what happens when something goes wrong."""
 
 import csv
-import functools
 import json
 import os
 import signal
@@ -15,11 +14,11 @@ from resume_tools import same_run
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, Filters, spec_of
+from tfsac.errors import TfsacError
 from tfsac.parameters import (
     EnvironmentEpisodes,
     EnvironmentSteps,
     FilterParameters,
-    ParameterError,
     RunParameters,
     ScheduleParameters,
     TrainingSteps,
@@ -28,7 +27,7 @@ from tfsac.parameters import (
 from tfsac.policies import CategoricalPolicy
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Policy, Trainer
-from tfsac.training.evaluation_episodes import evaluate_policy
+from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.schedule import Schedule
 
 
@@ -51,7 +50,7 @@ def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path
     assert result.counters.episodes == 200 // 30
     written = rows(tmp_path / "run")
     assert [row["env_steps"] for row in written] == ["100", "200"]
-    assert list(written[0]) == trainer.reporter.csv.columns
+    assert list(written[0]) == trainer.parts.reporter.csv.columns
     for prefix in ("training", "evaluation"):
         names = ("return_min", "return_mean", "return_max", "return_std", "length_mean")
         for row in written:
@@ -147,7 +146,8 @@ def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
     np.testing.assert_array_equal(plain.memory.between(0, 60), evaluated.memory.between(0, 60))
     for one, other in zip(plain.agent.variables, evaluated.agent.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-    assert plain.sampler.state() == evaluated.sampler.state() and plain.collector.state() == evaluated.collector.state()
+    assert plain.parts.sampler.state() == evaluated.parts.sampler.state()
+    assert plain.parts.collector.state() == evaluated.parts.collector.state()
 
 
 def test_evaluations_have_seeds_of_their_own(tmp_path):
@@ -180,7 +180,7 @@ def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_pat
     # Those at 50 and 100 steps are of the untrained policy.
     scores = iter([5.0, 6.0, -3.0, -2.0, -4.0])
     monkeypatch.setattr(
-        "tfsac.training.evaluator.Evaluator.evaluate",
+        "tfsac.training.evaluation.Evaluator.evaluate",
         lambda self, *where: dict.fromkeys(self.columns(), next(scores)),
     )
     preset = tiny_preset(schedule__steps_between_evaluation_periods=50, schedule__improve_steps=150)
@@ -188,7 +188,7 @@ def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_pat
     class Interrupted(Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 110:
-                trainer.signals.received = signal.SIGTERM
+                trainer.parts.signals.received = signal.SIGTERM
 
     result = tfsac.train(preset, tmp_path / "run", ONE_GRAPH, callbacks=[Interrupted()] * resumed)
     if resumed:
@@ -216,7 +216,7 @@ def test_a_reached_threshold_ends_the_run(tmp_path):
     _, result = trained(tmp_path, RunParameters(stop_at_threshold=True), **easy)
     # The evaluations at 50 and 100 are those of an untrained policy.
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("threshold reached", 150, 50)
-    with pytest.raises(ParameterError, match=r"min_reward_threshold.*Received: None"):
+    with pytest.raises(TfsacError, match="min_reward_threshold"):
         trained(tmp_path / "x", RunParameters(stop_at_threshold=True), validation__min_reward_threshold=None)
     assert not (tmp_path / "x").exists()
 
@@ -229,7 +229,7 @@ def test_a_run_that_a_threshold_ended_is_completed_and_not_trained_on(tmp_path, 
     run = RunParameters(stop_at_threshold=True)
     with monkeypatch.context() as disk:
         disk.setattr("tfsac.api.export", full)
-        with pytest.raises(OSError, match=r"The run is complete and saved.*resume=True"):
+        with pytest.raises(OSError, match="No space left"):
             tfsac.train(preset, tmp_path / "run", run, quiet=True)
     result = tfsac.train(preset, tmp_path / "run", run, resume=True)
     assert (result.reason, result.counters.env_steps) == ("threshold reached", 100)
@@ -277,27 +277,18 @@ def test_callbacks_see_every_step_and_row_and_can_stop_the_run(tmp_path):
     assert seen == ["begin", 100, 150, "end"]
 
 
-def test_callbacks_that_change_the_metrics_they_get_change_no_row(tmp_path):
-    class Erase(Callback):
-        def on_updates(self, trainer, metrics):
-            metrics[:] = 0.0
-
-    trained(tmp_path, callbacks=[Erase()])
-    assert float(rows(tmp_path / "run")[1]["loss/v"]) > 0
-
-
 @pytest.mark.slow
 def test_the_speed_of_a_row_leaves_out_the_seconds_of_evaluations(tmp_path):
     class Slow(Callback):
         def on_training_begin(self, trainer):
-            evaluate = trainer.evaluator.evaluate
+            evaluate = trainer.parts.evaluator.evaluate
 
             def slowly(*arguments):
-                trainer.evaluator.evaluate = evaluate
+                trainer.parts.evaluator.evaluate = evaluate
                 time.sleep(2)
                 return evaluate(*arguments)
 
-            trainer.evaluator.evaluate = slowly
+            trainer.parts.evaluator.evaluate = slowly
 
     trained(tmp_path, callbacks=[Slow()])
     assert float(rows(tmp_path / "run")[0]["steps_per_second"]) > 100 / 1.6  # 100 random steps before the evaluation
@@ -334,7 +325,7 @@ def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
     with pytest.raises(EnvironmentFailure, match=text) as failure:
         trainer.run()
     assert "137" in str(failure.value) or "step 136" in str(failure.value)
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000136"]
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000136"]
 
 
 @pytest.mark.slow
@@ -343,14 +334,14 @@ def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
         "tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 90, "how": "huge"}, agent__memory__max_size=1000
     )
     trainer = Trainer(preset, tmp_path / "run", quiet=True)
-    with pytest.raises(NonFiniteError, match=r"loss/q1 is not finite at update \d+ .*Received: loss/q1=inf") as failure:
+    with pytest.raises(NonFiniteError, match=r"loss/q1 is inf at update \d+") as failure:
         trainer.run()
     path = next((tmp_path / "run").glob("non_finite_update_*.npz"))
     assert str(path) in str(failure.value)
     with np.load(path) as batch:
         assert batch["reward"].shape == (32,) and batch["reward"].max() > 1e38
         assert batch["observation/observation"].shape == (32, 3)
-    assert trainer.checkpoints.places() == []
+    assert trainer.parts.checkpoints.places() == []
 
 
 def poison(trainer, network):
@@ -371,7 +362,7 @@ def test_an_action_that_is_not_finite_is_the_policys_fault_and_nothing_of_it_is_
                     trainer.evaluate()
 
     where = "in an evaluation" if evaluates else "at environment step 130"
-    with pytest.raises(NonFiniteError, match=rf"^The policy's action is not finite {where}: .*Received: \[+nan"):
+    with pytest.raises(NonFiniteError, match=rf"action is \[+nan\]+ {where}"):
         trained(tmp_path, RunParameters(checkpoint_save_steps=120, updates_between_diagnostics=1), [Poison()])
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("0*")] == ["000000120"]
 
@@ -386,9 +377,9 @@ def test_a_discrete_policy_without_finite_logits_does_not_act(tmp_path):
 
     preset = tiny.shrunk(tfsac.load_preset("cart_pole_discrete_sac"))
     trainer = Trainer(preset, tmp_path / "run", ONE_GRAPH, callbacks=[Poison()], quiet=True)
-    with pytest.raises(NonFiniteError, match=r"^The policy's action is not finite in an evaluation: .*Received: \[?-1"):
+    with pytest.raises(NonFiniteError, match="in an evaluation"):
         trainer.run()
-    assert trainer.evaluator.best_weights == b""
+    assert trainer.parts.evaluator.best_weights == b""
 
 
 @pytest.mark.parametrize("start", [-1, 5])
@@ -414,23 +405,15 @@ def test_actions_that_are_not_numbered_from_0_are_evaluated_and_missed(start):
         evaluate_policy(policy, Numbered(), EnvironmentEpisodes(1))
 
 
-def test_the_best_weights_are_finite(tmp_path):
-    trainer = Trainer(tiny_preset(), tmp_path / "run", ONE_GRAPH, quiet=True)
-    poison(trainer, "q")
-    with pytest.raises(NonFiniteError, match=r"^The weights of 'q' are not finite .*Received: "):
-        trainer.evaluator.judge(1.0, trainer.counters)
-    trainer.close()
-    assert trainer.evaluator.best_weights == b""
-
-
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     trainer = Trainer(tiny_preset(), tmp_path / "run", ONE_GRAPH, quiet=True)
     trainer.save()
     poison(trainer, "q")
-    with pytest.raises(NonFiniteError, match=r"^The weights of 'q' are not finite at environment step 0 .*Received: "):
-        trainer.save()
+    for save in (trainer.save, lambda: trainer.parts.evaluator.save_if_best(1.0, trainer.counters)):
+        with pytest.raises(NonFiniteError, match="'q'"):
+            save()
     trainer.close()
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000000"]
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000000"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -447,7 +430,7 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     finally:
         signal.signal(signal.SIGHUP, before)
     assert (result.signal, result.counters.env_steps) == (number, 123)
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000123"]
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000123"]
     resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
     assert resumed.counters.env_steps == 123
     assert resumed.run().counters.env_steps == 200
@@ -498,7 +481,7 @@ def test_what_an_environment_raises_for_ctrl_c_saves_all_but_the_step(tmp_path, 
     interrupted = trainer("run")
     result = interrupted.run()
     assert (result.signal, result.reason, result.counters.env_steps) == (signal.SIGINT, "SIGINT", saved)
-    assert [path.name for path in interrupted.checkpoints.places()] == [f"{saved:09d}"]
+    assert [path.name for path in interrupted.parts.checkpoints.places()] == [f"{saved:09d}"]
     monkeypatch.setattr(Middleware, "at", None)
     resumed = trainer("run", resume=True)
     assert resumed.run().reason == "finished"
@@ -523,7 +506,7 @@ def test_handlers_of_the_environment_do_not_lose_a_run(tmp_path, theirs):
     trainer, result = trained(tmp_path, callbacks=[Replace()])
     assert (result.signal, result.counters.env_steps) == (signal.SIGTERM, 123)
     assert seen == ["theirs"] * (theirs == "function") and signal.getsignal(signal.SIGTERM) is before
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000123"]
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000123"]
 
 
 @pytest.mark.slow
@@ -557,53 +540,38 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
     trainer.collect = killed
     result = trainer.run()
     assert (result.reason, result.signal, result.counters.env_steps) == ("SIGTERM", signal.SIGTERM, 140)
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000140"]
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000140"]
 
 
 @pytest.mark.slow
 def test_a_signal_that_ends_the_environment_of_the_last_evaluation_stops_the_run(tmp_path):
     trainer = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), quiet=True)
-    evaluate = trainer.evaluate
+    evaluate = trainer.parts.evaluator.evaluate
 
-    def killed():
+    def killed(*arguments):
         if trainer.counters.env_steps == 200:
             os.kill(os.getpid(), signal.SIGTERM)
-            raise EnvironmentFailure("ended by itself or was killed. Received: signal SIGTERM")
-        evaluate()
+            raise EnvironmentFailure("ended by itself or was killed")
+        return evaluate(*arguments)
 
-    trainer.evaluate = killed
+    trainer.parts.evaluator.evaluate = killed
     result = trainer.run()
     assert (result.reason, result.signal, result.counters.env_steps) == ("SIGTERM", signal.SIGTERM, 200)
-    assert [path.name for path in trainer.checkpoints.places()] == ["000000200"]
-
-
-@pytest.mark.slow
-def test_an_existing_run_is_refused_and_left_alone(tmp_path):
-    trained(tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
-    with pytest.raises(FileExistsError, match="Received: "):
-        Trainer(tiny_preset(), tmp_path / "run", quiet=True)
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == before
+    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000200"]
 
 
 def test_bad_parameters_leave_no_folder(tmp_path):
     for changes, text in [
         (
             {"environment__level": "CartPole-v1"},
-            "of kind 'discrete_soft_actor_critic', as in the preset cart_pole_discrete_sac",
+            "discrete",
         ),
-        ({"environment__level": "Pendulm-v1"}, "Did you mean 'Pendulum-v1'"),
+        ({"environment__level": "Pendulm-v1"}, "Pendulum-v1"),
         ({"environment__kwargs": {"no_such": 1}}, "no_such"),
     ]:
         with pytest.raises(ValueError, match=text):
             Trainer(tiny_preset(**changes), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
-
-
-def test_models_without_the_networks_that_the_agent_has_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^models returns a Keras model for each of policy, v, q\. Received: none$"):
-        Trainer(tiny_preset(), tmp_path / "run", quiet=True, models=dict)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
@@ -659,46 +627,6 @@ def test_an_environment_of_ones_own_is_trained_in(tmp_path):
     result = trainer.run()
     assert result.counters.env_steps == 13 * result.counters.episodes + trainer.environments.length[0]
     assert {env.unwrapped.g for env in made} == {1.0} and len(made) == 2  # one to train in, one to evaluate in
-
-
-class Reach(gym.Env):
-    observation_space = action_space = gym.spaces.Box(-1, 1, (1,))
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        return np.zeros(1, np.float32), 0.0, True, False, {}
-
-
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.parametrize(
-    ("level", "env_fn", "threshold"),
-    [
-        ("Pendulum-v1", lambda: gym.make("Pendulum-v1", g=1.0), -180.0),
-        ("Pendulum-v1", Reach, None),
-        ("Reach", Reach, -180.0),
-        ("my_env:Reach", Reach, -180.0),
-    ],
-)
-def test_a_threshold_counts_for_the_environment_of_its_level(tmp_path, capsys, level, env_fn, threshold):
-    preset = tiny_preset(environment__level=level, validation__min_reward_threshold=-180.0)
-    said = "The threshold of -180 belongs to Pendulum-v1, and Reach has none: set environment.level=Reach"
-    trainer = Trainer(preset, tmp_path / "run", env_fn=env_fn)
-    trainer.save()
-    trainer.close()
-    assert trainer.preset.validation.min_reward_threshold == threshold
-    assert (said in capsys.readouterr().out) is (threshold is None)
-    resumed = Trainer(preset, tmp_path / "run", env_fn=env_fn, resume=True)
-    resumed.close()
-    assert resumed.preset == trainer.preset and said not in capsys.readouterr().out
-    stopping = functools.partial(Trainer, preset, tmp_path / "b", RunParameters(stop_at_threshold=True), env_fn=env_fn)
-    if threshold is None:
-        with pytest.raises(ParameterError, match=f"{said}.* Received: stop_at_threshold with an env_fn for Reach"):
-            stopping()
-    else:
-        stopping().close()
 
 
 @pytest.mark.usefixtures("untraced")

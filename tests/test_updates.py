@@ -14,7 +14,6 @@ from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
 from tfsac.training.updates import Updates
 from tfsac.types import UpdateResult
-from tfsac.user_code import UserCodeError
 
 RUN = RunParameters(seed=1, checkpoint_save_steps=50, updates_between_diagnostics=1)
 BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
@@ -31,7 +30,7 @@ class Spy(Callback):
 
     def on_training_begin(self, trainer):
         self.acted, self.made = [], [kernel(trainer.agent)]
-        actor, learner = trainer.collector.policy, trainer.agent
+        actor, learner = trainer.parts.collector.policy, trainer.agent
         act, update = actor.act, learner.update
 
         def watched_act(*arguments):
@@ -87,7 +86,7 @@ def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     trainer, spy = trained(
         tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often
     )
-    assert bool(trainer.collector.policy.forwards["policy"].variables) != graph
+    assert bool(trainer.parts.collector.policy.forwards["policy"].variables) != graph
     assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.acted) == 160
     # Steps 101 to 110 and 111 to 120 are acted on with the first weights: the first call begins after step 110.
     for step in range(100, 160):
@@ -108,7 +107,7 @@ def test_a_run_does_not_depend_on_how_fast_the_thread_is(tmp_path):
 def all_of(trainer):
     """Returns what a run has learned and collected."""
     arrays = {f"variable {i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
-    arrays |= {f"acting {i}": array for i, array in enumerate(trainer.collector.handed)}
+    arrays |= {f"acting {i}": array for i, array in enumerate(trainer.parts.collector.handed)}
     return {**arrays, **trainer.memory.state(), "rows": trainer.memory.between(0, trainer.memory.total_rows)}
 
 
@@ -141,7 +140,7 @@ def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it
     assert_equal(plain, saved)
     for step in (125, 150):  # in the middle of a call, and when it was just begun
         folder, spy = tmp_path / f"resumed{step}", Spy()
-        with pytest.raises(UserCodeError):
+        with pytest.raises(RuntimeError):
             Trainer(preset(), folder, rarely, callbacks=[FailAt(step)], quiet=True).run()
         resumed, spy = trained(folder, preset(), rarely, resume=True)
         assert len(spy.acted) == 200 - step
@@ -177,7 +176,7 @@ def test_priorities_of_rows_that_are_gone_are_dropped(tmp_path):
     preset = tiny_preset(**GROUPED)
     agent = dataclasses.replace(preset.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
     preset, folder = dataclasses.replace(preset, agent=agent), tmp_path / "run"
-    with pytest.raises(UserCodeError):
+    with pytest.raises(RuntimeError):
         Trainer(preset, folder, BESIDE, callbacks=[FailAt(125)], quiet=True).run()
     whole = Trainer(preset, folder, BESIDE, resume=True, quiet=True)
     whole.close()
@@ -186,14 +185,16 @@ def test_priorities_of_rows_that_are_gone_are_dropped(tmp_path):
     chunk.unlink()
     skipping = dataclasses.replace(BESIDE, skip_damaged_rows=True)
     resumed = Trainer(preset, folder, skipping, resume=True, quiet=True)
-    assert resumed.updates.pending is None and "sampled" not in resumed.memory.state() and len(resumed.memory) == 75
+    assert (
+        resumed.parts.updates.pending is None and "sampled" not in resumed.memory.state() and len(resumed.memory) == 75
+    )
     assert resumed.run().counters.env_steps == 160
 
 
 @pytest.mark.slow
 def test_an_update_that_fails_ends_the_run(tmp_path):
     preset = tiny_preset(**GROUPED, agent__networks__q__learning_rate=1e30)
-    with pytest.raises(NonFiniteError, match=r"is not finite at update \d+ .*Received: "):
+    with pytest.raises(NonFiniteError):
         trained(tmp_path / "run", preset)
     assert not threads()
 
@@ -244,7 +245,7 @@ def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one
 def test_policies_with_a_state_resume_exactly_beside_their_updates(tmp_path, preset):
     plain = Trainer(preset(), tmp_path / "plain", BESIDE, quiet=True)
     plain.run()
-    with pytest.raises(UserCodeError):
+    with pytest.raises(RuntimeError):
         Trainer(preset(), tmp_path / "resumed", BESIDE, callbacks=[FailAt(77)], quiet=True).run()
     resumed = Trainer(preset(), tmp_path / "resumed", BESIDE, resume=True, quiet=True)
     resumed.run()
@@ -260,5 +261,5 @@ def test_policies_with_a_state_act_beside_their_updates(tmp_path, preset):
     result = trainer.run()
     assert result.counters.updates > 0 and not np.array_equal(before, kernel(trainer.agent))
     np.testing.assert_array_equal(
-        kernel(trainer.collector.policy), before
+        kernel(trainer.parts.collector.policy), before
     )  # it acts in NumPy, with weights that it was handed

@@ -331,18 +331,13 @@ def saved_run(run_dir):
 @pytest.mark.parametrize(
     ("flags", "environ", "message"),
     [
-        (["--strategy=multi_worker"], {}, "Every worker needs TF_CONFIG"),
-        (
-            ["--strategy=multi_worker", "--run_dir=there"],
-            {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}},
-            "environment.num_envs must be divisible by the number of workers, 2;",
-        ),
+        (["--strategy=multi_worker"], {}, "TF_CONFIG"),
         (
             ["--strategy=multi_worker", "--num_envs=2"],
             {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}},
-            "All workers name the same folder",
+            "--run_dir",
         ),
-        (["--num_devices=2"], {}, "num_devices is of the strategy 'mirrored'"),
+        (["--num_devices=2"], {}, "num_devices"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(
@@ -357,8 +352,7 @@ def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(
     with pytest.raises(SystemExit) as status:
         cli.main(["train", "--preset=pendulum_twin_sac", *flags])
     assert status.value.code == 2 and not any(tmp_path.iterdir())
-    error = capsys.readouterr().err
-    assert message in error and "Received: " in error
+    assert message in capsys.readouterr().err
 
 
 # -- one process -------------------------------------------------------------------------------------------------------

@@ -419,8 +419,6 @@ WRONG = [
     ("card --run_dir=run --out=new --episodes=0", "positive integer"),
     ("card --run_dir=run --license=", "needs a value"),
     ("load", "--card is required"),
-    *((f"load --card={name}", "that tfsac card wrote") for name in ("missing", "file")),
-    ("load --card=empty", "A model card of tfsac has a config.json"),
     ("load --card=run --episodes=0", "positive integer"),
     ("load --card=run --run_dir=run", "has no flag --run_dir"),
     # tunings

@@ -61,7 +61,8 @@ def train(run_dir, *flags, shorter=True, changes=None):
     usual, given = {**CHANGES, **(SHORTER if shorter else {})}, changes or {}
     changes = {path: value for path, value in usual.items() if not any(covers(one, path) for one in given)} | given
     one_graph = ["--updates_between_diagnostics=1"] if shorter else []
-    return cli.run(["train", f"--run_dir={run_dir}", *one_graph, *assignments(changes), *flags])
+    preset = [] if any(flag.startswith(("--preset", "--resume")) for flag in flags) else ["--preset=pendulum_sac"]
+    return cli.run(["train", f"--run_dir={run_dir}", *preset, *one_graph, *assignments(changes), *flags])
 
 
 def shrunk(preset: Preset, **more) -> Preset:
@@ -76,12 +77,14 @@ def shrunk(preset: Preset, **more) -> Preset:
         fitting = {path: value for path, value in fitting.items() if ".networks." not in path or "batch_size" in path}
         bodies = {
             "agent.networks.policy.middleware_parameters": preset.agent.networks["policy"].middleware_parameters,
-            "agent.networks.q.head_parameters.body_parameters": preset.agent.networks[
-                "q"
-            ].head_parameters.body_parameters,
+            "agent.networks.q.head_parameters": preset.agent.networks["q"].head_parameters.body,
         }
         for path, body in bodies.items():
-            fitting |= {f"{path}.width": 8} if body.kind == "residual" else {f"{path}.scheme": [16] * len(body.scheme)}
+            critics = path.endswith("head_parameters")
+            if body.kind == "residual":
+                fitting[f"{path}.residual_blocks.width" if critics else f"{path}.width"] = 8
+            else:
+                fitting[f"{path}.network_layers_sizes" if critics else f"{path}.scheme"] = [16] * len(body.scheme)
     if getattr(preset.agent, "shared_encoder", False):  # equal embedders, of images
         fitting |= {
             f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")

@@ -16,7 +16,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfsac.tensorflow_start import QuietImport
+from tfsac.utils.tensorflow_start import QuietImport
 
 # TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -37,7 +37,7 @@ _HOMES = {
     "Preset": "tfsac.parameters",
     "RunParameters": "tfsac.parameters",
     "train": "tfsac.api",
-    "load_policy": "tfsac.loading",
+    "load_policy": "tfsac.exporting.loading",
     "evaluate": "tfsac.api",
     "plot": "tfsac.api",
     "record": "tfsac.api",
@@ -50,37 +50,25 @@ _HOMES = {
     "Policy": "tfsac.training",
     "Trainer": "tfsac.training",
     "Callback": "tfsac.training",
-    "export": "tfsac.exporting",
-    "load_exported": "tfsac.exported",
-    "verify": "tfsac.exporting",
-    "write_card": "tfsac.cards.card_maker",
-    "load_card": "tfsac.cards.card_folder",
-}
-
-_NAMES_ELSEWHERE = {
-    "check_env": "tfsac.check_environment(env_fn)",
-    "evaluate_policy": "tfsac.evaluate(run_dir)",
-    "load": "tfsac.load_policy(run_dir)",
-    "BaseCallback": "tfsac.Callback",
-    **dict.fromkeys(("SAC", "DiscreteSAC"), "tfsac.train(preset, run_dir), with a preset of tfsac.preset_names()"),
-    **dict.fromkeys(
-        ("TQC", "CrossQ", "DroQ", "REDQ"), "tfsac.train(preset, run_dir), with a preset such as 'tqc_mujoco'"
-    ),
-    **dict.fromkeys(("PPO", "A2C", "DQN", "TD3", "DDPG"), "another library: tfsac has the soft actor-critic family"),
+    "export": "tfsac.exporting.saving",
+    "load_exported": "tfsac.exporting.exported",
+    "verify": "tfsac.exporting.saving",
+    "write_card": "tfsac.cards.writing",
+    "load_card": "tfsac.cards.card",
 }
 
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from tfsac.api import demonstrate, evaluate, plot, record, train
-    from tfsac.cards.card_folder import load_card
-    from tfsac.cards.card_maker import write_card
+    from tfsac.cards.card import load_card
+    from tfsac.cards.writing import write_card
     from tfsac.catalog import load_preset, preset_names, show
     from tfsac.environments import check_environment
     from tfsac.errors import TfsacError
-    from tfsac.exported import load_exported
-    from tfsac.exporting import export, verify
-    from tfsac.loading import load_policy
+    from tfsac.exporting.exported import load_exported
+    from tfsac.exporting.loading import load_policy
+    from tfsac.exporting.saving import export, verify
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import ParameterError, Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic
@@ -91,8 +79,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        meant = f". What you look for is {_NAMES_ELSEWHERE[name]}" if name in _NAMES_ELSEWHERE else ""
-        raise AttributeError(f"module 'tfsac' has no attribute {name!r}{meant}")
+        raise AttributeError(f"module 'tfsac' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac import argument_checks
 from tfsac.environments import (
     action_map,
     as_arrays,
@@ -23,29 +22,26 @@ from tfsac.environments import (
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.video import check_display, write_video
+from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Picture
-from tfsac.exporting import A_POLICY, export
-from tfsac.files import new_file
-from tfsac.loading import EnvFn, environment_of, played_in, policy_in
+from tfsac.exporting.loading import EnvFn, environment_of, played_in, policy_in
+from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
-from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
-from tfsac.training.evaluation_episodes import evaluate as run_episodes
-from tfsac.training.evaluation_episodes import evaluate_policy
-from tfsac.training.failures import writing_results
+from tfsac.training.evaluation import evaluate as run_episodes
+from tfsac.training.evaluation import evaluate_policy
+from tfsac.training.loggers import Logger
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
-from tfsac.user_code import calling, described
+from tfsac.utils.files import new_file
 
-A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
 
-@explains_keywords
 def train(
     preset: Preset | str | pathlib.Path,
     run_dir: str | pathlib.Path,
@@ -57,6 +53,7 @@ def train(
     env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
     restore_memory: bool = False,
+    loggers: Sequence[Logger | str] = (),
 ) -> Result:
     """Trains a preset; afterwards the run's folder has its learning curve and its best policy as a SavedModel.
 
@@ -67,46 +64,51 @@ def train(
         resume: continue from the newest checkpoint in `run_dir`.
         callbacks: hooks into the loop.
         quiet: print nothing.
-        initial_weights: run directory whose best weights to begin with; see docs/fine_tuning.md.
+        initial_weights: run directory whose best weights to begin with; see docs/runs.md.
         env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function
             is not: give it again to resume the run, and to `load_policy` and `evaluate`.
         models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for
             it.
         restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
+        loggers: where metrics go besides metrics.csv, the terminal and TensorBoard: "wandb", "mlflow", "module:Class"
+            or objects; see docs/callbacks.md.
 
     Returns:
         how it ended and how well.
 
     Raises:
-        TypeError, ValueError, ImportError, UserCodeError, FileExistsError, OSError: as `Trainer` raises them.
-        EnvironmentFailure, NonFiniteError, CheckpointError: as `Trainer.run` raises them.
+        TfsacError, OSError: as `Trainer` and `Trainer.run` raise them.
 
     Example:
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
         >>> policy = tfsac.load_policy("runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
     """
     given = preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models
-    return finish(Trainer(*given, restore_memory=restore_memory))
+    return finish(Trainer(*given, restore_memory=restore_memory, loggers=loggers))
 
 
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
-    with trainer.lock.kept():
+    run = trainer.parts
+    with run.lock.kept():
         trainer.complete()
         result, directory = trainer.run(), trainer.directory
-        if result.signal is None and trainer.evaluator.best_weights:
+        if result.signal is None and run.evaluator.best_weights:
             from tfsac.experiments.plots import plot_run
 
-            with writing_results(trainer.how_to_resume):
-                load_weights(directory.best, trainer.agent, trainer.filters)
+            load_weights(directory.best, trainer.agent, trainer.filters)
+            try:
                 plot_run(directory.path)
                 export(trainer.policy, directory.policy, replace=True)
-            if trainer.evaluator.best_updates == 0:
+            except OSError:
+                trainer.print(f"The run is saved; make its curve and policy with: {run.resume_command}")
+                raise
+            if run.evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
     return result
 
 
-class DrawingError(RuntimeError):
+class DrawingError(TfsacError, RuntimeError):
     """The episodes of an evaluation were played, but not drawn; `evaluation` has their returns and lengths."""
 
     def __init__(self, message: str, evaluation: Evaluation):
@@ -116,12 +118,10 @@ class DrawingError(RuntimeError):
     @classmethod
     def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
         """Returns the error of an evaluation whose film or picture failed with another one."""
-        said = str(error) if "Received: " in str(error) else f"Received: {described(error)}"
         mean = f"mean return {evaluation.returns.mean():.2f}"
-        return cls(f"The episodes were played ({mean}) but not drawn: {said}", evaluation)
+        return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
 
 
-@explains_keywords
 def evaluate(
     run_dir: str | pathlib.Path,
     episodes: int = 10,
@@ -162,18 +162,14 @@ def evaluate(
         NonFiniteError: an action is not finite.
         DrawingError: film or picture failed; it has the evaluation.
     """
-    episodes, seed = _checked(episodes, seed)
-    argument_checks.flag("deterministic", deterministic)
-    check_render(render, env_fn is None)
-    film = None if dump_mp4 is None else argument_checks.path("dump_mp4", dump_mp4, A_FILE)
-    picture = None if plot_actions is None else argument_checks.path("plot_actions", plot_actions, A_FILE)
+    check_display(render)
+    film = None if dump_mp4 is None else pathlib.Path(dump_mp4)
+    picture = None if plot_actions is None else pathlib.Path(plot_actions)
     parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
     drawn = {"render_mode": render} if render and env_fn is None else {}
     env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **drawn}), env_fn, to_play=True)()
     actions: list[np.ndarray] = []
     try:
-        if env_fn is not None:
-            check_drawn(env, render or ("rgb_array" if film else ""))
         policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
@@ -195,7 +191,7 @@ def evaluate(
             plots.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
         if film:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_film(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
+            write_video(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         raise DrawingError.of(done, error) from error
     return done
@@ -225,9 +221,6 @@ def record(
         FileExistsError, OSError: the file cannot be written.
         TypeError, ValueError, FileNotFoundError, ImportError: as `evaluate` raises them.
     """
-    argument_checks.flag("deterministic", deterministic)
-    episodes, seed = _checked(episodes, seed)
-    out = argument_checks.path("out", out, A_FILE)
     parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
     env = maker(parameters, env_fn, to_play=True)()
     try:
@@ -243,10 +236,6 @@ def record(
     demonstrations = played._replace(level=level, visible_entries=parameters.visible_entries)
     save_demonstrations(out, demonstrations)
     return demonstrations
-
-
-def _checked(episodes: Any, seed: Any) -> tuple[int, int]:
-    return argument_checks.whole("episodes", episodes, 1), argument_checks.whole("seed", seed, 0)
 
 
 def demonstrate(
@@ -269,29 +258,23 @@ def demonstrate(
         raw observations and rewards, actions in [-1, 1] or numbers from 0.
 
     Raises:
-        ValueError: fewer than one episode, or an environment that the agents cannot use.
-        EnvironmentFailure, UserCodeError: the environment raised; act or begin did.
+        TfsacError: an environment that the agents cannot use.
+        EnvironmentFailure: the environment raised.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
         >>> expert = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=10)
         >>> tfsac.save_demonstrations("expert.npz", expert)
     """
-    episodes, seed = _checked(episodes, seed)
-    argument_checks.function("act", act, "a function of an observation that returns an action")
-    argument_checks.instance("env", env, gym.Env, "a Gymnasium environment, such as gymnasium.make('CartPole-v1')")
-    if begin is not None:
-        argument_checks.function("begin", begin, "a function without arguments")
     env = checked(env)
     spec, level = spec_of(env), name_of_environment(env)
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
 
     def acting(observation: Any) -> Any:
-        with calling("act"):
-            action = act(observation)
-            taken = checked_action("act returns", action, spec.action)
-            check_mask("act returns", action, observation, spec)
-            return taken
+        action = act(observation)
+        taken = checked_action("act returns", action, spec.action)
+        check_mask("act returns", action, observation, spec)
+        return taken
 
     done = run_episodes(
         acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
@@ -323,7 +306,7 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
     """
     from tfsac.experiments.plots import plot_run
 
-    return Picture(plot_run(argument_checks.path("run_dir", run_dir)))
+    return Picture(plot_run(pathlib.Path(run_dir)))
 
 
 def observations_of(
@@ -334,8 +317,6 @@ def observations_of(
     models: ModelMaker | None = None,
 ) -> list[list[Any]]:
     """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
-    episodes, _ = _checked(episodes, 0)
-    argument_checks.instance("policy", policy, Policy, A_POLICY)
     env, observations, amount = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
     try:
         done = evaluate_policy(policy, env, amount, each_step=lambda seen, *_: observations.append(seen))

@@ -63,9 +63,8 @@ class DeviceMemory:
             ) from error
         self.copied = 0  # absolute index of the first row that was not copied yet
 
-    def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> BatchesOnDevice:
-        """Returns what a call of so many updates needs to draw its batches; see `TransitionMemory.sample`."""
-        del batch_size, rng
+    def sample(self, num_updates: int) -> BatchesOnDevice:
+        """Returns what a call of so many updates needs to draw its batches."""
         self.copy_new_rows()
         total = tf.constant([self.memory.total_rows, num_updates], tf.int64)
         return BatchesOnDevice(num_updates, (total, tf.constant(self._filter_values())))

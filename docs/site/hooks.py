@@ -18,7 +18,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = {"decisions.md": "BUILD_NOTES.md", "changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+PAGES = {"build_notes.md": "BUILD_NOTES.md", "changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 COPIED = {".png", ".gif", ".csv", ".txt", ".json"}
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 

@@ -155,10 +155,14 @@ def ensemble(agent, **trained):
 
     if agent == "renormalized_critics":
         body = p.FCMiddlewareParameters((8,), normalization=p.NormalizationParameters("batch_renorm", "after"))
-        head, options = p.EnsembleQHeadParameters(2, body), {"joint_critic_forward": True}
+        head, options = p.QHeadParameters(body_parameters=body), {"joint_critic_forward": True}
     else:
         body = p.FCMiddlewareParameters((8,), normalization=p.NormalizationParameters("layer"))
-        head = p.EnsembleQHeadParameters(3, dataclasses.replace(body, dropout=0.1), p.QuantileValueParameters(5, 1))
+        head = p.QHeadParameters(
+            num_critics=3,
+            body_parameters=dataclasses.replace(body, dropout=0.1),
+            distribution=p.QuantileValueParameters(5, 1),
+        )
         options = {"critic_subset": 2, "target_reduction": "pool", "policy_reduction": "mean"}
     has_target = agent != "renormalized_critics"
     return p.TwinSoftActorCriticAgentParameters(
@@ -245,7 +249,8 @@ def of_level(preset, agent, run_dir):
 def whole(preset, run_dir, run, user):
     """Trains, resumes, evaluates, exports and compares the export."""
     import tfsac
-    from tfsac import api, exporting, loading
+    from tfsac import api, exporting
+    from tfsac.exporting import loading
 
     class Stop(tfsac.Callback):
         def on_step(self, trainer):

@@ -16,12 +16,13 @@ import tensorflow as tf
 
 from tfsac.agents.batches import segment_spec
 from tfsac.agents.learner import Agent, Gradients, flat
-from tfsac.distributions import DiagonalGaussian, MaskedCategorical
+from tfsac.errors import TfsacError
 from tfsac.losses import experience_replay as losses
 from tfsac.losses.soft_actor_critic import expectation
 from tfsac.networks import ModelMaker
 from tfsac.parameters import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
+from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
 from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, average_of, features_of_segments
 from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Update
 
@@ -203,9 +204,8 @@ class ACERAgent(Agent):
         """
         for name in self.network_parameters:
             if name not in self.policy.acts_through and self.networks[name].lstm_state:
-                raise ValueError(
-                    "Values are functions of the policy's state, so its critics have no LSTM of their own: "
-                    f"shared=True makes one trunk. Received: an LSTM in {name!r}"
+                raise TfsacError(
+                    f"values need critics without an LSTM of their own, got one in {name!r}: set shared=True"
                 )
 
 

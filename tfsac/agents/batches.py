@@ -101,7 +101,7 @@ class Packing:
         }:
             found = tf.nest.map_structure(lambda leaf: (leaf.shape, str(leaf.dtype)), stacked)
             wanted = tf.nest.map_structure(lambda spec: (updates, *spec.shape), self.batch)
-            raise ValueError(f"Batches of this agent are {wanted}. Received: {found}")
+            raise ValueError(f"batches must be {wanted}, got {found}")
         if len(self.buffer) < updates:  # kept: taking fresh pages at every call took seven times as long
             self.buffer = self._buffer(updates)
         floats = self.buffer[:updates]

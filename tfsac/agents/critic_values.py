@@ -14,7 +14,7 @@ from tfsac.losses.soft_actor_critic import regression_loss, squared_or_huber
 from tfsac.parameters import (
     ATOM_BOUND,
     CategoricalValueParameters,
-    EnsembleQHeadParameters,
+    QHeadParameters,
     QuantileValueParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
@@ -140,7 +140,7 @@ CriticValues = ScalarCritics | CategoricalCritics | QuantileCritics
 
 
 def critic_values(
-    algorithm: TwinSoftActorCriticAlgorithmParameters, head: EnsembleQHeadParameters, huber: bool
+    algorithm: TwinSoftActorCriticAlgorithmParameters, head: QHeadParameters, huber: bool
 ) -> CriticValues:
     """Returns what reads the outputs of the critics that parameters describe."""
     if isinstance(head.distribution, CategoricalValueParameters):

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfsac.agents.learner import Agent, CriticStep, PolicyStep
+from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.agents.temperature import make_temperature
-from tfsac.distributions import MaskedCategorical
+from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.networks import ModelMaker
 from tfsac.parameters import DiscreteSoftActorCriticAgentParameters, FixedAlphaParameters
 from tfsac.policies import CategoricalPolicy
-from tfsac.types import ACTION_MASK, Spec, Transition, Update
+from tfsac.policies.distributions import MaskedCategorical
+from tfsac.types import ACTION_MASK, EXPERT, Spec, Transition, Update
 
 USUAL_RATIO = 0.98  # arXiv 1910.07207
 
@@ -62,10 +64,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         jit_compile: bool = False,
     ):
         if models is not None and parameters.shared_encoder:
-            raise ValueError(
-                "Custom Keras models have encoders of their own: set agent.shared_encoder to false. "
-                "Received: shared_encoder=True"
-            )
+            raise TfsacError("agent.shared_encoder must be false with custom Keras models")
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions
         self.target_entropy, self.target_entropy_ratio = None, USUAL_RATIO
@@ -74,10 +73,7 @@ class DiscreteSoftActorCriticAgent(Agent):
             self.target_entropy_ratio = temperature.target_entropy_ratio or USUAL_RATIO
         most = math.log(self.num_actions)
         if self.target_entropy is not None and not 0 < self.target_entropy < most:
-            raise ValueError(
-                f"The entropy of {self.num_actions} discrete actions lies between 0 and log({self.num_actions}) = "
-                f"{most:.4g} nats, and target_entropy between them. Received: {self.target_entropy}"
-            )
+            raise TfsacError(f"target_entropy must be between 0 and {most:.4g} nats, got {self.target_entropy}")
         self.temperature = make_temperature(temperature)
         self.temperature.register_with(self)
 
@@ -108,7 +104,9 @@ class DiscreteSoftActorCriticAgent(Agent):
         with self.watch("q") as tape:
             q_BN = losses.q_of_actions(self.networks["q"](batch.observation), batch.action)
             huber = self.network_parameters["q"].replace_mse_with_huber_loss
-            loss_BN = self.weighted(batch, losses.regression_loss(q_BN, target_B, huber))
+            loss_BN = losses.regression_loss(q_BN, target_B, huber)
+            if self.prioritized:
+                loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
         return self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
 
@@ -140,7 +138,7 @@ class DiscreteSoftActorCriticAgent(Agent):
             "temperature/alpha": self.temperature.value(),
             **({"policy/target_entropy": tf.reduce_mean(target)} if temperature_metrics else {}),
             **temperature_metrics,
-            **self.imitation_metrics(batch, loss_B, tape),
+            **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
         }
         return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
 

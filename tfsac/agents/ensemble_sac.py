@@ -18,15 +18,11 @@ import tensorflow as tf
 from tfsac.agents.critic_values import critic_values
 from tfsac.agents.learner import CriticStep, Gradients, PolicyStep
 from tfsac.agents.sac import TwinSoftActorCriticAgent
-from tfsac.distributions import SquashedGaussian
 from tfsac.losses.ensembles import draw_critics, reduce_q
-from tfsac.networks import ModelMaker, compute, project, weight_norm
-from tfsac.networks.critic_ensembles import Masks
-from tfsac.parameters import (
-    FCMiddlewareParameters,
-    TwinSoftActorCriticAgentParameters,
-    refuse_layers_of_custom_models,
-)
+from tfsac.networks import ModelMaker, project, weight_norm
+from tfsac.networks.critics import Masks
+from tfsac.parameters import TwinSoftActorCriticAgentParameters, reject_layers_of_custom_models
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Spec, Transition
 
 
@@ -60,7 +56,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         ValueError: see `Agent`.
 
     Example:
-        >>> head = EnsembleQHeadParameters(num_critics=10)
+        >>> head = QHeadParameters(num_critics=10)
         >>> networks = {
         ...     "policy": NetworkParameters(SACPolicyHeadParameters()),
         ...     "q": NetworkParameters(head, create_target_network=True),
@@ -82,13 +78,12 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         jit_compile: bool = False,
     ):
         if models is not None:
-            refuse_layers_of_custom_models(parameters.networks)
+            reject_layers_of_custom_models(parameters.networks)
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         q: Any = parameters.networks["q"]
         self.critics = critic_values(self.algorithm, q.head_parameters, q.replace_mse_with_huber_loss)
         self.num_critics = q.head_parameters.num_critics
-        body = q.head_parameters.body_parameters
-        self.has_dropout = isinstance(body, FCMiddlewareParameters) and body.dropout > 0
+        self.has_dropout = q.head_parameters.dropout > 0
 
     def critic_step(self, batch: Transition) -> CriticStep:
         """Computes the step of every Q(s, a) to the target of its reduction over (a subset of) the target critics."""
@@ -100,7 +95,9 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         with self.watch("q") as tape:
             outputs, next_outputs = forward(batch, next_action_BA, self.subset())
             target, metrics = self.critics.target(batch, next_outputs, next_log_prob_B, alpha)
-            loss_BN = self.weighted(batch, self.critics.loss(outputs, target))
+            loss_BN = self.critics.loss(outputs, target)
+            if self.prioritized:
+                loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
         q_BN, target_BN = self.critics.q(outputs), self.critics.q_of_target(target)
         step = self.critic_result(batch, q_BN, target_BN, loss_BN, self.gradients("q", loss, tape))
@@ -119,21 +116,18 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         self, batch: Transition, next_action_BA: tf.Tensor, critic_indices: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what the critics compute of (s, a), and the target network's M critics of (s', a')."""
-        online, target = self.dropout_masks("online", 1), self.dropout_masks("target", 1)
-        outputs = compute(
-            self.networks["q"],
+        outputs = self.networks["q"].compute(
             batch.observation,
             batch.action,
             batch_statistics=True,
             update_statistics=True,
-            dropout_masks=online,
+            dropout_masks=self.dropout_masks("online", 1),
         )
-        return outputs, compute(
-            self.targets["q"],
+        return outputs, self.targets["q"].compute(
             batch.next_observation,
             next_action_BA,
             batch_statistics=True,
-            dropout_masks=target,
+            dropout_masks=self.dropout_masks("target", 1),
             critic_indices=critic_indices,
         )
 
@@ -143,8 +137,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         """Returns the same, computed in one batch of (s, a) and (s', a') (1902.05605, section 3)."""
         both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
         action = tf.concat([batch.action, next_action_BA], axis=0)
-        outputs = compute(
-            self.networks["q"],
+        outputs = self.networks["q"].compute(
             both,
             action,
             batch_statistics=True,
@@ -154,19 +147,14 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         rows = batch.reward.shape[0]
         if self.targets["q"] is not self.networks["q"]:
             masks = self.dropout_masks("target", 2)
-            target = compute(
-                self.targets["q"],
-                both,
-                action,
-                batch_statistics=True,
-                dropout_masks=masks,
-                critic_indices=critic_indices,
+            next_outputs = self.targets["q"].compute(
+                both, action, batch_statistics=True, dropout_masks=masks, critic_indices=critic_indices
             )
-            return outputs[:rows], target[rows:]
-        next_outputs = tf.stop_gradient(outputs[rows:])
-        return outputs[:rows], next_outputs if critic_indices is None else tf.gather(
-            next_outputs, critic_indices, axis=1
-        )
+        else:
+            next_outputs = tf.stop_gradient(outputs)
+            if critic_indices is not None:
+                next_outputs = tf.gather(next_outputs, critic_indices, axis=1)
+        return outputs[:rows], next_outputs[rows:]
 
     def dropout_masks(self, use: str, batches: int) -> Masks | None:
         """Returns what draws dropout's factors for so many batches one after the other; None without."""
@@ -182,7 +170,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
 
     def policy_outputs(self, batch: Transition) -> list[tf.Tensor]:
         """Returns what the policy computes of s, normalised by the batch, or by the batch of s and s'."""
-        policy = functools.partial(compute, self.networks["policy"], batch_statistics=True, update_statistics=True)
+        policy = functools.partial(self.networks["policy"].compute, batch_statistics=True, update_statistics=True)
         if not self.algorithm.joint_policy_forward:
             return policy(batch.observation)
         both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
@@ -195,7 +183,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         policy = SquashedGaussian(*self.policy_outputs(batch))
         action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
         masks = self.dropout_masks("policy", 1)
-        outputs = compute(self.networks["q"], batch.observation, action_BA, batch_statistics=False, dropout_masks=masks)
+        outputs = self.networks["q"].compute(batch.observation, action_BA, batch_statistics=False, dropout_masks=masks)
         q_BN, reduction = self.critics.q(outputs), self.algorithm.policy_reduction
         loss_B = self.temperature.value() * log_prob_B - reduce_q(q_BN, reduction)
         return loss_B, policy, log_prob_B, q_BN

@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from tfsac.agents.batches import transition_spec
 from tfsac.agents.compiled_updates import CompiledUpdates
-from tfsac.agents.sqil_diagnostics import critic_diagnostics, policy_diagnostics
+from tfsac.agents.sqil_diagnostics import critic_diagnostics
+from tfsac.errors import TfsacError
 from tfsac.networks import (
     ModelMaker,
     Network,
@@ -98,7 +99,7 @@ class Agent(tf.Module, ABC):
         diagnosed: whether the update being computed or traced reports all metrics, not only its losses.
 
     Raises:
-        ValueError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for
+        TfsacError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for
             updates that run eagerly or on several replicas.
     """
 
@@ -124,10 +125,7 @@ class Agent(tf.Module, ABC):
         self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
         self._split_batches(parameters)
         if jit_compile and (eager or self.replicas > 1):
-            raise ValueError(
-                f"XLA compiles the updates of one device: jit_compile goes without eager and without a strategy of "
-                f"several replicas. Received: eager={eager}, {self.replicas} replica(s)"
-            )
+            raise TfsacError(f"jit_compile needs compiled updates on one device, got {eager=} and {self.replicas=}")
 
         def spec_of(name: str, made: Mapping[str, Network]) -> Spec:
             return self.policy_class.spec_of_network(name, parameters, spec, made)
@@ -215,11 +213,7 @@ class Agent(tf.Module, ABC):
         Raises:
             NotImplementedError: an agent without it, and a policy delay.
         """
-        raise NotImplementedError(
-            "A policy delay needs update_critics_once, the update without policy and temperature. "
-            f"Received: num_updates_between_policy_updates={self.algorithm.num_updates_between_policy_updates} for "
-            f"{type(self).__name__}, which has none"
-        )
+        raise NotImplementedError(f"a policy delay needs {type(self).__name__}.update_critics_once")
 
     def values(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
@@ -229,10 +223,7 @@ class Agent(tf.Module, ABC):
         Raises:
             NotImplementedError: an agent without it.
         """
-        raise NotImplementedError(
-            "The values of an agent are what its method values(observation, action, state) returns, by name. "
-            f"Received: {type(self).__name__}, which has none"
-        )
+        raise NotImplementedError(f"{type(self).__name__}.values(observation, action, state)")
 
     def value_tensors(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
@@ -276,7 +267,8 @@ class Agent(tf.Module, ABC):
         A function of seed, update and `name`, it is drawn for the global batch, `shape`, whatever the replicas are.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
-        return self.replica_slice(draw(shape, seed), self.replicas)
+        drawn = draw(shape, seed)
+        return drawn if self.replicas == 1 else self.replica_slice(drawn, self.replicas)
 
     def watch(self, name: str) -> tf.GradientTape:
         """Returns a tape that watches what is trained under this name and nothing else."""
@@ -299,7 +291,8 @@ class Agent(tf.Module, ABC):
     def gradients(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
         """Returns the gradients of the global batch, before clipping, for the mean loss over this replica's rows."""
         values = tape.gradient(loss, [variable.value for variable in self.trained[name]])
-        values = self.mean_over_replicas(values)
+        if self.replicas > 1:
+            values = self.mean_over_replicas(values)
         return Gradients(name, values, tf.linalg.global_norm(values))
 
     def mean_over_replicas(self, values: Any) -> Any:
@@ -307,10 +300,6 @@ class Agent(tf.Module, ABC):
         if self.replicas == 1:
             return values
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, values)
-
-    def weighted(self, batch: Transition, loss_BN: tf.Tensor) -> tf.Tensor:
-        """Returns losses `[B, N]` times the rows' importance weights, where the memory is prioritised."""
-        return batch.weight[:, None] * loss_BN if self.prioritized else loss_BN
 
     def critic_result(
         self, batch: Transition, q_BN: tf.Tensor, target_BN: tf.Tensor, loss_BN: tf.Tensor, gradients: Gradients
@@ -328,20 +317,10 @@ class Agent(tf.Module, ABC):
         }
         return CriticStep(gradients, td_error_B, metrics)
 
-    def imitation_metrics(self, batch: Transition, loss_B: tf.Tensor, tape: tf.GradientTape) -> Metrics:
-        """Returns how the policy's loss of demonstrated rows differs from that of own ones, where the agent imitates.
-
-        Args:
-            batch: this replica's rows.
-            loss_B: the policy's loss of each row.
-            tape: of the policy, on which it was computed.
-        """
-        return policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}
-
     def apply(self, *steps: Gradients) -> None:
         """Takes optimizer steps, one after the other, with gradients clipped as the network's parameters say."""
         for name, values, norm in steps:
-            if name in self.network_parameters:
+            if name in self.network_parameters and self.network_parameters[name].clip_gradients is not None:
                 values = clip_gradients(self.network_parameters[name], values, norm)
             if self.replicas == 1:
                 self.optimizers[name].apply(values, self.trained[name])

@@ -12,13 +12,15 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfsac.agents.learner import Agent, CriticStep, PolicyStep
+from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.agents.temperature import check_target_entropy, make_temperature
-from tfsac.distributions import SquashedGaussian
+from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.networks import ModelMaker
 from tfsac.parameters import FixedAlphaParameters, TwinSoftActorCriticAgentParameters
 from tfsac.policies import SquashedGaussianPolicy
-from tfsac.types import Spec, Transition, Update
+from tfsac.policies.distributions import SquashedGaussian
+from tfsac.types import EXPERT, Spec, Transition, Update
 
 
 class TwinSoftActorCriticAgent(Agent):
@@ -55,11 +57,9 @@ class TwinSoftActorCriticAgent(Agent):
         jit_compile: bool = False,
     ):
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
-        if getattr(parameters, "has_ensemble", False) != self.has_ensemble:
-            needed = "TwinSoftActorCriticAgent alone" if self.has_ensemble else "EnsembleSoftActorCriticAgent"
-            raise ValueError(
-                f"An agent with this q head is a subclass of tfsac.agents.{needed}. Received: {type(self).__name__} "
-                f"with the head {parameters.networks['q'].head_parameters.kind!r}"
+        if getattr(parameters, "has_ensemble", False) and not self.has_ensemble:
+            raise TfsacError(
+                f"An agent with these critics must be a tfsac.agents.EnsembleSoftActorCriticAgent, got {type(self)}"
             )
         temperature, size = parameters.algorithm.temperature, self.policy.action_size
         given = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)
@@ -93,7 +93,9 @@ class TwinSoftActorCriticAgent(Agent):
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
             huber = self.network_parameters["q"].replace_mse_with_huber_loss
-            loss_BN = self.weighted(batch, losses.regression_loss(q_BN, target_B, huber))
+            loss_BN = losses.regression_loss(q_BN, target_B, huber)
+            if self.prioritized:
+                loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
         return self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
 
@@ -124,7 +126,7 @@ class TwinSoftActorCriticAgent(Agent):
             "policy/gradient_norm": gradients.norm,
             "temperature/alpha": self.temperature.value(),
             **temperature_metrics,
-            **self.imitation_metrics(batch, loss_B, tape),
+            **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
         }
         return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
 

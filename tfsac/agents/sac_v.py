@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfsac.agents.learner import Agent, CriticStep, Gradients, PolicyStep
-from tfsac.distributions import SquashedGaussian
+from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.policies import SquashedGaussianPolicy
-from tfsac.types import Metrics, Transition, Update
+from tfsac.policies.distributions import SquashedGaussian
+from tfsac.types import EXPERT, Metrics, Transition, Update
 
 
 class SoftActorCriticAgent(Agent):
@@ -80,7 +81,7 @@ class SoftActorCriticAgent(Agent):
             "policy/gradient_sum_abs": tf.add_n([tf.zeros([]), *(tf.reduce_sum(tf.abs(x)) for x in gradients.values)]),
             "policy/gradient_norm": gradients.norm,
             "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
-            **self.imitation_metrics(batch, loss_B, tape),
+            **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
         }
         return PolicyStep([gradients], loss_B, metrics)
 
@@ -109,7 +110,9 @@ class SoftActorCriticAgent(Agent):
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
             huber = self.network_parameters["q"].replace_mse_with_huber_loss
-            loss_BN = self.weighted(batch, 0.5 * losses.regression_loss(q_BN, target_B, huber))
+            loss_BN = 0.5 * losses.regression_loss(q_BN, target_B, huber)
+            if self.prioritized:
+                loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
         step = self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
         return step._replace(metrics={**step.metrics, "v/next_target_value": tf.reduce_mean(next_v_B)})

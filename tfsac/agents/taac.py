@@ -16,11 +16,11 @@ import tensorflow as tf
 from tfsac.agents.batches import sequence_spec
 from tfsac.agents.learner import Agent, Gradients, flat, per_critic
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
+from tfsac.errors import TfsacError
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import ModelMaker
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
 from tfsac.policies import TemporallyAbstractPolicy
-from tfsac.policies.base_policy import check_state
 from tfsac.policies.temporally_abstract import Choice, Proposal, Tau, choice, pessimistic
 from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Metrics, Sequence, Spec, Update
 
@@ -112,9 +112,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
             self.choice_target_entropy, self.proposal_target_entropy = _pair(algorithm.target_entropy)
             check_target_entropy(self.proposal_target_entropy, self.policy.action_size)
             if not 0 < self.choice_target_entropy < math.log(2):
-                raise ValueError(
-                    "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats, and its target "
-                    f"between them. Received: target_entropy={algorithm.target_entropy}"
+                raise TfsacError(
+                    "target_entropy of keeping or switching must be between 0 and log(2) = 0.6931 nats, got "
+                    f"{self.choice_target_entropy}"
                 )
 
     def batch_spec(self) -> Sequence:
@@ -247,12 +247,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
     ) -> dict[str, tf.Tensor]:
         """Returns "switch_q", the value of a new trajectory with the action as the proposal, and "keep_q", of the
         present one, `[B]`.
-
-        Raises:
-            ValueError: no state.
         """
         trajectory = self.policy.trajectory
-        state = check_state(trajectory.fields, state)
+        assert state is not None
         previous = {name: state[name] for name in trajectory.fields}
         taus = {"keep_q": trajectory.step(previous), "switch_q": trajectory.plan(action, previous)}
         return {name: self.policy.value(self.networks["q"], observation, tau) for name, tau in taus.items()}

@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Gradients
-from tfsac.distributions import of_type
-from tfsac.losses.checks import assert_shapes
+from tfsac.errors import TfsacError
+from tfsac.losses import soft_actor_critic as losses
 from tfsac.networks import adam, learning_rate_of
 from tfsac.parameters import LEAST_PER_DIMENSION, MOST_PER_DIMENSION, FixedAlphaParameters, LearnedAlphaParameters
 from tfsac.types import Metrics
@@ -76,13 +76,13 @@ class LearnedTemperature(keras.layers.Layer):
 
         Args:
             agent: that it is registered with.
-            log_prob_B, target_entropy: see `temperature_loss`.
+            log_prob_B, target_entropy: see `losses.temperature_loss`.
             mask_B: 1 for rows that count, 0 for padding.
         """
         with agent.watch(self.name) as tape:
             value = tf.convert_to_tensor(self.variable.value)
             learned = tf.exp(value) if self.parameters.loss == "alpha" else value
-            loss_B = temperature_loss(learned, log_prob_B, target_entropy)
+            loss_B = losses.temperature_loss(learned, log_prob_B, target_entropy)
             loss = tf.reduce_mean(mask_B * loss_B)
         return [agent.gradients(self.name, loss, tape)], {f"loss/{self.name}": loss}
 
@@ -99,32 +99,15 @@ def make_temperature(parameters: FixedAlphaParameters | LearnedAlphaParameters) 
     )
 
 
-def temperature_loss(log_alpha: tf.Tensor, log_prob_B: tf.Tensor, target_entropy: Any) -> tf.Tensor:
-    """Equation 18 with log alpha in the place of alpha: `-log_alpha * sg(log pi + target_entropy)`, `[B]`.
-
-    Args:
-        log_alpha: scalar; or alpha itself, which is equation 18 as it stands.
-        log_prob_B: log density of actions of the policy; or minus its exact entropy.
-        target_entropy: in nats, a number or `[B]`.
-
-    Raises:
-        ValueError: wrong ranks.
-    """
-    target = of_type(target_entropy, log_prob_B)
-    assert_shapes(log_prob=(log_prob_B, "B"), target_entropy=(target, "B" if target.shape.rank else ""))
-    assert_shapes(log_alpha=(log_alpha, ""))
-    return -log_alpha * tf.stop_gradient(log_prob_B + target)
-
-
 def check_target_entropy(target: float, action_size: int) -> None:
     """Refuses a target entropy that a policy over [-1, 1]^A cannot reach, or that belongs to more dimensions.
 
     Raises:
-        ValueError: the target is out of reach.
+        TfsacError: the target is out of reach.
     """
     low, high = LEAST_PER_DIMENSION * action_size, MOST_PER_DIMENSION * action_size
     if not low <= target < high:
-        raise ValueError(
-            f"With {action_size} action dimensions target_entropy lies between {low:g} and {high:.3g} nats, or is None "
-            f"for the usual one. Received: {target}"
+        raise TfsacError(
+            f"target_entropy must be between {low:g} and {high:.3g} nats with {action_size} action dimensions, or None "
+            f"for the usual one, got {target}"
         )

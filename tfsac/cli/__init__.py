@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
+import re
 import sys
 import warnings
 
 from absl import flags
 
 import tfsac
-from tfsac.cli.command import COMMANDS, UsageError, help_of
-from tfsac.cli.failure import in_one_line, status_of
-from tfsac.cli.parsing import parse, refuse_other_encodings
-from tfsac.machine import running_command
-from tfsac.user_code import make_importable
+from tfsac.cli.command import COMMANDS, help_of, parse
+from tfsac.errors import TfsacError
+from tfsac.utils.imports import make_importable
+from tfsac.utils.machine import SIGNALLED, running_command
 
 # Each enters its commands in COMMANDS, which lists them in this order.
 # isort: off
@@ -28,7 +29,9 @@ from tfsac.cli import spinup  # noqa: F401
 # isort: on
 
 NOT_SHOWN = (None, "", "''", "'false'", "false", "'[]'")  # defaults
-HELP = ("--help", "-h", "help", "--helpfull", "--helpshort", "-help", "-?")
+HELP = ("--help", "-h", "help")
+REFUSED, SIGINT, SIGPIPE = 2, 2, 13
+PACKAGE = pathlib.Path(__file__).parents[1]
 
 
 def usage() -> str:
@@ -64,47 +67,63 @@ def run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print(f"tfsac {tfsac.__version__}")
         return 0
-    asked = bool(arguments) and arguments[0] in HELP
-    if asked:
-        arguments = arguments[1:]
-    if not arguments:
+    wants_help = any(argument in HELP for argument in arguments)
+    words = [argument for argument in arguments if argument not in HELP]
+    if not words:
         print(usage())
         return 0
-    refuse_other_encodings(arguments)
-    name, *others = arguments
+    name, *others = words if wants_help else arguments
     if name not in COMMANDS:
         from tfsac.parameters.base import nearest
 
-        raise UsageError(
-            f"There is no such command.{nearest(name, COMMANDS)} Commands: {', '.join(COMMANDS)}. Received: {name!r}"
-        )
-    before_words = others[: others.index("--")] if "--" in others else others
-    if asked or others == ["help"] or any(argument in HELP and argument != "help" for argument in before_words):
+        raise TfsacError(f"no command {name!r}.{nearest(name, COMMANDS)} Commands: {', '.join(COMMANDS)}")
+    if wants_help:
         print(command_usage(name))
         return 0
-    values, rest = parse(name, others)
-    with contextlib.suppress(OSError):  # a current folder that was removed
+    # Shells leave ~ alone after an equals sign.
+    f, rest = parse(name, [re.sub(r"^(--\w+=)~(?=/)", rf"\1{os.path.expanduser('~')}", other) for other in others])
+    with contextlib.suppress(FileNotFoundError):  # a current folder that was removed
         make_importable(os.getcwd())
     with running_command(name):
-        return COMMANDS[name].function(values, rest)
+        return COMMANDS[name].function(f, rest)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The program: carries out a command line and ends with its status, see docs/command_line.md.
 
-    What the user can mend is printed as one line without a traceback and ends with status 2.
+    What the user can mend is printed in one line, with status 2. Any other error keeps its traceback;
+    TFSAC_TRACEBACK=1 shows that of every error.
     """
-    # Python has none where the shell closed it, as >&- does.
-    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
-    warnings.formatwarning = in_one_line
+    warnings.formatwarning = _format_warning
     try:
         status = run(sys.argv[1:] if arguments is None else arguments)
-        sys.stdout.flush()
-    except BaseException as error:  # the user's code may raise any, or sys.exit()
-        status = status_of(error)
+        print(end="", flush=True)
+    except BrokenPipeError:  # who read the output has ended, as in `tfsac presets | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still flushes
+        status = SIGNALLED + SIGPIPE
+    except KeyboardInterrupt:
+        print("tfsac: interrupted", file=sys.stderr)
+        status = SIGNALLED + SIGINT
+    except Exception as error:
+        from pydantic import ValidationError
+
+        if not isinstance(error, TfsacError | ValidationError | flags.Error | OSError):
+            raise
+        if os.environ.get("TFSAC_TRACEBACK"):
+            raise
+        print("tfsac:", *" ".join([str(error), *getattr(error, "__notes__", ())]).split(), file=sys.stderr)
+        status = REFUSED
     sys.exit(status)
 
 
 def run_preset(path: str) -> None:
     """What `python presets/NAME.py` does: trains that file, with the flags of `tfsac train`."""
     main(["train", f"--preset={path}", *sys.argv[1:]])
+
+
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Formats a warning in one line; one of tfsac's own without its place in the code."""
+    own = pathlib.Path(filename).is_relative_to(PACKAGE)
+    return f"tfsac: {message}\n" if own else f"{filename}:{lineno}: {category.__name__}: {message}\n"

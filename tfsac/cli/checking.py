@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-
 from absl import flags
 
-from tfsac.cli.command import UsageError, command
-from tfsac.cli.early_checks import assignments
+from tfsac.cli.command import command
+from tfsac.cli.learning import assignments, set_flag
+from tfsac.errors import TfsacError
 
 
 def _check_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string("level", None, "environment id, or MODULE:ID of your own", flag_values=f)
     flags.DEFINE_string("preset", None, "take this preset's environment and agent, which must fit it", flag_values=f)
-    flags.DEFINE_multi_string(
-        "set",
-        [],
-        "path=value, such as environment.kwargs.size=3; may be repeated",
-        flag_values=f,
-    )
+    set_flag(f, "path=value, such as environment.kwargs.size=3")
     flags.DEFINE_integer("num_steps", 1000, "random steps", lower_bound=1, flag_values=f)
     flags.DEFINE_integer("seed", 0, "of the episodes and the actions", lower_bound=0, flag_values=f)
 
@@ -29,11 +22,11 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
     from tfsac.catalog import load_preset
     from tfsac.environments import check_environments, maker, spec_of
-    from tfsac.environments.findings import PROBLEM, Finding
+    from tfsac.environments.report import PROBLEM, Finding
     from tfsac.parameters import Preset, RunParameters, for_level, override
 
     if not (f.level or f.preset):
-        raise UsageError("An environment is checked: --level, or --preset. Received: neither")
+        raise TfsacError("--level or --preset is required")
     preset = load_preset(f.preset) if f.preset else Preset()
     if f.level:
         preset = for_level(preset, f.level)
@@ -41,14 +34,13 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     environment = preset.environment
     with_agent = bool(f.preset) or not all(path.startswith("environment.") for path in changes)
     print(f"tfsac check: {environment.level}, {f.num_steps} random steps, seed {f.seed}", flush=True)
-    with contextlib.redirect_stdout(sys.stdout):  # which an environment may replace
-        report = check_environments(environment, f.num_steps, f.seed)
+    report = check_environments(environment, f.num_steps, f.seed)
     if report.usable and with_agent:
         try:
-            (made := maker(environment)()).close()
+            (env := maker(environment)()).close()
             from tfsac.training.build import build_agent
 
-            build_agent(preset, RunParameters(), spec_of(made))
+            build_agent(preset, RunParameters(), spec_of(env))
         except (ValueError, TypeError) as error:
             report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
     print(report)

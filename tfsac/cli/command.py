@@ -1,8 +1,8 @@
-"""What the commands share: the register they stand in, and their errors."""
+"""What the commands share: the register they stand in, and how their flags are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -32,10 +32,6 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {}
 
 
-class UsageError(TfsacError):
-    """A command line that cannot be carried out."""
-
-
 def command(help: str, define: Define, words: str = "") -> Callable[[Function], Function]:
     """Registers a function as the command of its name; see `Command`."""
 
@@ -44,6 +40,27 @@ def command(help: str, define: Define, words: str = "") -> Callable[[Function], 
         return function
 
     return register
+
+
+def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[str]]:
+    """Reads the arguments of a command with absl; returns its flags, and the words that belong to no flag.
+
+    Raises:
+        absl.flags.Error: an unknown flag, or a wrong or missing value.
+        TfsacError: words for a command that takes none.
+    """
+    COMMANDS[name].define(f := flags.FlagValues())
+    f.set_gnu_getopt(True)
+    try:
+        words = f([name, *arguments])[1:]
+    except flags.UnrecognizedFlagError as error:
+        error.add_note(f"`tfsac {name} --help` lists the flags.")
+        if "set" in f:
+            error.add_note("Parameters, which `tfsac show` lists, are changed by --set=PATH=VALUE.")
+        raise
+    if words and not COMMANDS[name].words:
+        raise TfsacError(f"tfsac {name} takes flags alone, written --name=value, got {words[0]!r}")
+    return f, words
 
 
 def help_of(flag: flags.Flag[Any]) -> str:
@@ -58,8 +75,8 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' * (number != 1)}"
 
 
-def required(f: flags.FlagValues, name: str, why: str = "") -> str:
-    """Returns the value of a flag that must be given; `why` takes the place of the usual reason."""
+def required(f: flags.FlagValues, name: str) -> Any:
+    """Returns the value of a flag that must be given."""
     if not f[name].value:
-        raise UsageError(f"{why or f'--{name} is required'}. Received: no --{name}")
-    return str(f[name].value)
+        raise TfsacError(f"--{name} is required")
+    return f[name].value

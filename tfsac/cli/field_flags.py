@@ -10,13 +10,12 @@ from collections.abc import Collection
 from typing import Any
 
 from absl import flags
-from pydantic.fields import FieldInfo
 
 from tfsac.parameters.base import descriptions
 
 
 def define_fields(f: flags.FlagValues, cls: type, without: Collection[str] = (), only: Collection[str] = ()) -> None:
-    """Defines a flag for each field of a parameter class: its name, type, lower bound, default and description.
+    """Defines a flag for each field of a parameter class, whose checks are those of the class.
 
     Args:
         f: gets the flags.
@@ -24,15 +23,12 @@ def define_fields(f: flags.FlagValues, cls: type, without: Collection[str] = (),
         without: fields that get no flag.
         only: the fields that get one; empty for all.
 
-    Raises:
-        TypeError: a field whose type no flag has.
-
     Example:
         >>> define_fields(f := flags.FlagValues(), RunParameters, only=("seed",))
         >>> f["seed"].default
         0
     """
-    hints, described = typing.get_type_hints(cls, include_extras=True), descriptions(cls)
+    hints, described = typing.get_type_hints(cls), descriptions(cls)
     for field in dataclasses.fields(cls):
         if field.name in without or (only and field.name not in only):
             continue
@@ -51,21 +47,13 @@ def given_fields(f: flags.FlagValues, cls: type) -> dict[str, Any]:
 def _define(f: flags.FlagValues, name: str, default: Any, text: str, hint: Any) -> None:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):  # of a type and None
         hint = next(inner for inner in typing.get_args(hint) if inner is not type(None))
-    bound = None
-    if typing.get_origin(hint) is typing.Annotated:
-        hint, *extra = typing.get_args(hint)
-        limits = [limit for entry in extra if isinstance(entry, FieldInfo) for limit in entry.metadata]
-        above = [limit.gt + 1 for limit in limits if hasattr(limit, "gt") and hint is int]
-        bound = next(iter(above + [limit.ge for limit in limits if hasattr(limit, "ge")]), None)
     if typing.get_origin(hint) is typing.Literal:
         flags.DEFINE_enum(name, default, list(typing.get_args(hint)), text, flag_values=f)
     elif hint is bool:
         flags.DEFINE_bool(name, default, f"{text}; --no{name} turns it off" if default else text, flag_values=f)
     elif hint is int:
-        flags.DEFINE_integer(name, default, text, lower_bound=bound, flag_values=f)
+        flags.DEFINE_integer(name, default, text, flag_values=f)
     elif hint is float:
-        flags.DEFINE_float(name, default, text, lower_bound=bound, flag_values=f)
-    elif hint is str:
-        flags.DEFINE_string(name, default, text, flag_values=f)
+        flags.DEFINE_float(name, default, text, flag_values=f)
     else:
-        raise TypeError(f"A flag is a switch, a number, a text or one of several names. Received: {name}: {hint}")
+        flags.DEFINE_string(name, default, text, flag_values=f)

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from tfsac.cli.command import UsageError
+from tfsac.errors import TfsacError
 
 OF_THE_TASK = ("environment.level", "validation.", "levels.")  # parameters that differ with the level
+MOST_SHOWN = 3  # parameters in a label
 
 
 def is_group(word: str) -> bool:
     """Returns whether a word of the command line stands for several runs: a folder of them, or LABEL=RUN,RUN."""
     from tfsac.experiments.sweep import stands_for_runs
 
-    path = pathlib.Path(word)
-    return stands_for_runs(path) or ("=" in word and not path.exists())
-
-
-def check_words(words: Sequence[str]) -> None:
-    """Refuses words that name no run: empty ones, and groups without a label or a run."""
-    for word in words:
-        label, _, listed = word.partition("=")
-        if not word or ("=" in word and not pathlib.Path(word).exists() and not (label and all(listed.split(",")))):
-            raise UsageError(f"A word is the folder of a run or a sweep, or LABEL=RUN,RUN. Received: {word!r}")
+    return stands_for_runs(pathlib.Path(word)) or bool(_labelled(word))
 
 
 def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
@@ -39,37 +30,27 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             LABEL=RUN,RUN.
 
     Raises:
-        UsageError: a word that names no run, or two groups of the same label.
-        FileNotFoundError, ValueError: a folder that is no run, or a sweep without finished ones.
+        TfsacError: two groups of the same label, or a sweep without finished runs.
+        FileNotFoundError: a folder that is no run.
     """
     from tfsac.experiments.sweep import finished_runs, runs_of
 
-    check_words(words)
     groups: dict[str, list[pathlib.Path]] = {}
     unnamed: list[list[pathlib.Path]] = []
 
     def add(label: str, runs: list[pathlib.Path]) -> None:
         if label in groups:
-            raise UsageError(
-                "Each group has a label of its own. LABEL=RUN,RUN names a group, of runs and sweeps, "
-                f"all listed in one word. Received: the label {label!r} twice, for {groups[label][0]} and {runs[0]}"
-            )
+            raise TfsacError(f"Two groups have the label {label!r}: name them LABEL=RUN,RUN, with all runs in one word")
         groups[label] = runs
 
     for word in words:
         path = pathlib.Path(word)
-        if "=" in word and not path.exists():
-            label, _, listed = word.partition("=")
-            paths = _listed(listed)
-            if "/" in label and not any(one.exists() for one in paths):
-                unnamed.append([path])  # a combination of a sweep that is not there, which an error will say
-            else:
-                add(label, [run for one in paths for run in runs_of(one)])
+        if label := _labelled(word):
+            add(label, [run for one in _listed(word) for run in runs_of(one)])
         elif (path / "sweep.json").is_file():
             for label, runs in finished_runs(path).items():
-                named = f"{path.name} {label}" if len(words) > 1 else label
                 if label:
-                    add(named, runs)
+                    add(f"{path.name} {label}" if len(words) > 1 else label, runs)
                 else:
                     unnamed.append(runs)  # of one experiment on levels that may have numbers of their own
         else:
@@ -83,13 +64,19 @@ def left_out(words: Sequence[str]) -> list[pathlib.Path]:
     """Returns the runs of the words' folders that have begun and not finished, for which `groups_of` has no place."""
     from tfsac.experiments.sweep import unfinished_of
 
-    paths = [one for word in words for one in (_listed(word.partition("=")[2]) if "=" in word else [])]
-    return [run for path in (*map(pathlib.Path, words), *paths) for run in unfinished_of(path)]
+    paths = [path for word in words for path in (_listed(word) if _labelled(word) else [pathlib.Path(word)])]
+    return [run for path in paths for run in unfinished_of(path)]
 
 
-def _listed(text: str) -> list[pathlib.Path]:
-    """Splits RUN,RUN at its commas but for those in the names of folders, such as a sweep's combinations."""
-    pieces, paths = text.split(","), list[pathlib.Path]()
+def _labelled(word: str) -> str:
+    """Returns the label of LABEL=RUN,RUN; "" for a path, which may have an equals sign, too."""
+    label, equals, _ = word.partition("=")
+    return label if equals and "/" not in label and not pathlib.Path(word).exists() else ""
+
+
+def _listed(word: str) -> list[pathlib.Path]:
+    """Splits LABEL=RUN,RUN at its commas but for those in the names of folders, such as a sweep's combinations."""
+    pieces, paths = word.partition("=")[2].split(","), list[pathlib.Path]()
     while pieces:
         longest = (n for n in range(len(pieces), 0, -1) if pathlib.Path(",".join(pieces[:n])).exists())
         n = next(longest, 1)
@@ -102,25 +89,28 @@ def by_level(groups: dict[str, list[pathlib.Path]]) -> dict[str, list[pathlib.Pa
     """Splits groups whose runs have several levels, for returns of different tasks have no mean. CSV files do not
     say theirs.
     """
-    from tfsac.catalog import read_config
-
     split: dict[str, list[pathlib.Path]] = {}
     for label, runs in groups.items():
-        configs = [run / "config.json" for run in runs]
-        of = [read_config(config)[0].environment.level if config.is_file() else "" for config in configs]
-        for run, level in zip(runs, of, strict=True):
-            split.setdefault(f"{label}, {level}" if len(set(of)) > 1 else label, []).append(run)
+        levels = [level_of(run) for run in runs]
+        for run, level in zip(runs, levels, strict=True):
+            split.setdefault(f"{label}, {level}" if len(set(levels)) > 1 else label, []).append(run)
     return split
 
 
+def level_of(run: pathlib.Path) -> str:
+    """Returns the level of a run, "" for a folder without a config."""
+    from tfsac.catalog import read_config
+
+    config = run / "config.json"
+    return read_config(config)[0].environment.level if config.is_file() else ""
+
+
 def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
-    """Raises ValueError for a run that has not ended, whose last evaluation is no result yet."""
+    """Raises TfsacError for a run that has not ended, whose last evaluation is no result yet."""
     for run in (run for runs in groups.values() for run in runs):
         if (run / "config.json").is_file() and not (run / "policy").is_dir():
-            raise ValueError(
-                "A comparison is of runs that have ended; "
-                f"first type tfsac train {shlex.quote(f'--run_dir={run}')} --resume. Received: {run}"
-            )
+            command = f"tfsac train {shlex.quote(f'--run_dir={run}')} --resume"
+            raise TfsacError(f"{run} has not ended; `{command}` ends it")
 
 
 def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
@@ -130,59 +120,53 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     Runs that are given together stay together: the preset of the first one is theirs.
 
     A label names the agent where the agents differ, the functions that made custom models and environments, the run
-    whose weights a run began with, and of the other parameters the first that tell the groups apart; of one agent, also
-    how many more differ.
+    whose weights a run began with, and all parameters that differ; of more than `MOST_SHOWN`, the first that tell the
+    groups apart and, of one agent, how many more differ.
 
     Raises:
         FileNotFoundError, ParameterError: a folder that is no run.
     """
-    from tfsac.catalog import read_config
     from tfsac.experiments.grid import short_names
-    from tfsac.files import leaves, read_object
-    from tfsac.parameters import BY_ENV_FN, to_json
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for runs in experiments:
-        config = runs[0] / "config.json"
-        (read, run), said = read_config(config), read_object(config)
-        preset = to_json(read)
-        models, weights = (said.get(name) or "none" for name in ("models", "initial_weights"))
-        parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
-        begun = {"models": models.removeprefix("__main__."), "initial_weights": weights}
-        if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
-            begun["env_fn"] = str(said.get("env_fn")).removeprefix("__main__.")
-        parameters = {"agent": preset["agent"]["kind"], **begun, **parameters, **run.of_learning}
+        parameters = _parameters_of(runs[0])
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
-    told: list[str] = ["agent"]
 
-    def apart(paths: Sequence[str]) -> int:
+    def num_apart(paths: Sequence[str]) -> int:
         return len({json.dumps([_text(parameters, path) for path in paths]) for parameters, _ in groups.values()})
 
     paths = dict.fromkeys(path for parameters, _ in groups.values() for path in parameters)
-    for path in paths:
-        if apart([*told, path]) > apart(told):
-            told.append(path)
-    if len(told) > 1 and apart(told[:1]) == 1:
-        told = told[1:]
-    names = short_names(told)
-    untold = sum(apart([path]) > 1 for path in paths if path not in told) if apart(["agent"]) == 1 else 0
+    different = [path for path in paths if num_apart([path]) > 1]
+    shown = different if 0 < len(different) <= MOST_SHOWN else different[:1] or ["agent"]
+    for path in different:
+        if num_apart([*shown, path]) > num_apart(shown):
+            shown.append(path)
+    names, more = short_names(shown), 0 if "agent" in shown else len(different) - len(shown)
 
     def label(parameters: dict[str, Any]) -> str:
-        texts = {path: _text(parameters, path) for path in told}
-        said = ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
-        return f"{said} and {untold} more" if untold else said
+        texts = {path: _text(parameters, path) for path in shown}
+        joined = ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
+        return f"{joined} and {more} more" if more else joined
 
-    folders = [_folder_of(paths) for _, paths in groups.values()]
-    if untold > 2 and all(folders) and len(set(folders)) == len(folders):  # they say more than "and 7 more"
-        return {folder: paths for folder, (_, paths) in zip(folders, groups.values(), strict=True)}
-    return {label(parameters): paths for parameters, paths in groups.values()}
+    return {label(parameters): runs for parameters, runs in groups.values()}
 
 
-def _folder_of(runs: Sequence[pathlib.Path]) -> str:
-    """Returns the name of the folder of some runs, without seeds and times; "" where they have several."""
-    paths = [run.absolute() for run in runs]
-    names = {re.sub(r"((^|[-_])(seed|run)?[-_]?\d+)+$", "", path.name) or path.parent.name for path in paths}
-    return names.pop() if len(names) == 1 else ""
+def _parameters_of(run_dir: pathlib.Path) -> dict[str, Any]:
+    """Returns what changes what a run learns, by dotted path."""
+    from tfsac.catalog import read_config
+    from tfsac.parameters import BY_ENV_FN, to_json
+    from tfsac.utils.files import leaves, read_object
+
+    config = run_dir / "config.json"
+    (read, run), content = read_config(config), read_object(config)
+    preset = to_json(read)
+    begun = {name: content.get(name) or "none" for name in ("models", "initial_weights")}
+    if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
+        begun["env_fn"] = str(content.get("env_fn"))
+    begun = {name: text.removeprefix("__main__.") for name, text in begun.items()}
+    parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
+    return {"agent": preset["agent"]["kind"], **begun, **parameters, **run.affects_results}
 
 
 def _text(parameters: dict[str, Any], path: str) -> str:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import pathlib
 import shlex
 import signal
+import sys
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, required
-from tfsac.cli.early_checks import alone, assignments, check_level, check_resumable, check_weights, one_name
-from tfsac.cli.parsing import parse
-from tfsac.machine import SIGNALLED
-from tfsac.tensorflow_start import interrupts_wait
+from tfsac.cli.command import command, parse, required
+from tfsac.errors import TfsacError
+from tfsac.utils.machine import SIGNALLED
 
 if TYPE_CHECKING:
     from tfsac.experiments.run_processes import PlannedRun
@@ -37,20 +38,21 @@ def preset_flags(f: flags.FlagValues) -> None:
 
 def _level_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string(
-        "preset", "pendulum_sac", "name of a preset, a .py file that defines one, or a run's config.json", flag_values=f
+        "preset",
+        None,
+        "name of a preset, a .py file that defines one, or a run's config.json "
+        "(default: pendulum_sac, or with --level one for the level's actions)",
+        flag_values=f,
     )
     flags.DEFINE_string("level", None, "environment id, instead of the preset's", flag_values=f)
     flags.DEFINE_integer("num_envs", None, "environments side by side", lower_bound=1, flag_values=f)
 
 
-def set_flag(f: flags.FlagValues) -> None:
+def set_flag(
+    f: flags.FlagValues, help: str = "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98"
+) -> None:
     """Defines --set."""
-    flags.DEFINE_multi_string(
-        "set",
-        [],
-        "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98; may be repeated",
-        flag_values=f,
-    )
+    flags.DEFINE_multi_string("set", [], help, flag_values=f)
 
 
 def run_flags(f: flags.FlagValues) -> None:
@@ -83,6 +85,7 @@ def _train_flags(f: flags.FlagValues) -> None:
         "num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f
     )
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
+    flags.DEFINE_multi_string("logger", [], "send metrics also to wandb, mlflow or module:Class", flag_values=f)
     flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
     flags.DEFINE_bool("list", False, "list the presets instead of training", flag_values=f)
     flags.DEFINE_integer(
@@ -95,53 +98,37 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
     from tfsac.cli.describing import print_presets
     from tfsac.cli.results import print_evaluation
-    from tfsac.distributed.partition import environment_of_actor, preset_of_worker
     from tfsac.distributed.tf_config import worker_task
-    from tfsac.files import check_run_dir
 
     if f.list:
-        alone(f, "list", "it lists the presets instead of training")
         print_presets()
         return 0
-    one_name(f)
     if f.num_seeds > 1:
-        if f.resume:
-            raise UsageError(
-                "Several seeds are resumed by the same command, without --resume. Received: --num_seeds with --resume"
-            )
-        if f.ray_address:
-            raise UsageError(
-                "Several seeds on a cluster are a sweep: tfsac sweep --ray_address. "
-                "Received: --num_seeds with --ray_address"
+        if f.resume or f.ray_address:
+            raise TfsacError(
+                "--num_seeds above 1 takes neither --resume (the same command resumes it) nor --ray_address "
+                "(tfsac sweep trains on a cluster)"
             )
         return _train_all(f, [], 1)
-    preset, run = _experiment(f)
-    preset_of_worker(preset, task := worker_task(run))
-    environment_of_actor(preset, run)
+    preset, run = requested_run(f)
+    task = worker_task(run)
     if task.num_workers > 1 and not f.run_dir:
-        raise UsageError("All workers name the same folder, which each can read. Received: no --run_dir")
+        raise TfsacError("--run_dir is required for several workers: a folder that all of them share")
     run_dir = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, preset.environment.level, run.seed)
-    if f.resume:
-        check_resumable(run_dir)
-    else:
-        check_run_dir(run_dir)
-    if f.checkpoint_restore_dir:
-        check_weights(pathlib.Path(f.checkpoint_restore_dir))
-    what = "resuming" if f.resume else f"{f.preset},"
     if task.is_chief:
+        what = "resuming" if f.resume else f"{preset_name(f)},"
         print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
-        for remark in () if f.resume else _remarks(f):
+        for remark in () if f.resume else remarks(f):
             print(remark, flush=True)
-    with interrupts_wait():
-        check_level(preset)
-        from tfsac.training.devices import configure
+    check_level(preset)
+    from tfsac.training.devices import configure
 
-        configure(f.use_cpu)
-        from tfsac import api
-        from tfsac.training import Trainer
+    configure(f.use_cpu)
+    from tfsac import api
+    from tfsac.training import Trainer
 
     begun = {"initial_weights": f.checkpoint_restore_dir, "restore_memory": f.restore_memory}
-    trainer = Trainer(preset, run_dir, run, f.resume, **begun)
+    trainer = Trainer(preset, run_dir, run, f.resume, loggers=f.logger, **begun)
     if f.print_networks_summary:
         for network in trainer.agent.networks.values():
             network.model.summary(line_length=100)
@@ -164,18 +151,15 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     return 0
 
 
-def _remarks(f: flags.FlagValues) -> Iterator[str]:
-    """Yields what is otherwise than in the run of a config.json: its first weights, and its level's own numbers."""
-    from tfsac.files import read_object
+def remarks(f: flags.FlagValues) -> Iterator[str]:
+    """Yields what differs from the run of a config.json: its first weights, and its level's own numbers."""
+    from tfsac.utils.files import read_object
 
-    path = pathlib.Path(f.preset)
+    path = pathlib.Path(preset_name(f))
     content = read_object(path) if path.suffix == ".json" else {}
     if (source := content.get("initial_weights")) and not f.checkpoint_restore_dir:
-        yield (
-            f"The run of {path} began with the weights of another one. "
-            f"To begin with them, too: {shlex.quote(f'--checkpoint_restore_dir={source}')}"
-            f"{' --restore_memory' if content.get('restore_memory') else ''}"
-        )
+        flag = shlex.quote(f"--checkpoint_restore_dir={source}")
+        yield f"The run of {path} began with the weights of another one; {flag} begins with them, too."
     if content and f.level:
         levels, own = content["preset"].get("levels", {}), content["preset"]["environment"]["level"]
         left = levels.get(own, {}).keys() - levels.get(f.level, {}).keys() - assignments(f).keys()
@@ -183,21 +167,18 @@ def _remarks(f: flags.FlagValues) -> Iterator[str]:
             yield f"Kept from {own} in {path}: {', '.join(kept)}. --set gives other values."
 
 
-def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
-    """Returns what the flags of `train` ask for."""
+def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
+    """Returns the preset and the run parameters that the flags of `train` ask for."""
     from tfsac.catalog import read_config
     from tfsac.cli.field_flags import given_fields
-    from tfsac.distributed.partition import refuse_timeout_in_this_process
     from tfsac.parameters import RunParameters
 
     if f.resume:
-        from tfsac.experiments.run_processes import KEPT
+        from tfsac.experiments.run_processes import FIXED_FLAGS
 
-        required(f, "run_dir", "--resume needs --run_dir")
-        fixed = sorted(name for name in KEPT if f[name].present)
-        if fixed:
-            raise UsageError(f"A resumed run keeps its preset, level, seed and environments. Received: --{fixed[0]}")
-        preset, run = read_config(pathlib.Path(f.run_dir) / "config.json")
+        if fixed := sorted(name for name in FIXED_FLAGS if f[name].present):
+            raise TfsacError(f"A resumed run keeps its preset, level, seed and environments, got --{fixed[0]}")
+        preset, run = read_config(pathlib.Path(required(f, "run_dir")) / "config.json")
         preset = _changed(preset, f)
     else:
         preset, run = preset_of(f)
@@ -207,45 +188,87 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     if given.get("ray_address") == "none":  # the actors were of the cluster before
         actors = {"num_actors": RunParameters.num_actors, "actor_steps": RunParameters.actor_steps}
         given = {**actors, **given, "ray_address": None}
-    run = dataclasses.replace(run, **given)
-    refuse_timeout_in_this_process(preset, run)
-    if f.skip_damaged_rows and not f.resume:
-        raise UsageError(
-            "--skip_damaged_rows is for runs that are resumed. Received: --skip_damaged_rows without --resume"
-        )
-    if run.stop_at_threshold and preset.validation.min_reward_threshold is None:
-        raise UsageError(
-            f"--stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}"
-        )
-    return preset, run
+    return preset, dataclasses.replace(run, **given)
 
 
 def preset_of(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns the preset that `preset_flags` ask for, and the run parameters of a config.json or the defaults."""
     from tfsac.catalog import load_preset, read_config
-    from tfsac.parameters import RunParameters, for_level
+    from tfsac.parameters import RunParameters
 
-    preset, path = load_preset(f.preset), pathlib.Path(f.preset)
+    path = pathlib.Path(preset_name(f))
     run = read_config(path)[1] if path.suffix == ".json" else RunParameters()
-    if f.level is not None:
-        preset = for_level(preset, f.level)
-    return _changed(preset, f), run
+    return _changed(load_preset(preset_name(f), f.level), f), run
+
+
+def preset_name(f: flags.FlagValues) -> str:
+    """Returns --preset; without it "pendulum_sac", or what suits the actions of --level."""
+    if f.preset or not f.level:
+        return f.preset or "pendulum_sac"
+    return _preset_for(f.level, tuple(text for text in f.set if text.startswith("environment.")))
+
+
+@functools.cache
+def _preset_for(level: str, texts: tuple[str, ...]) -> str:
+    """Makes a level's environment once, says which preset suits its actions, and returns its name."""
+    from tfsac.catalog import load_preset
+    from tfsac.environments import maker, spec_of
+    from tfsac.parameters import Preset, for_level, override, parse_assignment
+    from tfsac.types import DiscreteSpec
+
+    environment = override(for_level(Preset(), level), dict(map(parse_assignment, texts))).environment
+    (env := maker(environment)()).close()
+    if isinstance(spec_of(env).action, DiscreteSpec):
+        actions, name = "discrete", "cart_pole_discrete_sac"
+    else:
+        known = level in load_preset("mujoco_twin_sac").levels
+        actions, name = "continuous", "mujoco_twin_sac" if known else "pendulum_twin_sac"
+    print(f"tfsac: {level} has {actions} actions, so --preset={name}", file=sys.stderr, flush=True)
+    return name
+
+
+def assignments(f: flags.FlagValues) -> dict[str, Any]:
+    """Returns what --set changes, by path.
+
+    Raises:
+        TfsacError: a parameter that a later --set sets again: a search or a grid would replace the user's own value.
+    """
+    from tfsac.parameters import parse_assignment
+    from tfsac.parameters.overrides import covers
+
+    changes: dict[str, Any] = {}
+    for path, value in map(parse_assignment, f.set):
+        if again := [earlier for earlier in changes if covers(path, earlier)]:
+            raise TfsacError(f"{again[0]} is set twice, by --set={again[0]} and then by --set={path}")
+        changes[path] = value
+    return changes
 
 
 def _changed(preset: Preset, f: flags.FlagValues) -> Preset:
     """Returns a preset with what --num_envs and --set change, together, for what fits only together."""
     from tfsac.parameters import override
 
-    others = {"environment.num_envs": f.num_envs, "environment.level": f.level}
-    return override(preset, assignments(f, {path: value for path, value in others.items() if value}))
+    return override(preset, {**({"environment.num_envs": f.num_envs} if f.num_envs else {}), **assignments(f)})
 
 
 def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
     """Returns the folder of a run, or of several seeds, for which no --run_dir was given."""
-    from tfsac.files import new_run_dir
+    from tfsac.utils.files import new_run_dir
 
-    name = f.experiment_name or f"{pathlib.Path(f.preset).stem}-{level.replace('/', '-').replace(':', '-')}"
-    return new_run_dir(name, seed)
+    stem = pathlib.Path(preset_name(f)).stem
+    return new_run_dir(f.experiment_name or f"{stem}-{level.replace('/', '-').replace(':', '-')}", seed)
+
+
+def check_level(preset: Preset) -> None:
+    """Makes a preset's environment once, before TensorFlow loads, and checks that the agent can choose its actions."""
+    from tfsac import environments
+    from tfsac.types import check_actions
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an old version that is used warns when the run makes it
+        env = environments.maker(preset.environment)()
+    env.close()
+    check_actions(preset.agent.kind, preset.agent.discrete_actions, environments.spec_of(env).action)
 
 
 # -- sweep -------------------------------------------------------------------------------------------------------------
@@ -288,23 +311,10 @@ def job_flags(f: flags.FlagValues) -> None:
 
 
 def jobs_of(f: flags.FlagValues) -> int:
-    """Returns how many runs `job_flags` allow at a time on this machine.
+    """Returns how many runs `job_flags` allow at a time on this machine."""
+    from tfsac.utils.machine import usable_cores
 
-    Raises:
-        UsageError: more than it has usable cores, or flags that do not fit together.
-    """
-    if f.ray_address is not None:
-        if f.jobs is not None:
-            raise UsageError("A Ray cluster runs as many as its cores allow. Received: --jobs with --ray_address")
-        return 1
-    from tfsac.machine import usable_cores
-
-    cores = usable_cores()
-    if f["cpus_per_run"].present:
-        raise UsageError("--cpus_per_run is of runs on a Ray cluster. Received: --cpus_per_run without --ray_address")
-    if f.jobs is not None and f.jobs > cores:
-        raise UsageError(f"--jobs is at most the number of usable cores of this machine, {cores}. Received: {f.jobs}")
-    return f.jobs or cores
+    return f.jobs or usable_cores()
 
 
 @contextlib.contextmanager
@@ -315,14 +325,13 @@ def on_cluster(ray_address: str, cores: int) -> Iterator[dict[str, Any]]:
         ray_address: as the flag has it.
         cores: of each run.
     """
-    from tfsac.distributed.ray_cluster import ClusterWatch, connect
+    from tfsac.distributed.ray_cluster import connect
     from tfsac.distributed.ray_jobs import RayJob, job_capacity
 
     with connect(ray_address) as ray:
-        watch = ClusterWatch(ray)
 
         def launch(run: PlannedRun, cores: int) -> RayJob:
-            return RayJob(ray, watch, f"train {run.path}", run.starter(cores), cores)
+            return RayJob(ray, f"train {run.path}", run.starter(cores), cores)
 
         yield {"jobs": job_capacity(ray, cores), "cores": cores, "launch": launch}
 
@@ -330,7 +339,6 @@ def on_cluster(ray_address: str, cores: int) -> Iterator[dict[str, Any]]:
 @command("train every combination of a grid, with several seeds", _sweep_flags)
 def sweep(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains the combinations, or resumes them, and compares them."""
-    one_name(f)
     return _train_all(f, f.grid, jobs_of(f), f.ray_address)
 
 
@@ -341,7 +349,7 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
     run_flags(varied := flags.FlagValues())
     shared = given_arguments(f, OF_A_SWEEP)
     seeds = range(f.seed, f.seed + f.num_seeds)
-    combinations = plan(grid, list(varied), lambda more: described([*shared, *more, f"--seed={seeds[-1]}"]))
+    combinations = plan(grid, list(varied), lambda more: experiment_of([*shared, *more, f"--seed={seeds[-1]}"]))
     level = check_startable([combination.experiment for combination in combinations])
     folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, level, None)
     with contextlib.ExitStack() as connected:
@@ -371,11 +379,7 @@ def check_startable(experiments: Sequence[dict[str, Any]]) -> str:
     """Checks what every run of a series would refuse, and returns the first level.
 
     Args:
-        experiments: from `described`.
-
-    Raises:
-        UsageError, ValueError, ImportError: a strategy of several workers, no weights to begin with, or from
-            `check_level`.
+        experiments: from `experiment_of`.
     """
     from tfsac.parameters import Preset, from_json
 
@@ -383,27 +387,18 @@ def check_startable(experiments: Sequence[dict[str, Any]]) -> str:
     for experiment in experiments:
         preset = from_json(Preset, json.dumps(experiment["preset"]))
         if experiment["run"]["strategy"] == "multi_worker":
-            raise UsageError(
-                "A run of several workers is started on each of them; a sweep trains on one. "
-                "Received: --strategy=multi_worker"
-            )
-        if weights := experiment["checkpoint_restore_dir"]:
-            check_weights(pathlib.Path(weights))
-        if (made := (preset.environment, preset.agent.kind)) not in checked:
-            checked.append(made)
+            raise TfsacError("--strategy=multi_worker trains one run, on several workers; a sweep has many runs")
+        if (pair := (preset.environment, preset.agent.kind)) not in checked:
+            checked.append(pair)
             check_level(preset)
     return str(checked[0][0].level)
 
 
-def described(arguments: list[str]) -> dict[str, Any]:
-    """Returns what `train` does with these arguments, as JSON values; the seed is left out.
-
-    Raises:
-        UsageError, ParameterError: what `train` would refuse.
-    """
+def experiment_of(arguments: list[str]) -> dict[str, Any]:
+    """Returns what `train` does with these arguments, as JSON values; the seed is left out."""
     from tfsac.parameters import to_json
 
-    values, _ = parse("train", arguments)
-    preset, run = _experiment(values)
-    others = {name: values[name].value for name in ("checkpoint_restore_dir", "restore_memory", "use_cpu")}
+    f, _ = parse("train", arguments)
+    preset, run = requested_run(f)
+    others = {name: f[name].value for name in ("checkpoint_restore_dir", "restore_memory", "use_cpu")}
     return {"preset": to_json(preset), "run": {**to_json(run), "seed": None}, **others}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
+from typing import Any
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, counted, required
-from tfsac.cli.early_checks import assignments, check_run
-from tfsac.cli.grouping import by_level, check_words, groups_of, is_group, left_out, refuse_unfinished
-from tfsac.cli.learning import set_flag
+from tfsac.cli.command import command, counted, required
+from tfsac.cli.grouping import by_level, groups_of, is_group, left_out, level_of, refuse_unfinished
+from tfsac.cli.learning import assignments, set_flag
+from tfsac.errors import TfsacError
 
 CALIBRATION_EPISODES = 10
 
@@ -46,15 +46,7 @@ def _evaluate_flags(f: flags.FlagValues) -> None:
 @command("evaluate the policy of a run", _evaluate_flags)
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
-    from tfsac.files import check_new_file
-
     run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
-    changes = assignments(f, {"environment.level": f.level} if f.level else {})
-    check_run(pathlib.Path(run_dir), f.last)
-    if film:
-        check_film(film)
-    if picture:
-        check_new_file(picture, ".png")
     from tfsac import api
 
     try:
@@ -68,7 +60,7 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
             picture,
             step=f.step,
             last=f.last,
-            changes=changes,
+            changes=_environment_changes(f),
         )
     except api.DrawingError as error:
         print_evaluation(error.evaluation, f.episodes)
@@ -89,20 +81,15 @@ def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> Non
 
     try:
         steps, updates = read_curve(pathlib.Path(run_dir), "updates")
-    except ValueError:  # no evaluation yet
+    except (OSError, ValueError):  # no evaluation yet
         return
     known = updates if until is None else updates[steps <= until]
     if len(known) and not known.any():
         print("  no evaluation was after an update: this policy is untrained, or that of initial_weights; try --last")
 
 
-def check_film(path: str) -> None:
-    """Refuses a film that cannot be written."""
-    from tfsac.files import check_new_file
-
-    check_new_file(path, ".mp4", ".gif")
-    if missing := [name for name in ("imageio", "imageio_ffmpeg") if importlib.util.find_spec(name) is None]:
-        raise UsageError(f"A film needs: pip install 'tfsac[video]'. Received: --dump_mp4, and no {missing[0]}")
+def _environment_changes(f: flags.FlagValues) -> dict[str, Any]:
+    return {**({"environment.level": f.level} if f.level else {}), **assignments(f)}
 
 
 def print_evaluation(done: object, episodes: int) -> None:
@@ -143,22 +130,9 @@ def _export_flags(f: flags.FlagValues) -> None:
 @command("export the policy of a run", _export_flags)
 def export(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a SavedModel or a LiteRT file."""
-    from tfsac.files import check_new_folder
-
     run_dir, out = required(f, "run_dir"), required(f, "out")
-    check_run(pathlib.Path(run_dir), f.last)
-    check_new_folder(pathlib.Path(out))
-    if f.format == "tflite" and out.endswith(".tflite"):
-        raise UsageError(f"--out is a folder, which gets policy.tflite. Received: --out={out}")
-    if f.verify and f.format == "tflite" and importlib.util.find_spec("ai_edge_litert") is None:
-        raise UsageError(
-            "Verifying a LiteRT file needs: pip install 'tfsac[litert]'. Received: --verify, and no ai_edge_litert"
-        )
-    if f.quantize != "none" and f.format != "tflite":
-        raise UsageError(
-            f"Only LiteRT files are quantised: --format=tflite. Received: --quantize={f.quantize}, {f.format}"
-        )
-    from tfsac import api, exporting, loading
+    from tfsac import api, exporting
+    from tfsac.exporting import loading
 
     policy = loading.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
     of_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
@@ -188,15 +162,10 @@ def _record_flags(f: flags.FlagValues) -> None:
 @command("record episodes of the best policy as demonstrations", _record_flags)
 def record(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a demonstration file."""
-    from tfsac.files import check_new_file
-
     run_dir, out = required(f, "run_dir"), required(f, "out")
-    changes = assignments(f, {"environment.level": f.level} if f.level else {})
-    check_run(pathlib.Path(run_dir))
-    check_new_file(out, ".npz")
     from tfsac import api
 
-    made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=changes)
+    made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
     print(
         f"{len(made.records)} transitions of {len(made.returns)} episodes, "
         f"mean return {made.returns.mean():.2f}, in {out}"
@@ -217,37 +186,18 @@ def _plot_flags(f: flags.FlagValues) -> None:
 def plot(f: flags.FlagValues, rest: list[str]) -> int:
     """Draws one run, or several together, grouped as `compare` groups them."""
     from tfsac.experiments.plots import plot_curves, plot_run
-    from tfsac.files import check_new_file
 
     words = [*f.run_dir, *rest]
     if not words:
-        raise UsageError(
-            "Plotting needs a run, as words: tfsac plot RUN, or tfsac plot RUN RUN --out=FILE.png. Received: none"
-        )
-    check_words(words)
-    if f.out is not None:
-        check_new_file(f.out, ".png")
-    only = pathlib.Path(words[0])
+        raise TfsacError("A plot needs runs, as in: tfsac plot RUN, or tfsac plot RUN RUN --out=FILE.png")
     if len(words) == 1 and not is_group(words[0]) and not f.column:
-        if f.title:
-            raise UsageError(
-                "--title stands above the curves of several runs; the picture of one has its name. "
-                "Received: --title with one run"
-            )
-        print(plot_run(only, f.out))
+        print(plot_run(pathlib.Path(words[0]), f.out))
         return 0
     groups = by_level(groups_of(words))
-    out = required(f, "out")
-    print(plot_curves(groups, out, f.title or _levels(groups), **({"column": f.column} if f.column else {})))
+    levels = dict.fromkeys(level_of(run) for runs in groups.values() for run in runs)
+    title = f.title or ", ".join(filter(None, levels))
+    print(plot_curves(groups, required(f, "out"), title, **({"column": f.column} if f.column else {})))
     return 0
-
-
-def _levels(groups: dict[str, list[pathlib.Path]]) -> str:
-    """Returns the levels of runs, for a title; CSV files do not say theirs."""
-    from tfsac.catalog import read_config
-
-    configs = [run / "config.json" for runs in groups.values() for run in runs]
-    return ", ".join(dict.fromkeys(read_config(path)[0].environment.level for path in configs if path.is_file()))
 
 
 def _compare_flags(f: flags.FlagValues) -> None:
@@ -273,10 +223,10 @@ def _compare_flags(f: flags.FlagValues) -> None:
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the statistics of every group of runs, and writes them and their picture."""
     from tfsac.experiments import comparison
-    from tfsac.files import new_run_dir
+    from tfsac.utils.files import new_run_dir
 
     if not rest:
-        raise UsageError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN. Received: none")
+        raise TfsacError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN")
     only = pathlib.Path(rest[0])
     ours = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
     refuse_unfinished(groups := groups_of(rest))

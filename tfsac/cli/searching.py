@@ -7,18 +7,15 @@ import math
 import pathlib
 import shlex
 import signal
-import subprocess
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, required
-from tfsac.cli.early_checks import one_name
+from tfsac.cli.command import command, parse, required
 from tfsac.cli.learning import (
     check_startable,
     default_run_dir,
-    described,
+    experiment_of,
     given_arguments,
     job_flags,
     jobs_of,
@@ -27,11 +24,8 @@ from tfsac.cli.learning import (
     run_flags,
     set_flag,
 )
-from tfsac.cli.parsing import parse
-from tfsac.machine import SIGNALLED
-
-if TYPE_CHECKING:
-    from tfsac.experiments.run_processes import PlannedRun
+from tfsac.errors import TfsacError
+from tfsac.utils.machine import SIGNALLED
 
 # Flags of a tuning itself; all its others are of each of its runs.
 WHERE = ("run_dir", "experiment_name", "resume", "report", "jobs", "ray_address", "cpus_per_run")
@@ -56,7 +50,6 @@ def _tune_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "last_evaluations", 1, "a trial's score is the mean of so many last evaluations", lower_bound=1, flag_values=f
     )
-    # As tfsac.experiments.tuning.PRUNERS, which --help does not import.
     flags.DEFINE_enum("pruner", "median", ["median", "hyperband", "none"], "what ends bad trials early", flag_values=f)
     flags.DEFINE_integer(
         "prune_after", 3, "evaluations of a trial before it may be pruned", lower_bound=1, flag_values=f
@@ -74,39 +67,37 @@ def _tune_flags(f: flags.FlagValues) -> None:
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
     from tfsac.experiments.search_space import search_space
-    from tfsac.experiments.tuning import Tuning, TuningPlan, import_optuna
+    from tfsac.experiments.tuning import Tuning, import_optuna, plan
     from tfsac.experiments.tuning_report import report
-    from tfsac.files import check_run_dir
 
-    one_name(f)
     if f.report:
-        return _only_report(f)
-    jobs, asked = jobs_of(f), f
+        print(report(pathlib.Path(required(f, "run_dir"))))
+        return 0
+    jobs, given = jobs_of(f), f
     if f.resume:
-        f = _with_earlier(f, pathlib.Path(required(f, "run_dir", "--resume needs --run_dir")))
+        f = _with_earlier(f, pathlib.Path(required(f, "run_dir")))
     import_optuna()
     shared, seeds = given_arguments(f, (*WHERE, *WHAT)), range(f.seed, f.seed + f.num_seeds)
 
     def describe(more: list[str]) -> dict[str, Any]:
-        return described([*shared, *more, f"--seed={seeds[-1]}"])
+        return experiment_of([*shared, *more, f"--seed={seeds[-1]}"])
 
     experiment = describe([])
-    _check_last_evaluations(experiment, f.last_evaluations)
-    space, left_out = search_space(f.space, describe)
+    _check_last_evaluations(experiment["preset"]["schedule"], f.last_evaluations)
+    space, left_out = search_space(f.space, describe, [text.partition("=")[0] for text in f.set])
     level = check_startable([experiment])
-    folder = pathlib.Path(asked.run_dir) if asked.run_dir else default_run_dir(f, level, None)
-    if not asked.resume:
-        check_run_dir(folder)
+    folder = pathlib.Path(given.run_dir) if given.run_dir else default_run_dir(f, level, None)
     for line in left_out:
         print(line)
-    plan = TuningPlan(space, experiment, list(seeds), f.last_evaluations, f.pruner, f.prune_after)
+    settings = {name: f[name].value for name in ("last_evaluations", "pruner", "prune_after", "trials")}
     with contextlib.ExitStack() as connected:
-        how: dict[str, Any] = {"jobs": jobs, "launch": _launch}
-        if asked.ray_address is not None:
-            how = connected.enter_context(on_cluster(asked.ray_address, asked.cpus_per_run))
+        how: dict[str, Any] = {"jobs": jobs}
+        if given.ray_address is not None:
+            how = connected.enter_context(on_cluster(given.ray_address, given.cpus_per_run))
         # With the whole space, for the defaults of another version may differ.
         arguments = [*given_arguments(f, (*WHERE, "space")), *(f"--space={dimension.text}" for dimension in space)]
-        tuning = Tuning(folder, plan, f.trials, shared, describe, arguments)
+        content = plan(space, experiment=experiment, seeds=list(seeds), arguments=arguments, **settings)
+        tuning = Tuning(folder, content, shared, describe)
         stopped_by = tuning.train(**how)
     if stopped_by is not None:
         there = shlex.quote(f"--run_dir={folder}")
@@ -120,59 +111,22 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
     return 0
 
 
-def _check_last_evaluations(experiment: dict[str, Any], last_evaluations: int) -> None:
-    """Refuses a score of more evaluations than a run will have, as far as its schedule says.
-
-    Args:
-        experiment: what is trained, as JSON values of `describe`.
-        last_evaluations: of so many the score of a run is the mean.
-
-    Raises:
-        ValueError: there will be fewer.
-    """
+def _check_last_evaluations(schedule: dict[str, str], last_evaluations: int) -> None:
+    """Refuses, before hours of training, a score of more evaluations than a run's schedule of steps has."""
     from tfsac.parameters.steps import STEPS
 
-    schedule = experiment["preset"]["schedule"]
     names = ("heatup_steps", "improve_steps", "steps_between_evaluation_periods")
     steps = [STEPS.fullmatch(schedule[name]) for name in names if schedule[name].startswith("EnvironmentSteps")]
     if len(steps) == len(names):
         heatup, improve, between = (int(found[2]) for found in steps if found)
         if between and last_evaluations > (most := math.ceil((heatup + improve) / between)):
-            raise ValueError(
-                f"A score is the mean of 1 to as many last evaluations as a run has, here {most}. "
-                f"Received: last_evaluations={last_evaluations}"
-            )
-
-
-def _only_report(f: flags.FlagValues) -> int:
-    from tfsac.experiments.tuning_report import report
-
-    folder = pathlib.Path(required(f, "run_dir", "--report needs --run_dir"))
-    others = [name for name in f if f[name].present and name not in ("run_dir", "report")]
-    if others:
-        raise UsageError(f"--report stands with --run_dir alone. Received: --report with --{others[0]}")
-    print(report(folder))
-    return 0
+            raise TfsacError(f"last_evaluations must be <= {most}, the evaluations of a run, got {last_evaluations}")
 
 
 def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues:
     """Returns the flags with which a tuning was started, and those that are given now in their place."""
-    from tfsac.experiments.tuning import read_tuning
+    from tfsac.experiments.tuning import read_plan
 
     given = [name for name in f if f[name].present]
-    earlier, _ = parse("tune", read_tuning(folder)["arguments"])
+    earlier, _ = parse("tune", read_plan(folder)["arguments"])
     return parse("tune", [*given_arguments(earlier, given), *given_arguments(f, WHERE)])[0]
-
-
-def _launch(run: PlannedRun, cores: int | None) -> subprocess.Popen[bytes] | None:
-    """Starts a run that ends with this process, when one that a killed tuning has left has saved."""
-    from tfsac.distributed.ray_jobs import PATIENCE, end_with_parent
-
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return run.start(cores, end_with_parent)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, counted, required
-from tfsac.cli.early_checks import check_run
-from tfsac.cli.results import check_film, print_evaluation
+from tfsac.cli.command import command, counted, required
+from tfsac.cli.results import print_evaluation
 
 
 def _card_flags(f: flags.FlagValues) -> None:
@@ -27,19 +24,10 @@ def _card_flags(f: flags.FlagValues) -> None:
 @command("write the best policy of a run as a model card, for others", _card_flags)
 def card(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a folder in the layout of a Hugging Face model repository."""
-    from tfsac.experiments.sweep import stands_for_runs
-    from tfsac.files import check_new_folder
+    run_dirs, out = required(f, "run_dir"), required(f, "out")
+    from tfsac.cards.writing import write_card
 
-    if not f.run_dir:
-        raise UsageError("--run_dir is required. Received: no --run_dir")
-    out = required(f, "out")
-    for run_dir in map(pathlib.Path, f.run_dir):
-        if not stands_for_runs(run_dir):
-            check_run(run_dir)
-    check_new_folder(pathlib.Path(out))
-    from tfsac.cards import card_maker
-
-    made = card_maker.write_card(f.run_dir, out, f.episodes, f.seed, f.license)
+    made = write_card(run_dirs, out, f.episodes, f.seed, f.license)
     found = made.results
     for run in found["runs"] if len(found["runs"]) > 1 else ():
         print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}")
@@ -67,24 +55,18 @@ def _load_flags(f: flags.FlagValues) -> None:
 @command("play the policy of a model card", _load_flags)
 def load(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the returns of episodes beside those that the card tells."""
-    from tfsac.cards.card_files import check_card, read_results
-
-    folder = pathlib.Path(required(f, "card"))
-    check_card(folder)
-    told = read_results(folder)
-    if f.dump_mp4:
-        check_film(f.dump_mp4)
+    folder = required(f, "card")
     from tfsac import api
-    from tfsac.cards import card_folder
+    from tfsac.cards.card import load_card
 
-    loaded = card_folder.load_card(folder)
+    loaded = load_card(folder)
     try:
         done = loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4)
     except api.DrawingError as error:
         print_evaluation(error.evaluation, len(error.evaluation.returns))
         raise
     print_evaluation(done, len(done.returns))
-    if told:
+    if told := loaded.results:
         print(
             f"card    mean {told['mean']:.2f}  std {told['std']:.2f}  over {counted(len(told['returns']), 'episode')}"
         )

@@ -10,8 +10,8 @@ from typing import Any
 from absl import flags
 
 from tfsac.cli.command import command, required
-from tfsac.cli.early_checks import check_level, check_resumable, under_runs
-from tfsac.machine import SIGNALLED
+from tfsac.cli.learning import check_level
+from tfsac.utils.machine import SIGNALLED
 
 
 def _spinup_flags(f: flags.FlagValues) -> None:
@@ -30,21 +30,16 @@ def _spinup_flags(f: flags.FlagValues) -> None:
 @command("train with Spinning Up's flags, table and files", _spinup_flags)
 def spinup(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains soft actor-critic as Spinning Up does."""
-    from tfsac.catalog import read_config
-    from tfsac.files import check_run_dir, new_run_dir
     from tfsac.parameters import EnvironmentParameters, Preset, TwinSoftActorCriticAgentParameters
     from tfsac.spinning_up.sac_arguments import SpinningUpArguments
+    from tfsac.utils.files import new_run_dir
 
     arguments: dict[str, Any] = {field.name: f[field.name].value for field in dataclasses.fields(SpinningUpArguments)}
     SpinningUpArguments(**arguments)  # wrong values are refused before TensorFlow loads
-    under_runs(f, "exp_name")
     if f.resume:
-        run_dir = pathlib.Path(required(f, "run_dir", "--resume needs --run_dir"))
-        read_config(run_dir / "config.json")
-        check_resumable(run_dir)
+        run_dir = pathlib.Path(required(f, "run_dir"))
     else:
         run_dir = pathlib.Path(f.run_dir) if f.run_dir else new_run_dir(f.exp_name, f.seed)
-        check_run_dir(run_dir)
     print(f"tfsac spinup: {'resuming' if f.resume else f.env}, seed {f.seed}, in {run_dir}", flush=True)
     check_level(Preset(TwinSoftActorCriticAgentParameters(), EnvironmentParameters(level=f.env)))
     from tfsac.training.devices import configure

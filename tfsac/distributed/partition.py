@@ -28,17 +28,16 @@ def refuse_timeout_in_this_process(preset: Preset, run: RunParameters) -> None:
         ParameterError: nothing could end a step that takes too long; or there is no single environment to share.
     """
     environment = preset.environment
-    stepped = environment.num_envs, environment.vectorization, run.ray_address
-    if environment.evaluation == "shared" and stepped != (1, "sync", None):
+    in_this_process = environment.vectorization == "sync" and run.ray_address is None
+    if environment.evaluation == "shared" and not (in_this_process and environment.num_envs == 1):
         raise ParameterError(
-            'environment.evaluation="shared" is for one environment in this process: num_envs=1, vectorization="sync" '
-            f"and no ray_address. Received: {stepped}"
+            'environment.evaluation="shared" needs one environment in this process: num_envs=1, vectorization="sync" '
+            "and no ray_address"
         )
-    if environment.step_timeout_seconds is not None and environment.vectorization == "sync" and run.ray_address is None:
+    if environment.step_timeout_seconds is not None and in_this_process:
         raise ParameterError(
             "environment.step_timeout_seconds needs environments in other processes, which can be ended: set "
-            "environment.vectorization "
-            f'to "subprocess". Received: {environment.step_timeout_seconds:g} with vectorization "sync"'
+            'environment.vectorization to "subprocess"'
         )
 
 
@@ -57,15 +56,9 @@ def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:
     if task.num_workers == 1:
         return preset
     num_envs, batch_size, max_size = preset.environment.num_envs, preset.agent.batch_size, preset.agent.memory.max_size
-    for name, value, advice in (
-        ("environment.num_envs", num_envs, "--num_envs"),
-        ("batch_size", batch_size, "--set=agent.networks.*.batch_size"),
-    ):
+    for name, value in (("environment.num_envs", num_envs), ("batch_size", batch_size)):
         if value % task.num_workers:
-            raise ParameterError(
-                f"{name} must be divisible by the number of workers, {task.num_workers}; see {advice}. "
-                f"Received: {value}"
-            )
+            raise ParameterError(f"{name} must be divisible by the {task.num_workers} workers, got {value}")
     changes = {
         "environment.num_envs": num_envs // task.num_workers,
         "agent.memory.max_size": max_size // task.num_workers,
@@ -88,8 +81,5 @@ def environment_of_actor(preset: Preset, run: RunParameters) -> EnvironmentParam
     """
     num_envs = preset.environment.num_envs
     if num_envs % run.num_actors:
-        raise ParameterError(
-            f"environment.num_envs must be divisible by the number of actors, {run.num_actors}; see --num_envs. "
-            f"Received: {num_envs}"
-        )
+        raise ParameterError(f"environment.num_envs must be divisible by num_actors={run.num_actors}, got {num_envs}")
     return dataclasses.replace(preset.environment, num_envs=num_envs // run.num_actors)

@@ -1,6 +1,6 @@
 """The environments of a run on a Ray cluster: actors step them, while the learner updates in this process.
 
-Actors are asked for a rollout of T steps at a time. When the rollouts of all actors have come, the next ones are
+An actor returns a rollout of T steps at a time. When the rollouts of all actors have come, the next ones are
 requested at once, so that actors collect while the learner updates; no actor is ever more than one rollout ahead. What
 an actor does stands in `tfsac.training.ray_collector`.
 """
@@ -9,34 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfsac.distributed.partition import environment_of_actor
-from tfsac.distributed.ray_cluster import ClusterWatch, connect
+from tfsac.distributed.ray_cluster import connect
 from tfsac.environments import EnvironmentFailure
 from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW, SEEDS_BELOW
+from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters
 from tfsac.types import Spec, Step
 
 ATTEMPTS = 3  # to get the same rollout, each by another actor
 STARTING_SECONDS = 300.0  # for an actor to load TensorFlow, make its environments and reset them
-SECONDS_OF_A_WAIT = 2.0  # for an answer, until the head of the cluster is asked whether it is there
 
 Weights = list[np.ndarray]
 
 
 class ActorsLost(EnvironmentFailure):
-    """An actor, and each of its replacements, ended before it had returned a rollout; or the cluster is lost."""
+    """An actor and its replacements ended before they had returned a rollout."""
 
-    what = "The Ray cluster, or an actor on it, was lost"
+    what = "An actor on the Ray cluster was lost"
 
 
 class RolloutRequest(NamedTuple):
-    """What every actor is asked for in one message.
+    """What every actor gets in one message.
 
     Attributes:
         steps: T, of every environment.
@@ -61,7 +60,7 @@ class RayEnvironments:
         settings: with `ray_address`, `num_actors`.
         actor_class: of the actors, such as `RolloutActor`; its first argument is the index of the actor.
         actor_arguments: its other arguments.
-        tell: gets a line for each actor that was replaced.
+        report: gets a line for each actor that was replaced.
 
     Attributes:
         spec: of one environment.
@@ -69,9 +68,9 @@ class RayEnvironments:
         replaced: number of actors that were lost and replaced.
 
     Raises:
-        ParameterError: the environments cannot be divided among the actors.
-        ValueError, ImportError, ConnectionError: from `connect`, or a cluster with fewer CPU cores than actors.
-        EnvironmentFailure, ValueError, ImportError: from an actor's environments.
+        TfsacError: from `connect`, or the environments cannot be divided among the actors, or a cluster with fewer CPU
+            cores than actors, which would wait for more.
+        Exception: of an actor's environments.
     """
 
     def __init__(
@@ -80,13 +79,13 @@ class RayEnvironments:
         settings: RunParameters,
         actor_class: type[Any],
         actor_arguments: Sequence[Any],
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ):
         assert settings.ray_address is not None
         self.num_envs = preset.environment.num_envs
         self.envs_per_actor = environment_of_actor(preset, settings).num_envs
-        self.step_timeout, self.tell, self.replaced = preset.environment.step_timeout_seconds, tell, 0
-        # Of the running episodes, and of the run, as far as `count` was told.
+        self.step_timeout, self.report, self.replaced = preset.environment.step_timeout_seconds, report, 0
+        # Of the running episodes, and of the run, as far as `count` has counted.
         self.episode, self.length, self.steps = np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.int64), 0
         self.seeds_below = SEEDS_BELOW
         self.request: RolloutRequest | None = None
@@ -95,13 +94,9 @@ class RayEnvironments:
         self.ray = self.connected.enter_context(connect(settings.ray_address))
         self.actors: list[Any] = []
         try:
-            self.watch = ClusterWatch(self.ray)
             cores = int(self.ray.cluster_resources().get("CPU", 0))
             if cores < settings.num_actors:
-                raise ValueError(
-                    f"Each actor takes a CPU core of the Ray cluster, which has {cores}. "
-                    f"Received: {settings.num_actors} actors"
-                )
+                raise TfsacError(f"num_actors must be <= {cores}, the cores of the cluster, got {settings.num_actors}")
             remote = self.ray.remote(num_cpus=1)(actor_class).remote
             self.make: Callable[[int], Any] = lambda index: remote(index, *actor_arguments)
             for index in range(settings.num_actors):
@@ -118,7 +113,8 @@ class RayEnvironments:
             state: of all environments, as `state` returned it.
         """
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
-        self.length[:], self.steps, self.limit = 0, state["steps"], STARTING_SECONDS
+        self.length[:], self.steps = 0, state["steps"]
+        self.limit: float | None = STARTING_SECONDS
         self.seeds_below = state.get("seeds_below", EARLIER_SEEDS_BELOW)
         self.underway = [self._start_episodes(k, self.episode) for k in range(len(self.actors))]
         specs, observations = zip(*(self._answer(k, None) for k in range(len(self.actors))), strict=True)
@@ -126,7 +122,7 @@ class RayEnvironments:
         self.observation = {key: np.concatenate([each[key] for each in observations]) for key in self.spec.observation}
 
     def _start_episodes(self, k: int, episode: np.ndarray) -> Any:
-        """Asks actor k to reset its environments to their columns of the given episodes `[E]`."""
+        """Requests of actor k to reset its environments to their columns of the given episodes `[E]`."""
         env_steps = self.steps if self.request is None else self.request.env_steps
         state = {
             "episode": episode[self._columns(k)].tolist(),
@@ -146,9 +142,8 @@ class RayEnvironments:
             request: how many steps, and from where.
             weights: of the policy from now on; None keeps those before.
         """
-        self._check()
         self.request, new = request, None
-        self.limit = request.steps * (self.step_timeout or 0.0)
+        self.limit = None if self.step_timeout is None else request.steps * self.step_timeout
         if weights is not None:
             self.weights = new = self.ray.put(weights)
         self.underway = [actor.rollout.remote(request, new) for actor in self.actors]
@@ -163,50 +158,35 @@ class RayEnvironments:
             T steps of all environments.
 
         Raises:
-            EnvironmentFailure: an environment raised.
-            ActorsLost: an actor and its replacements were lost, or the cluster.
+            EnvironmentFailure: an environment raised, or takes longer than `step_timeout_seconds`.
+            ActorsLost: an actor and its replacements were lost.
         """
         parts = [self._answer(k, newest) for k in range(len(self.actors))]
         return [merge_steps(parts, functools.partial(_side_by_side, t=t)) for t in range(len(parts[0].reward))]
 
     def _answer(self, k: int, newest: Step | None) -> Any:
-        """Returns what actor k was asked for last, if need be from a replacement."""
-        ray, lost = self.ray, None
+        """Returns what was last requested of actor k, if need be from a replacement."""
+        lost: Exception | None = None
         for attempt in range(ATTEMPTS):
             try:
                 if attempt:
                     self._replace(k, newest)
                 return self._wait(self.underway[k], k, self.limit)
-            except ray.exceptions.RayTaskError as error:
+            except self.ray.exceptions.RayTaskError as error:
                 raise error.cause from error
-            except ray.exceptions.RayError as error:  # its process, its machine, or what it had answered
+            except self.ray.exceptions.RayError as error:  # its process, its machine, or what it had answered
                 lost = error
         reason = str(lost).splitlines()[0]
-        raise ActorsLost(
-            f"Actor {k} was lost {ATTEMPTS} times before it had returned a rollout. Received: {reason}"
-        ) from lost
+        raise ActorsLost(f"Actor {k} was lost {ATTEMPTS} times before it had returned a rollout: {reason}") from lost
 
-    def _wait(self, reference: Any, k: int, limit: float) -> Any:
-        """Returns the answer of actor k when it is there; without `step_timeout_seconds` there is no limit."""
-        ready: list[Any] = []
-        began = time.monotonic()
-        while not ready:
-            ready, _ = self.ray.wait([reference], timeout=SECONDS_OF_A_WAIT)
-            self._check()
-            if not ready and self.step_timeout is not None and time.monotonic() - began > limit:
-                raise EnvironmentFailure(
-                    f"The environments of actor {k} did not answer within step_timeout_seconds for each step of a "
-                    f"rollout. Received: {limit:g} seconds without an answer"
-                )
+    def _wait(self, reference: Any, k: int, seconds: float | None) -> Any:
+        """Returns the answer of actor k when it is there; None for no limit."""
+        ready, _ = self.ray.wait([reference], timeout=seconds)
+        if not ready:
+            raise EnvironmentFailure(f"The environments of actor {k} have not answered for {seconds:g} seconds")
         answer = self.ray.get(reference)
-        # A copy, for what Ray gives lies in its object store, and could not be given back to one that is lost.
+        # A copy, because what Ray gives lies in its object store.
         return merge_steps([answer], lambda arrays: arrays[0].copy()) if isinstance(answer, Step) else answer
-
-    def _check(self) -> None:
-        try:
-            self.watch.check()
-        except ConnectionError as error:
-            raise ActorsLost(str(error)) from error
 
     def _replace(self, k: int, newest: Step | None) -> None:
         self.ray.kill(self.actors[k])
@@ -220,7 +200,7 @@ class RayEnvironments:
             columns = self._columns(k)
             newest.truncated[columns] |= ~newest.terminated[columns]
         self.replaced += 1
-        self.tell(f"Actor {k} was lost; its replacement continues with new episodes.")
+        self.report(f"Actor {k} was lost; its replacement continues with new episodes.")
 
     def count(self, step: Step) -> None:
         """Counts a step, once the run has used it."""
@@ -230,8 +210,12 @@ class RayEnvironments:
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers, for `start_episodes`."""
-        where = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
-        return {**where, "seeds_below": self.seeds_below}
+        return {
+            "episode": self.episode.tolist(),
+            "length": self.length.tolist(),
+            "steps": self.steps,
+            "seeds_below": self.seeds_below,
+        }
 
     def close(self) -> None:
         """Ends the actors and leaves the cluster."""

@@ -10,7 +10,8 @@ import json
 import os
 from collections.abc import Mapping
 
-from tfsac.parameters import ParameterError, RunParameters
+from tfsac.errors import TfsacError
+from tfsac.parameters import RunParameters
 
 EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 
@@ -43,35 +44,19 @@ def worker_task(run: RunParameters, environ: Mapping[str, str] = os.environ) -> 
         environ: has TF_CONFIG.
 
     Raises:
-        ParameterError: TF_CONFIG is missing or malformed, or its task is none of its workers.
+        TfsacError: TF_CONFIG is missing or malformed, or its task is none of its workers.
     """
     if run.strategy != "multi_worker":
         return WorkerTask()
-    text = environ.get("TF_CONFIG", "")
-    if not text:
-        raise ParameterError(f"Every worker needs TF_CONFIG, such as {EXAMPLE}. Received: no TF_CONFIG")
     try:
-        config = json.loads(text)
+        config = json.loads(environ["TF_CONFIG"])
         cluster, task = config["cluster"], config["task"]
         names = [(kind, index) for kind in ("chief", "worker") for index in range(len(cluster.get(kind, ())))]
-        addresses = [address for kind in ("chief", "worker") for address in cluster.get(kind, ())]
-        own = (task["type"], int(task["index"]))
-        if isinstance(task["index"], float):
-            raise ValueError("index is a whole number")
+        addresses = tuple(str(address) for kind in ("chief", "worker") for address in cluster.get(kind, ()))
+        index = names.index((task["type"], task["index"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParameterError(
-            f"TF_CONFIG is JSON like {EXAMPLE} ({type(error).__name__}: {error}). Received: {text!r}"
-        ) from error
-    for kind in cluster.keys() - {"chief", "worker"}:
-        raise ParameterError(f"The cluster of TF_CONFIG has workers, and a chief if one is named. Received: {kind!r}")
-    wrong = [address for address in addresses if not _is_address(address)]
-    if wrong or len(set(addresses)) < len(addresses) or not addresses:
-        raise ParameterError(f"Each worker of TF_CONFIG has an address HOST:PORT of its own. Received: {addresses}")
-    if own not in names:
-        raise ParameterError(f"The task of TF_CONFIG is one of its cluster's {len(names)} workers. Received: {task}")
-    return WorkerTask(names.index(own), len(names), tuple(addresses))
-
-
-def _is_address(address: object) -> bool:
-    host, _, port = str(address).rpartition(":")
-    return isinstance(address, str) and bool(host) and port.isdigit() and 0 < int(port) < 2**16
+        text = environ.get("TF_CONFIG", "")
+        raise TfsacError(f"TF_CONFIG must name this worker and all workers, such as {EXAMPLE}, got {text!r}") from error
+    if len(set(addresses)) < len(addresses) or not all(":" in address for address in addresses):
+        raise TfsacError(f"TF_CONFIG must have a HOST:PORT of its own for each worker, got {addresses}")
+    return WorkerTask(index, len(names), addresses)

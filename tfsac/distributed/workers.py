@@ -9,14 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.distributed.tf_config import WorkerTask
-from tfsac.files import differences
-from tfsac.parameters import ParameterError
+from tfsac.errors import TfsacError
+from tfsac.utils.files import differences
 
 PIECE = 16 * 2**20  # bytes of one message
-
-
-class WorkerLost(RuntimeError):
-    """Another worker of the run ended, or cannot be reached."""
 
 
 class Workers:
@@ -61,25 +57,25 @@ class Workers:
             gathered[name], start = part.astype(value.dtype), stop
         return gathered
 
-    def agree(self, asked: dict[str, Any]) -> None:
+    def check_shared(self, shared_config: dict[str, Any]) -> None:
         """Checks that all workers were started with the same settings.
 
         Args:
-            asked: JSON values by name.
+            shared_config: JSON values by name.
 
         Raises:
-            ParameterError: something differs; raised at every worker.
+            TfsacError: something differs; raised at every worker.
         """
         if self.task.num_workers == 1:
             return
-        own = json.dumps(asked)
+        own = json.dumps(shared_config)
         found = differences(json.loads(self.broadcast(0, own.encode())), json.loads(own))
         differ = np.flatnonzero(self.gather({"differ": np.array([bool(found)])})["differ"])
         if len(differ):
-            name, chief, other = found[0] if found else ("", None, None)
-            said = f"{name}={other!r} at worker {differ[0]}, {chief!r} at worker 0"
-            text = self.broadcast(int(differ[0]), said.encode()).decode()
-            raise ParameterError(f"All workers of a run have the same preset and flags. Received: {text}")
+            name, chiefs, own_value = found[0] if found else ("", None, None)
+            message = f"{name}={own_value!r} at worker {differ[0]}, {chiefs!r} at worker 0"
+            message = self.broadcast(int(differ[0]), message.encode()).decode()
+            raise TfsacError(f"All workers of a run must have the same preset and flags, got {message}")
 
     def broadcast(self, source: int, content: bytes) -> bytes:
         """Broadcasts bytes from one worker; returns them at every worker.
@@ -102,7 +98,7 @@ class Workers:
         return b"".join(pieces)[:size]
 
 
-def worker_lost(error: tf.errors.OpError, advice: str) -> WorkerLost:
+def worker_lost(error: tf.errors.OpError, advice: str) -> TfsacError:
     """Returns the error to raise where a collective operation failed.
 
     Args:
@@ -111,6 +107,4 @@ def worker_lost(error: tf.errors.OpError, advice: str) -> WorkerLost:
     """
     lines = str(error.message).splitlines()
     reason = next((line for line in lines if "aborted by" in line), lines[0])
-    return WorkerLost(
-        f"Another worker of this run ended or cannot be reached, which ends the run. {advice} Received: {reason}"
-    )
+    return TfsacError(f"Another worker of this run ended or cannot be reached ({reason}). {advice}")

@@ -1,58 +1,86 @@
-"""Making one environment from its level, with errors that say what to type."""
+"""Making environments from a level or from a function of the user."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import atari as games
 from tfsac.environments import teams
-from tfsac.environments.check import SPACES, CheckedMasks, CheckedStacks, check, time_limit_of
-from tfsac.environments.checked_returns import CheckedReturns, Notes
-from tfsac.environments.env_fn import making, name_of_environment
-from tfsac.environments.levels import ATARI, check_render_mode, check_version, import_module_of, why_not_made
-from tfsac.environments.spaces import has_frame_stacks, spaces_by_key
-from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
+from tfsac.environments.check import SPACES, CheckedEnv, check, time_limit_of
+from tfsac.environments.spaces import FrameStack, name_of_environment
+from tfsac.errors import TfsacError
 from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
-from tfsac.types import ACTION_MASK
-from tfsac.user_code import message_of
+from tfsac.parameters.base import nearest
+
+ATARI = "ALE/"  # the beginning of these levels
+# Which of tfsac's extras brings a missing package.
+EXTRA_OF_PACKAGE = {
+    "mujoco": "mujoco",
+    "imageio": "mujoco",
+    "Box2D": "box2d",
+    "box2d": "box2d",
+    "ale_py": "atari",
+    "cv2": "atari",
+    "mpe2": "multi-agent",
+    "pettingzoo": "multi-agent",
+    "gymnasium_robotics": "robotics",
+    "mo_gymnasium": "multi-objective",
+}
 
 
 class Maker:
     """Makes and checks environments that have the same spaces, also where it was sent to another process.
 
     Args:
-        unchecked, visible_entries: make one; see `make`.
+        unchecked: makes one; see `make_unchecked`.
+        visible_entries: see `make`.
+        one_at_once: whether each is closed before the next is made, so that it may be the same one again.
 
     Attributes:
-        notes: what is said once of all these environments.
-        made: environments that were made already, returned before others are made.
+        prepared: environments that were made already, returned before others are made.
     """
 
-    def __init__(self, unchecked: Callable[[], gym.Env], visible_entries: Sequence[int] | None):
-        self.unchecked, self.visible_entries, self.notes = unchecked, visible_entries, Notes()
+    def __init__(
+        self, unchecked: Callable[[], gym.Env], visible_entries: Sequence[int] | None = None, one_at_once: bool = False
+    ):
+        self.unchecked, self.visible_entries, self.one_at_once = unchecked, visible_entries, one_at_once
         self.spaces: dict[str, gym.Space[Any]] = {}  # of the first one
-        self.made: list[gym.Env] = []
+        self.prepared: list[gym.Env] = []
+        # By identity: environments may have an equality of their own, as dataclasses have.
+        self.made: weakref.WeakValueDictionary[int, gym.Env] = weakref.WeakValueDictionary()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Maker, (self.unchecked, self.visible_entries, self.one_at_once), {"spaces": self.spaces}
 
     def __call__(self) -> gym.Env:
-        """Makes one environment; raises as `make` does, and ValueError for other spaces than those of the first."""
-        return self.made.pop() if self.made else self.check(self.unchecked())
+        """Makes one environment.
 
-    def check(self, env: gym.Env) -> gym.Env:
-        """Returns what `unchecked` made as training steps it; see `checked`."""
-        env = checked(env, self.visible_entries, self.notes)
+        Raises:
+            TfsacError: as `make`; or it is the same one again, or has other spaces than the first.
+        """
+        if self.prepared:
+            return self.prepared.pop()
+        env = self.unchecked()
+        if self.made.get(id(env.unwrapped)) is env.unwrapped and not self.one_at_once:
+            raise TfsacError(
+                "env_fn must return a new environment at each call, got the same one twice; for one that exists once, "
+                'set environment.evaluation to "shared" or "none"'
+            )
+        self.made[id(env.unwrapped)] = env.unwrapped
+        env = checked(env, self.visible_entries)
         for name in SPACES:
             space = getattr(env, name)
             if self.spaces.setdefault(name, space) != space:
                 env.close()
-                raise ValueError(
-                    f"{name_of_environment(env)}: the environments of a run are stepped together and have the same "
-                    f"{name}, here {self.spaces[name]}. Received: {space}"
+                raise TfsacError(
+                    f"environments of a run must have the same {name}, got {self.spaces[name]} and {space}"
                 )
         return env
 
@@ -65,30 +93,20 @@ def maker(
     Args:
         parameters: their level, time limit, arguments, preprocessing and visible entries.
         env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden.
-        to_play: whether a trained policy plays in it. What env_fn makes may then end its episodes earlier, and in place
-            of a level it keeps its own time limit.
+        to_play: whether a trained policy acts in it: what env_fn makes in place of a level then keeps its own time
+            limit.
     """
-    limit, visible = parameters.max_episode_steps, parameters.visible_entries
+    limit = parameters.max_episode_steps
     if env_fn is None:
-        level = functools.partial(make_unchecked, parameters.level, limit, parameters.atari, **parameters.kwargs)
-        return Maker(level, visible)
+        make_env = functools.partial(make_unchecked, parameters.level, limit, parameters.atari, **parameters.kwargs)
+    else:
+        make_env = functools.partial(_call, env_fn, limit, to_play and not parameters.by_env_fn)
+    return Maker(make_env, parameters.visible_entries, parameters.evaluation != "separate" and parameters.num_envs == 1)
 
-    new = making(env_fn, parameters.evaluation != "separate" and parameters.num_envs == 1)
 
-    def one() -> gym.Env:
-        env = new()
-        own = time_limit_of(env)
-        if limit is not None and own is not None and own < limit and not to_play:
-            env.close()
-            raise ValueError(
-                "What env_fn makes ends its episodes earlier than environment.max_episode_steps; lengthen it there, as "
-                f"gymnasium.make(..., max_episode_steps={limit}) does. Received: max_episode_steps={limit}, and a "
-                f"TimeLimit of {own}"
-            )
-        keeps_own = to_play and own is not None and not parameters.by_env_fn
-        return env if keeps_own else _limited(env, limit)
-
-    return Maker(one, visible)
+def _call(env_fn: Callable[[], gym.Env], limit: int | None, keeps_own: bool) -> gym.Env:
+    env = env_fn()
+    return env if keeps_own and time_limit_of(env) is not None else _limited(env, limit)
 
 
 def make(
@@ -112,10 +130,8 @@ def make(
         **kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
 
     Raises:
-        ValueError: no such level (naming the nearest), arguments that it does not take, spaces that the agents cannot
-            use, or visible entries that the observation does not have.
-        ImportError: a module or a package is missing; the message has where it was searched for, or what installs it.
-        UserCodeError: the environment's module or its constructor raised; the message has file and line.
+        TfsacError: no such level, a package is missing, arguments that it does not take, spaces that the agents
+            cannot use, or visible entries that the observation does not have.
     """
     return checked(make_unchecked(level, max_episode_steps, atari, **kwargs), visible_entries)
 
@@ -129,78 +145,85 @@ def make_unchecked(
 ) -> gym.Env:
     """Makes one environment as `make` does, whether its spaces can be used or not."""
     if level.startswith(BY_ENV_FN):
-        raise ValueError(
-            f"The environment {level.removeprefix(BY_ENV_FN)} was made by a Python function, which no file holds. "
-            "In Python, pass the function again as env_fn=... "
-            "For the command line, register the environment with Gymnasium and train with --level=module:Id. "
-            f"Received: {level!r}"
+        raise TfsacError(
+            f"the environment {level.removeprefix(BY_ENV_FN)} was made by a Python function: pass it again as "
+            "env_fn=..., or register the environment with Gymnasium and train with --level=MODULE:ID"
         )
     if atari is not None and not level.startswith(ATARI):
-        raise ValueError(
-            f"`atari` preprocesses Atari games, levels that begin with {ATARI!r}. For images of your own take "
-            "the preset cart_pole_discrete_sac, or pendulum_twin_sac where actions are continuous; see "
-            f"docs/images_and_atari.md. Received: {level!r}"
-        )
-    mode = kwargs.get("render_mode")
-    if not isinstance(mode, str | None):
-        raise ValueError(f"{level}: render_mode is a text, such as 'rgb_array'. Received: render_mode={mode!r}")
+        raise TfsacError(f"`atari` preprocesses Atari games, whose levels begin with {ATARI!r}, got {level!r}")
     try:
         if level.startswith(teams.PREFIX):
-            env: gym.Env = _limited(teams.make_team(level, **kwargs), max_episode_steps)
-        elif level.startswith(ATARI):
-            env = _limited(games.make_atari(level, atari, **kwargs), max_episode_steps)
-        else:
-            if ":" in level:
-                import_module_of(level)
-            check_version(level)
-            # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
-            env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
-        check_render_mode(env, level, mode)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        if "Received: " in message_of(error):
+            return _limited(teams.make_team(level, **kwargs), max_episode_steps)
+        if level.startswith(ATARI):
+            return _limited(_make_atari(level, atari, **kwargs), max_episode_steps)
+        # `check` looks at the bounds; Gymnasium's checker would warn about every unbounded observation.
+        return gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
+    except (gym.error.Error, ImportError, TypeError) as error:
+        if isinstance(error, TypeError) and not kwargs:  # of its own code
             raise
-        raise why_not_made(level, kwargs, error) from error
-    return env
+        raise TfsacError(f"{level} cannot be made: {error}{_hint(level, error)}") from error
 
 
-def checked(env: gym.Env, visible_entries: Sequence[int] | None = None, notes: Notes | None = None) -> gym.Env:
-    """Returns an environment whose spaces can be used, which checks its action masks and stacks of frames, and sums
-    several rewards a step.
+def _hint(level: str, error: BaseException) -> str:
+    """Returns how to install the package whose absence is the cause of an error, or the nearest level."""
+    cause: BaseException | None = error
+    while cause is not None:
+        package = (getattr(cause, "name", None) or "").partition(".")[0]
+        if package in EXTRA_OF_PACKAGE:
+            return f"; pip install 'tfsac[{EXTRA_OF_PACKAGE[package]}]'"
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, ImportError | TypeError):
+        return ""
+    return f"{nearest(level, list(gym.registry))} A level of your own is MODULE:ID, with the module that registers it."
+
+
+def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs: Any) -> gym.Env:
+    """Makes a game; preprocessed screens are `[screen, screen, frames]` bytes, the newest frame last, and raw ones
+    `[210, 160, 3]`.
+    """
+    ale = importlib.import_module("ale_py")  # makes the levels known to gymnasium
+    ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # its banner would be printed for every game
+    if atari is None:
+        return gym.make(level, disable_env_checker=True, **kwargs)
+    env = gym.make(level, disable_env_checker=True, **{"frameskip": 1, **kwargs})  # the wrapper refuses others
+    env = gym.wrappers.AtariPreprocessing(
+        env,
+        noop_max=atari.noop_max,
+        frame_skip=atari.frame_skip,
+        screen_size=atari.screen_size,
+    )
+    env = gym.wrappers.FrameStackObservation(env, atari.num_stacked_frames)
+    space = FrameStack(atari.screen_size, atari.screen_size, atari.num_stacked_frames)
+    return gym.wrappers.TransformObservation(env, lambda frames: np.moveaxis(frames, 0, -1), space)
+
+
+def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
+    """Returns an environment that checks what it returns; see `CheckedEnv`.
 
     Args:
         env: as it was made.
         visible_entries: as in `make`.
-        notes: says what the environment returns in another form than training takes; None for its own.
 
     Raises:
-        ValueError: they cannot; the environment is closed.
+        TfsacError: its spaces cannot be used; the environment is closed.
     """
     try:
         check(env)
-        several_rewards = has_vector_rewards(env)
-        env = CheckedReturns(env, several_rewards, notes)
-        if visible_entries is not None:
-            env = _showing(env, visible_entries)
-            check(env)
-    except ValueError:
-        with contextlib.suppress(Exception):  # it may not be whole
+        env = CheckedEnv(env)
+        return env if visible_entries is None else _showing(env, visible_entries)
+    except TfsacError:
+        with contextlib.suppress(Exception):  # it may not be complete
             env.close()
         raise
-    if several_rewards:
-        env = VectorRewards(env)
-    if has_frame_stacks(env.observation_space):
-        env = CheckedStacks(env)
-    return CheckedMasks(env) if ACTION_MASK in spaces_by_key(env.observation_space) else env
 
 
 def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
     space, shown = env.observation_space, list(entries)
-    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1:
-        raise ValueError(f"visible_entries are of an observation that is a vector, a Box `(O,)`. Received: {space}")
-    if not set(entries) <= set(range(space.shape[0])):
-        raise ValueError(f"visible_entries of {space} are from 0 to {space.shape[0] - 1}. Received: {entries}")
+    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or not set(shown) <= set(range(space.shape[0])):
+        raise TfsacError(
+            f"{name_of_environment(env)}: visible_entries must be indices of a vector observation, got {entries} of "
+            f"{space}"
+        )
     visible = gym.spaces.Box(space.low[shown], space.high[shown], dtype=space.dtype)
     return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[shown], visible)
 

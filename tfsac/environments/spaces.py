@@ -8,15 +8,11 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tfsac.argument_checks import shown
+from tfsac.errors import TfsacError
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
 
-# Key of an environment's metadata: the number of rewards a step. Vector environments pass metadata on, also of
-# processes.
-NUM_REWARDS = "num_rewards"
-STACKING = "a reset repeats its frame, a step drops one and adds one last; for other stacks use a Box"
-ONE_SEQUENCE = "A policy with a state takes one observation, or those of E environments. Received: {} of them"
-NO_NUMBERS = "cmMSU"  # kinds of dtypes: complex numbers, dates and durations, texts
+NUM_REWARDS = "num_rewards"  # key of an environment's metadata: the number of rewards a step
+ONE_SEQUENCE = "a policy with a state takes one observation, or those of E environments, got {} of them"
 
 
 class FrameStack(gym.spaces.Box):
@@ -33,28 +29,9 @@ class FrameStack(gym.spaces.Box):
         super().__init__(0, 255, (height, width, num_frames), np.uint8)
 
 
-def has_frame_stacks(observation_space: gym.Space[Any]) -> bool:
-    """Returns whether an observation is a `FrameStack` or has one."""
-    return any(isinstance(space, FrameStack) for space in spaces_by_key(observation_space).values())
-
-
-def other_frames(observation_space: gym.Space[Any], before: Any, after: Any) -> str | None:
-    """Returns the first key of a `FrameStack` that is not as memories take it to be; None where all are.
-
-    Args:
-        observation_space: of the environment.
-        before: the observation before a step, which moves the stack by one frame; None for a reset, after which the
-            stack repeats one frame.
-        after: the observation after it.
-    """
-    for key, space in spaces_by_key(observation_space).items():
-        if isinstance(space, FrameStack):
-            old, new = (np.asarray(x[key] if isinstance(x, dict) else x) for x in (before, after))
-            if not (
-                np.array_equal(new[..., :-1], old[..., 1:]) if before is not None else (new == new[..., -1:]).all()
-            ):
-                return key
-    return None
+def name_of_environment(env: gym.Env) -> str:
+    """Returns an environment's own name: its id in Gymnasium, or else the name of its class."""
+    return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
 def spaces_by_key(observation: gym.Space[Any]) -> Mapping[str, gym.Space[Any]]:
@@ -87,9 +64,9 @@ def _action_spec(action: Any) -> ArraySpec | DiscreteSpec:
 
 
 def float32_bound(bound: np.ndarray, inwards: int) -> np.ndarray:
-    """Returns a bound in float32, rounded inwards: 1 is up, -1 down. Outwards, the space would not have it."""
+    """Returns a bound in float32, rounded inwards: 1 is up, -1 down. Outwards, the space would not contain it."""
     rounded = bound.astype(np.float32)
-    beyond = (rounded.astype(bound.dtype) - bound) * inwards < 0
+    beyond = rounded < bound if inwards > 0 else rounded > bound
     return np.where(beyond, np.nextafter(rounded, np.float32(inwards * np.inf)), rounded)
 
 
@@ -107,101 +84,71 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     """Returns observations (an array or a dict of arrays) as a dict of arrays with the dtypes of the spec.
 
     Raises:
-        ValueError: keys or shapes (after any leading dimensions) that are not the spec's.
+        TfsacError: keys or shapes (after any leading dimensions) that are not the spec's.
     """
-    if isinstance(observation, tuple) and observation and isinstance(observation[-1], dict):
-        raise ValueError(
-            "An observation is an array or a dict of arrays; reset and step return tuples: pass its first entry alone. "
-            f"Received: {shown(observation)}"
-        )
     given = observation if isinstance(observation, dict) else {"observation": observation}
     if given.keys() != spec.observation.keys():
-        received = sorted(given) if given is observation else shown(observation)
-        raise ValueError(f"Observations have the keys {sorted(spec.observation)}. Received: {received}")
-    arrays = {}
+        raise TfsacError(f"observations must have the keys {sorted(spec.observation)}, got {sorted(given)}")
+    arrays, leading = {}, set()
     for key, array in spec.observation.items():
-        try:
-            arrays[key] = numbers_as(given[key], array.dtype)
-        except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
-            raise ValueError(
-                f"Observation {key!r} must be a numeric array: {error}. Received: {shown(observation)}"
-            ) from error
-    leading = {}
-    for key, array in spec.observation.items():
-        rank = arrays[key].ndim - len(array.shape)
-        leading[key] = arrays[key].shape[: max(rank, 0)]
-        if arrays[key].shape[max(rank, 0) :] != array.shape:
-            raise ValueError(f"Observation {key!r} ends in the shape {array.shape}. Received: {arrays[key].shape}")
-    if len(set(leading.values())) > 1:
-        raise ValueError(f"All parts of an observation have the same leading dimensions. Received: {leading}")
+        part = arrays[key] = _as_dtype(key, given[key], array.dtype)
+        split = max(part.ndim - len(array.shape), 0)
+        leading.add(part.shape[:split])
+        if part.shape[split:] != array.shape or len(leading) > 1:
+            raise TfsacError(
+                f"observation {key!r} must end in the shape {array.shape}, with the same leading dimensions as all "
+                f"other keys, got {part.shape}"
+            )
     return arrays
+
+
+def _as_dtype(key: str, value: Any, dtype: str) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large for float32 is refused as infinite
+            converted = np.asarray(array, dtype)
+    except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
+        raise TfsacError(
+            f"observation {key!r} must be a numeric array, got {type(value).__name__}; reset and step return tuples, "
+            "whose first entry is the observation"
+        ) from error
+    if dtype == "uint8" and array.dtype != dtype and not np.array_equal(converted, array):
+        raise TfsacError(f"the image {key!r} must contain integers from 0 to 255, got {array.dtype}")
+    return converted
 
 
 def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
     """Returns raw observations as arrays `[N, ...]` by key, and the leading dimensions that N is the product of.
 
     Args:
-        observation: as the environment gives it, with any leading dimensions; other keys than those of the spec are
-            left out.
+        observation: as the environment returns it, with any leading dimensions; keys that the spec lacks are ignored.
         spec: of observations.
 
     Raises:
-        ValueError: an observation that lacks a key or has another shape, or that is not finite, or a mask without any
-            valid action.
+        TfsacError: an observation that lacks a key or has another shape, or that is not finite, or a mask that allows
+            no action.
     """
     if isinstance(observation, dict) and spec.observation.keys() <= observation.keys():
         observation = {key: observation[key] for key in spec.observation}
     arrays = as_arrays(observation, spec)
     for key, array in arrays.items():
         if array.dtype == np.float32 and not np.isfinite(array).all():
-            raise ValueError(f"Observation {key!r} must be finite. Received: {array}")
-    if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
-        raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {observation[ACTION_MASK]}")
+            raise TfsacError(f"observation {key!r} must be finite, got {array}")
     key, array = next(iter(arrays.items()))
     leading = array.shape[: array.ndim - len(spec.observation[key].shape)]
-    if 0 in leading:
-        raise ValueError(f"A policy takes at least one observation. Received: {key!r} of the shape {array.shape}")
     arrays = {key: value.reshape(-1, *value.shape[len(leading) :]) for key, value in arrays.items()}
     if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
-        raise ValueError(
-            f"At least one action is valid in every state. Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}"
-        )
+        raise TfsacError(f"{ACTION_MASK!r} must allow an action, got {arrays[ACTION_MASK].astype(int)}")
     return arrays, leading
 
 
-def unflattened(rows: np.ndarray, leading: tuple[int, ...]) -> np.ndarray:
-    """Returns rows `[N, ...]` with the leading dimensions that `batched` returned; a row alone where there are none."""
-    return rows.reshape(*leading, *rows.shape[1:]) if leading else rows[0]
-
-
-def numbers_as(value: Any, dtype: str) -> np.ndarray:
-    """Returns a part of an observation with the dtype.
-
-    Raises:
-        TypeError, ValueError: it has parts of different shapes, or this would not keep its meaning.
-    """
-    if value is None:
-        raise TypeError("real values, not None")
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ValueError("its parts have different shapes") from error
-    if array.dtype == dtype:
-        return array
-    if array.dtype.kind in NO_NUMBERS:
-        raise TypeError(f"real values, not {array.dtype}")
-    if (
-        dtype == "uint8"
-        and array.dtype.kind != "b"
-        and not ((array >= 0) & (array <= 255) & (array == np.floor(array))).all()
-    ):
-        raise ValueError("an image holds whole numbers from 0 to 255")
-    with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
-        return np.asarray(array, dtype)
+def unflattened(values: np.ndarray, leading: tuple[int, ...]) -> np.ndarray:
+    """Returns values `[N, ...]` with the leading dimensions that `batched` returned; one value where there are none."""
+    return values.reshape(*leading, *values.shape[1:]) if leading else values[0]
 
 
 def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = ()) -> np.ndarray:
-    """Returns actions in the environment's units, as its `step` takes them, if its space has them.
+    """Returns actions in the environment's units, as its `step` takes them, if its space contains them.
 
     Args:
         what: takes or returns them, for the message: "act returns".
@@ -210,27 +157,25 @@ def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading
         leading: dimensions before those of one action.
 
     Raises:
-        ValueError: another shape, other numbers than the spec's, or some beyond its bounds.
+        TfsacError: another shape, or actions beyond the bounds of the spec.
     """
-    shape, numbers, kinds = (*leading, *of.shape), "finite numbers", "iuf"
+    shape, given = (*leading, *of.shape), np.asarray(action)
     if isinstance(of, DiscreteSpec):
-        numbers, kinds = "whole numbers", "iub"
-    try:
-        given = np.asarray(action)
-    except ValueError:
-        given = np.asarray(action, object)  # rows of different lengths
-    if given.dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            given = given.astype(np.float32)  # as the bounds are
-    if given.shape != shape or given.dtype.kind not in kinds or not np.isfinite(given).all():
-        raise ValueError(f"{what} {numbers} of the shape {shape}. Received: {shown(action)} of the shape {given.shape}")
-    low, high = (of.start, of.start + of.num_actions - 1) if isinstance(of, DiscreteSpec) else (of.low, of.high)
-    given = given.astype(np.float32 if isinstance(of, ArraySpec) else np.int64)
-    clipped = np.clip(given, low, high)
-    # A bound of another dtype is another float32 than the spec's, which is rounded inwards.
-    if not np.allclose(given, clipped, rtol=1e-6, atol=0.0):
-        raise ValueError(f"{what} an action from {low} to {high}. Received: {shown(action)}")
-    return clipped.astype(of.native_dtype)[()] if isinstance(of, DiscreteSpec) else clipped
+        low: Any = of.start
+        high: Any = of.start + of.num_actions - 1
+        fits = given.dtype.kind in "iub" and given.shape == shape and ((low <= given) & (given <= high)).all()
+        if fits:
+            return given.astype(of.native_dtype)[()]
+    else:
+        low, high = of.low, of.high
+        if given.dtype.kind in "iuf" and given.shape == shape:
+            given = given.astype(np.float32)
+            clipped = np.clip(given, low, high)
+            # A bound of another dtype is another float32 than the spec's, which is rounded inwards.
+            if np.allclose(given, clipped, rtol=1e-6, atol=0.0):
+                return clipped
+    kind = "integers" if isinstance(of, DiscreteSpec) else "floats"
+    raise TfsacError(f"{what} {kind} of the shape {shape} from {low} to {high}, got {action!r}")
 
 
 def check_mask(what: str, action: Any, observation: Any, spec: Spec) -> None:
@@ -242,16 +187,13 @@ def check_mask(what: str, action: Any, observation: Any, spec: Spec) -> None:
         spec: of the environment.
 
     Raises:
-        ValueError: a forbidden action.
+        TfsacError: a forbidden action.
     """
     if ACTION_MASK in spec.observation and isinstance(spec.action, DiscreteSpec):
         mask = np.asarray(observation[ACTION_MASK], bool)
         number = np.asarray(action, np.int64)[..., None] - spec.action.start
         if not np.take_along_axis(mask, number, -1).all():
-            raise ValueError(
-                f"{what} an action that its mask allows. Received: {shown(action)} with {ACTION_MASK}="
-                f"{mask.astype(int).tolist()}"
-            )
+            raise TfsacError(f"{what} an action that {ACTION_MASK}={mask.astype(int).tolist()} allows, got {action!r}")
 
 
 class ActionRescaling:
@@ -297,14 +239,9 @@ class ActionNumbering(NamedTuple):
 
 
 def action_map(spec: Spec) -> ActionRescaling | ActionNumbering:
-    """Returns what turns an agent's actions into an environment's.
-
-    Raises:
-        ValueError: real actions without bounds.
-    """
+    """Returns what turns an agent's actions into an environment's."""
     action = spec.action
     if isinstance(action, DiscreteSpec):
         return ActionNumbering(action.start, action.native_dtype)
-    if action.low is None or action.high is None:
-        raise ValueError(f"Actions are rescaled to bounds. Received: {action}")
+    assert action.low is not None and action.high is not None
     return ActionRescaling(action.low, action.high)

@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
-from tfsac.environments.checked_returns import placed
-from tfsac.environments.groups import Groups, convert
+from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks, placed
+from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
-from tfsac.environments.vector_rewards import VECTOR_REWARD
-from tfsac.machine import usable_cores
 from tfsac.parameters import EnvironmentParameters
+from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
 # Simulators take a seed as a signed number of 32 bits. Runs of earlier versions continue with larger ones.
@@ -64,7 +62,7 @@ class Environments:
     Args:
         parameters: level, number, vectorisation.
         seed: of the run; the seed of each episode derives from it, the environment's index and the episode's.
-        one: makes one environment, instead of the parameters' level.
+        make_env: makes one environment, instead of the parameters' level.
         first: index of the first of them in the run, where others step environments too.
         begin: the first episodes; without it, `restore` begins those of a checkpoint.
 
@@ -73,25 +71,26 @@ class Environments:
         seeds_below: what the seeds of episodes are below.
         observation: `[E, ...]` by key, to act on next.
         is_first: `[E]`, whether an episode just began.
+        local_group, remote_groups: groups of equal size, one of them (the last, which may be smaller) in this process.
 
     Raises:
-        ValueError, ImportError: from `make`.
-        EnvironmentFailure: an environment raised or returned numbers that are not finite, or masks without a
-            valid action; the message says which.
+        TfsacError: from `make`.
+        EnvironmentFailure: an environment raised or returned what cannot be learned from; the message says which.
     """
 
     def __init__(
         self,
         parameters: EnvironmentParameters,
         seed: int,
-        one: Callable[[], gym.Env] | None = None,
+        make_env: Callable[[], gym.Env] | None = None,
         first: int = 0,
         begin: bool = True,
     ):
-        self.parameters, self.maker = parameters, one if isinstance(one, Maker) else maker(parameters, one)
+        self.parameters = parameters
+        self.maker = make_env if isinstance(make_env, Maker) else maker(parameters, make_env)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
         self.steps, self.seeds_below = 0, SEEDS_BELOW
-        self.nothing = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
+        self.nothing_logged = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
         self._make()
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
@@ -106,58 +105,89 @@ class Environments:
             raise
 
     def _make(self) -> None:
-        if self.parameters.vectorization == "subprocess":
-            env = self.maker()  # errors of a wrong level are clearer from this process
-            self.spec, single = spec_of(env), env.observation_space
-            env.close()
-            cores, timeout = usable_cores(), self.parameters.step_timeout_seconds
-            self.groups = self._call(Groups, self.maker, self.num_envs, cores, single, timeout)
-        else:
-            self.groups = Groups(self.maker, self.num_envs, 1)
-            assert self.groups.here is not None
-            self.spec = spec_of(self.groups.here.envs[0])
+        parallel, timeout = self.parameters.vectorization == "subprocess", self.parameters.step_timeout_seconds
+        size = -(-self.num_envs // (usable_cores() if parallel else 1))
+        if timeout is not None:  # no group in this process, where nothing could be killed
+            while self.num_envs % size:
+                size -= 1
+        num_remote = (self.num_envs - (timeout is None)) // size * size
+        self.local_group: Group | None = None
+        self.remote_groups: list[RemoteGroup] = []
+        try:
+            if num_remote < self.num_envs:
+                self.local_group = Group(self.maker, self.num_envs - num_remote, num_remote)
+                self.spec = self.local_group.spec
+            else:
+                (env := self.maker()).close()
+                self.spec = spec_of(env)
+            for first in range(0, num_remote, size):
+                self.remote_groups.append(RemoteGroup(self.maker, size, first, self.spec, timeout))
+            receive_all(self.remote_groups)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, EnvironmentFailure):  # in another process
+                raise self._failure(error) from error
+            raise
+
+    def _call(self, method: str, argument: Any) -> list[Any]:
+        """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
+        asked, results = [], []
+        for group in self.remote_groups:
+            part = argument[group.environments[0] : group.environments[-1] + 1]
+            if any(value is not None for value in part):  # a reset may be of other groups alone
+                group.send(method, part)
+                asked.append(group)
+        try:
+            if self.local_group is not None:
+                results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
+        finally:
+            results = [*receive_all(asked), *results]
+        return results
+
+    def _observation(self) -> dict[str, np.ndarray]:
+        # The groups' arrays are overwritten in every step.
+        local = [] if self.local_group is None else [self.local_group]
+        groups: list[Group | RemoteGroup] = [*self.remote_groups, *local]
+        return {key: np.concatenate([group.observation[key] for group in groups]) for key in self.spec.observation}
+
+    def _failure(self, error: Exception) -> EnvironmentFailure:
+        environment = getattr(error, "environment", None)
+        which = "" if environment is None else f"environment {self.first + environment}, "
+        return placed(error, self.level, f"{which}step {self.steps}")
 
     def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
         seeds: list[int | None] = [None] * self.num_envs
         for i in np.flatnonzero(mask).tolist():
             seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i]), below=self.seeds_below)
         self.length[mask] = 0
-        first = self._call(self.groups.reset, seeds)
-        observation = self._arrays(first)
-        check_finite(observation, np.zeros(self.num_envs), self.level, self.steps, self.first)
-        check_masks(observation, self.level, self.steps, first=self.first)
+        try:
+            self._call("reset", seeds)
+            observation = self._observation()
+            check_finite(observation, 0.0)
+            check_masks(observation)
+        except Exception as error:
+            raise self._failure(error) from error
         self.began = observation
         return observation
 
-    def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
-        # The groups' arrays are rewritten in every step: what is kept is copied.
-        given = observation if isinstance(observation, dict) else {"observation": observation}
-        return {key: np.array(given[key], array.dtype) for key, array in self.spec.observation.items()}
-
     def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
         """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
-        observation, reward, terminated, truncated, infos = self._call(self.groups.step, self.action_map(action))
-        if self.spec.num_rewards is not None:
-            reward = [info[VECTOR_REWARD] for info in infos]
-        return self._arrays(observation), np.asarray(reward, np.float32), terminated, truncated, infos
-
-    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
-            return function(*args)
+            steps, observation = self._call("step", self.action_map(action)), self._observation()
+            reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
+            check_finite(observation, reward)
+            check_masks(observation, terminated)
         except Exception as error:
-            environment = getattr(error, "environment", None)
-            number = "" if environment is None else f"environment {self.first + environment}, "
-            raise placed(error, self.level, f"{number}step {self.steps}") from error
+            raise self._failure(error) from error
+        return observation, reward, terminated, truncated, [info for step in steps for info in step.info]
 
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
         next_observation, reward, terminated, truncated, infos = self._step(action)
-        check_finite(next_observation, reward, self.level, self.steps + self.num_envs, self.first)
-        check_masks(next_observation, self.level, self.steps + self.num_envs, terminated, self.first)
         before = self.steps, self.length, self.episode
         self.steps += self.num_envs
         length = self.length = self.length + 1
-        done, following, logged = terminated | truncated, next_observation, self.nothing
+        done, following, logged = terminated | truncated, next_observation, self.nothing_logged
         if done.any():
             ended = [convert(info, number) if done[i] else {} for i, info in enumerate(infos)]
             logged = {key: np.array([values.get(key, np.nan) for values in ended]) for key in logged}
@@ -203,24 +233,21 @@ class Environments:
         replayed: Any = () if self.num_envs > 1 or actions is None else actions
         if not len(replayed):
             self.episode += length > 0  # an episode that had not begun keeps its seed
-        everywhere = np.ones(self.num_envs, bool)
-        self._begin(everywhere)
-        alike = all(np.array_equal(self.observation[key], seen) for key, seen in (began or {}).items())
-        for action in replayed if alike else ():
+        self._begin()
+        for action in replayed if _same(began or {}, self.observation) else ():
             try:
                 self.observation, _, terminated, truncated, _ = self._step(action[None])
             except EnvironmentFailure:  # it is no longer the environment that made this episode
                 break
-            self.is_first = ~everywhere
+            self.is_first = np.zeros(self.num_envs, bool)
             self.length += 1
             if terminated[0] or truncated[0]:
                 break
-        same = bool(observation) and all(np.array_equal(self.observation[key], observation[key]) for key in observation)
-        if same and np.array_equal(self.length, length):
+        if observation and _same(observation, self.observation) and np.array_equal(self.length, length):
             return True
         if len(replayed):
             self.episode += 1
-            self._begin(everywhere)
+            self._begin()
         return False
 
     def start_episodes(self) -> None:
@@ -229,7 +256,8 @@ class Environments:
         self.episode += self.length > 0
         self.observation, self.is_first = self._reset(everywhere), everywhere
 
-    def _begin(self, everywhere: np.ndarray) -> None:
+    def _begin(self) -> None:
+        everywhere = np.ones(self.num_envs, bool)
         try:
             self.observation, self.is_first = self._reset(everywhere), everywhere
         except EnvironmentFailure:  # some environments are only reset once their episode is over
@@ -240,5 +268,11 @@ class Environments:
             self.observation, self.is_first = self._reset(everywhere), everywhere
 
     def close(self) -> None:
-        """Ends the environments and their processes."""
-        self.groups.close()
+        """Closes the environments and ends their processes."""
+        for group in (self.local_group, *self.remote_groups):
+            if group is not None:
+                group.close()
+
+
+def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(other[key], value) for key, value in one.items())

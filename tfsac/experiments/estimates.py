@@ -14,6 +14,7 @@ import numpy as np
 
 Strata = Sequence[np.ndarray]
 CONFIDENCE, RESAMPLES = 0.95, 2000
+GRID = 100  # points at most at which curves are combined
 
 
 class Estimate(NamedTuple):
@@ -79,7 +80,7 @@ def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
     from scipy.stats import bootstrap
 
-    found = bootstrap(
+    interval = bootstrap(
         strata,
         statistic,
         axis=-1,
@@ -89,4 +90,33 @@ def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
         method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
-    return Estimate(value, found.low, found.high)
+    return Estimate(value, interval.low, interval.high)
+
+
+def combined(
+    curves: Sequence[tuple[np.ndarray, np.ndarray]], statistic: Callable[..., np.ndarray], levels: Sequence[str] = ()
+) -> tuple[np.ndarray, Estimate]:
+    """Returns a statistic of several runs as a curve.
+
+    The curves are interpolated at the points of all of them, or at `GRID` evenly spaced ones if these are more, from
+    where all have started to where the first one ends.
+
+    Args:
+        curves: steps or seconds `[T_i]` and values `[T_i]` of each run.
+        statistic: `mean` or `iqm`.
+        levels: of the runs; empty for one level.
+
+    Returns:
+        the points `[T]`, none where the runs do not overlap, and the estimate at each, `[T]`.
+    """
+    start, end = max(at[0] for at, _ in curves), min(at[-1] for at, _ in curves)
+    points = np.unique(np.concatenate([at for at, _ in curves]))
+    points = points[(points >= start) & (points <= end)]
+    if not len(points):
+        return points, Estimate(points, points, points)
+    if len(points) > GRID:
+        points = np.linspace(start, end, GRID)
+    by_level: dict[str, list[np.ndarray]] = {}
+    for level, (at, values) in zip(levels or [""] * len(curves), curves, strict=True):
+        by_level.setdefault(level, []).append(np.interp(points, at, values))
+    return points, estimate(statistic, [np.stack(values, axis=-1) for values in by_level.values()])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from tfsac.experiments.figures import Path
-from tfsac.experiments.plots import read_curve, refuse_repeated
-from tfsac.files import no_run
+from tfsac.errors import TfsacError
+from tfsac.experiments.plots import Path, read_curve
+from tfsac.utils.files import read_object
 
 
 class RunEvaluations(NamedTuple):
@@ -47,26 +46,13 @@ Groups = Mapping[str, Sequence[RunEvaluations]]  # by label
 
 
 def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
-    """Reads the evaluations of a run directory.
-
-    Args:
-        path: of the run directory.
-        last_evaluations: the score is the mean of so many of its last evaluations.
+    """Reads the evaluations of a run directory, whose config has the level; see `read_evaluations`.
 
     Raises:
-        FileNotFoundError: it has no config.
-        ValueError: its config is damaged, or from `read_evaluations`.
+        OSError, TfsacError: it is none, or from `read_evaluations`.
     """
-    config = pathlib.Path(path) / "config.json"
-    if not config.is_file():
-        raise no_run(config.parent)
-    try:
-        level = str(json.loads(config.read_bytes())["preset"]["environment"]["level"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{config} is not the config of a run ({error!r}). Received: {config.stat().st_size} bytes"
-        ) from error
-    return read_evaluations(path, level, last_evaluations)
+    preset = read_object(pathlib.Path(path) / "config.json")["preset"]
+    return read_evaluations(path, preset["environment"]["level"], last_evaluations)
 
 
 def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEvaluations:
@@ -74,39 +60,30 @@ def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEv
 
     Args:
         path: a run directory, or a CSV file with the columns `env_steps`, `wall_seconds` and `evaluation/return_mean`.
-        level: of the run, which a CSV file does not say.
+        level: of the run, which a CSV file does not name.
         last_evaluations: the score is the mean of so many of its last evaluations.
 
     Raises:
-        ValueError: from `read_curve`, or there are fewer evaluations.
+        OSError, TfsacError: from `read_curve`, or there are fewer evaluations.
     """
     steps, returns = read_curve(path)
     if not 1 <= last_evaluations <= len(steps):
-        raise ValueError(
-            "A score is the mean of 1 to as many last evaluations as the run has; choose another number. "
-            f"Received: last_evaluations={last_evaluations}, and {len(steps)} evaluations in {path}"
-        )
+        raise TfsacError(f"last_evaluations must be from 1 to the {len(steps)} of {path}, got {last_evaluations}")
     timed, seconds = read_curve(path, "wall_seconds")
     return RunEvaluations(level, steps, np.interp(steps, timed, seconds), returns, last_evaluations)
 
 
 def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1) -> Groups:
-    """Reads the runs of every group. Where they cover several levels, returns are normalised.
-
-    Args:
-        groups: run directories by label.
-        last_evaluations: a run's score is the mean of so many of its last evaluations.
+    """Reads the run directories of every group by label, each once, and normalises them; see `read_run`.
 
     Raises:
-        FileNotFoundError, ValueError: from `read_run` and `normalised`; no groups or an empty one, or a run twice in a
-            group.
+        OSError, TfsacError: from `read_run` and `normalised`.
     """
-    if not groups or not all(groups.values()):
-        raise ValueError(
-            f"A comparison needs at least one group, and each group at least one run. Received: {dict(groups)}"
-        )
-    refuse_repeated(groups)
-    return normalised({label: [read_run(path, last_evaluations) for path in paths] for label, paths in groups.items()})
+    read = {}
+    for label, paths in groups.items():
+        runs = {pathlib.Path(path).resolve(): path for path in paths}  # twice, it would narrow the interval
+        read[label] = [read_run(path, last_evaluations) for path in runs.values()]
+    return normalised(read)
 
 
 def normalised(read: Groups) -> Groups:
@@ -115,14 +92,14 @@ def normalised(read: Groups) -> Groups:
     On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
 
     Raises:
-        ValueError: the groups cover different levels.
+        TfsacError: the groups cover different levels.
     """
     levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
     everywhere = sorted({level for of_group in levels.values() for level in of_group})
     if any(of_group != everywhere for of_group in levels.values()):
-        raise ValueError(
-            "The groups of a comparison cover the same levels (an environment made by env_fn is another one than a "
-            f"registered level). Received: {levels}"
+        raise TfsacError(
+            "all groups must cover the same levels (an environment made by env_fn is another one than a registered "
+            f"level), got {levels}"
         )
     if len(everywhere) == 1:
         return read

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 import urllib.parse
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tfsac.parameters import ParameterError, parse_assignment
-from tfsac.parameters.base import nearest
+from tfsac.errors import TfsacError
+from tfsac.parameters import parse_assignment
 from tfsac.parameters.overrides import text_of
 
 LEVELS = ("level", "environment.level")  # what a grid calls the level
@@ -44,23 +43,26 @@ def plan(
         describe: returns what flags of `train` ask for, or raises.
 
     Raises:
-        ParameterError: a grid that is not written so, an unknown or repeated parameter, two combinations that are the
-            same; and what `describe` raises.
+        TfsacError: a grid that is not written so, an unknown flag, two combinations of the same name; and what
+            `describe` raises.
     """
-    axes = dict(_axis(text, flags) for text in grid)
-    if len(axes) < len(grid):
-        raise ParameterError(f"A parameter has one grid with all its values. Received: {list(grid)}")
+    axes: dict[str, list[str]] = {}
+    for text in grid:
+        path, _, values = text.partition("=")
+        if not values or ("." not in path and path not in flags):
+            raise TfsacError(
+                f"--grid must be PATH=VALUE,VALUE,... with a parameter's whole path or one of {', '.join(flags)}, "
+                f"got {text!r}"
+            )
+        axes.setdefault(path, []).extend(split_values(values))
     combinations = []
-    for (name, values), texts in zip(named(axes), itertools.product(*axes.values()), strict=True):
-        arguments = [
-            f"--set={path}={text}" if "." in path else f"--{path}={text}"
-            for path, text in zip(axes, texts, strict=True)
-        ]
-        combinations.append(Combination(name, values, arguments, describe(arguments)))
+    for (name, values_of), texts in zip(named(axes), itertools.product(*axes.values()), strict=True):
+        pairs = zip(axes, texts, strict=True)
+        arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in pairs]
+        combinations.append(Combination(name, values_of, arguments, describe(arguments)))
     for one, other in itertools.combinations(combinations, 2):
-        same = one.experiment == other.experiment and _json(one.experiment) == _json(other.experiment)  # 1 is not true
-        if same or one.name == other.name:
-            raise ParameterError(f"The combinations of a grid must differ. Received: {one.name} and {other.name}")
+        if one.name == other.name:
+            raise TfsacError(f"the combinations of a grid must differ, got {one.flags} and {other.flags}")
     return combinations
 
 
@@ -81,29 +83,8 @@ def named(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> I
         yield name, values
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _axis(text: str, flags: Collection[str]) -> tuple[str, list[str]]:
-    path, equals, values = text.partition("=")
-    split = split_values(values)
-    if not (path and equals and all(split)):
-        raise ParameterError(f"A grid is written path=value,value,... Received: {text!r}")
-    if "." not in path and path not in flags:
-        raise ParameterError(
-            "A grid varies a parameter by its whole path, as in agent.algorithm.discount=0.98,0.99, "
-            f"or a flag of {', '.join(flags)}.{nearest(path, flags)} Received: {path!r}"
-        )
-    return path, split
-
-
 def split_values(text: str) -> list[str]:
-    """Splits at the commas that are outside of brackets and quotes.
-
-    Raises:
-        ParameterError: a bracket or a quote that is not closed, or not opened.
-    """
+    """Splits at the commas that are outside of brackets and quotes."""
     parts, depth, quoted, escaped = [""], 0, False, False
     for character in text:
         if character == "," and not quoted and depth == 0:
@@ -113,10 +94,6 @@ def split_values(text: str) -> list[str]:
         quoted ^= character == '"' and not escaped
         escaped = character == "\\" and not escaped
         depth += 0 if quoted else (character in "[{(") - (character in ")}]")
-        if depth < 0:
-            break
-    if quoted or depth:
-        raise ParameterError(f"Brackets and quotes of a value are opened and closed. Received: {text!r}")
     return [part.strip() for part in parts]
 
 

@@ -1,49 +1,35 @@
-"""Plots of learning curves and of an episode's actions; curves are read, and combined over seeds with an interval."""
+"""Plots of learning curves and of an episode's actions, and how a run's CSV file is read. No TensorFlow."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
 import pathlib
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tfsac.experiments.figures import (
-    GREY,
-    PALETTE,
-    Curve,
-    Path,
-    color_and_style,
-    columns_for,
-    dress,
-    focus,
-    grow_for_legend,
-    literal,
-    new_figure,
-    save_figure,
-)
-from tfsac.files import UNREADABLE, read_object
+from tfsac.errors import TfsacError
+from tfsac.experiments.estimates import combined, mean
+from tfsac.utils.files import atomic_write, new_file, read_object
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STEPS, EVALUATION, TRAINING = "env_steps", "evaluation/return_", "training/return_mean"
+Path = str | pathlib.Path
+STEPS, RETURN, TRAINING = "env_steps", "evaluation/return_mean", "training/return_mean"
 RECENT = "training/recent_return_mean"  # of runs without evaluations
-Y_LABELS = {
-    EVALUATION + "mean": "mean return of an evaluation",
-    TRAINING: "mean return of training episodes",
-}
+Y_LABELS = {RETURN: "mean return of an evaluation", TRAINING: "mean return of training episodes"}
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, for all colour visions
+GREY = "#777777"
 
 
 class Picture(NamedTuple):
-    """A PNG file, which a notebook shows where it is the value of a cell.
-
-    Attributes:
-        path: of the file.
-    """
+    """A PNG file, which a notebook shows where it is the value of a cell."""
 
     path: pathlib.Path
 
@@ -51,11 +37,10 @@ class Picture(NamedTuple):
         return self.path.read_bytes()
 
 
-def read_curve(path: Path, column: str = EVALUATION + "mean") -> Curve:
+def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray]:
     """Reads one column of a run's metrics against environment steps.
 
-    Rows in which the column is empty are left out; of several rows with the same step, as a resumed run may have, the
-    last one counts.
+    Rows in which the column is empty are left out; of several rows with the same step, the last one counts.
 
     Args:
         path: a run directory, or a CSV file with the column `env_steps`.
@@ -65,69 +50,32 @@ def read_curve(path: Path, column: str = EVALUATION + "mean") -> Curve:
         steps `[T]` int64, increasing, and values `[T]` float64.
 
     Raises:
-        ValueError: no such file or column, nothing in it, or something that is no number.
+        OSError: the file cannot be read.
+        TfsacError: no such column, nothing in it, or something that is no number.
     """
-    file, table = _table(path)
-    if column == EVALUATION + "mean" and column not in table and RECENT in table:
-        column = RECENT
-    steps, values = _numbers(file, table, [column])
-    return steps, values[:, 0]
+    file = pathlib.Path(path)
+    file = file / "metrics.csv" if file.is_dir() else file
+    with file.open(newline="", encoding="utf-8") as stream:
+        reader = csv.DictReader(stream)
+        names = list(reader.fieldnames or ())
+        if column == RETURN and column not in names and RECENT in names:
+            column = RECENT
+        for name in {STEPS, column} - set(names):
+            close = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names
+            raise TfsacError(f"{file} has no column {name!r}, only for example {', '.join(close)}")
+        # A run that was killed may end in half a row.
+        rows = [row for row in reader if None not in row.values() and row[STEPS] and row[column]]
+    try:
+        by_step = {int(float(row[STEPS])): float(row[column]) for row in rows}
+    except ValueError as error:
+        raise TfsacError(f"{file} must hold numbers in {STEPS} and {column}: {error}") from error
+    if not by_step:
+        raise TfsacError(f"{file} has no values in the column {column!r} yet")
+    steps = np.array(sorted(by_step), np.int64)
+    return steps, np.array([by_step[step] for step in steps.tolist()])
 
 
-def interval(
-    curves: Sequence[Curve], confidence: float = 0.95
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Combines the curves of several seeds.
-
-    The interval is the percentile bootstrap of the mean over seeds, drawn with a fixed seed. One curve has no interval:
-    low and high are its mean then.
-
-    Args:
-        curves: (steps, values) of each seed, interpolated at the steps of all of them where they overlap.
-        confidence: coverage of the interval, between 0 and 1.
-
-    Returns:
-        steps, mean, low and high, each `[T]`.
-
-    Raises:
-        ValueError: no curves, no common step, or a confidence out of range.
-    """
-    if not curves:
-        raise ValueError("An interval needs at least one curve. Received: []")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence lies between 0 and 1. Received: {confidence}")
-    ends = [(int(steps[0]), int(steps[-1])) for steps, _ in curves]
-    start, end = max(first for first, _ in ends), min(last for _, last in ends)
-    if start > end:
-        raise ValueError(f"The curves have no step in common. Received: curves over the steps {ends}")
-    common = np.unique(np.concatenate([steps for steps, _ in curves]))
-    common = common[(common >= start) & (common <= end)]
-    values = np.stack([np.interp(common, steps, values) for steps, values in curves])
-    mean = values.mean(axis=0)
-    if len(curves) == 1:
-        return common, mean, mean, mean
-    from scipy.stats import bootstrap
-
-    result = bootstrap(
-        (values,),
-        np.mean,
-        axis=0,
-        confidence_level=confidence,
-        n_resamples=2000,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return common, mean, result.low, result.high
-
-
-def plot_curves(
-    groups: Mapping[str, Sequence[Path]],
-    out: Path,
-    title: str = "",
-    column: str = EVALUATION + "mean",
-    smooth: int = 1,
-    threshold: float | None = None,
-) -> pathlib.Path:
+def plot_curves(groups: Mapping[str, Sequence[Path]], out: Path, title: str = "", column: str = RETURN) -> pathlib.Path:
     """Plots learning curves: for each label the mean of its runs, a 95 % interval, and every run as a thin line.
 
     Args:
@@ -135,51 +83,28 @@ def plot_curves(
         out: the PNG to write.
         title: above the picture.
         column: what to plot against environment steps.
-        smooth: each value becomes the mean of the last so many.
-        threshold: a value to mark with a horizontal line.
 
     Returns:
         The path of the picture.
 
     Raises:
-        ValueError: no runs for a label or one twice, `smooth` below 1, or from `read_curve` and `interval`.
+        OSError, TfsacError: from `read_curve`.
     """
-    if not groups or not all(groups.values()):
-        raise ValueError(f"A plot needs at least one label, and each label at least one run. Received: {dict(groups)}")
-    refuse_repeated(groups)
-    if smooth < 1:
-        raise ValueError(f"smooth is at least 1. Received: {smooth}")
     figure, (axes,) = _axes(title, Y_LABELS.get(column, column))
-    several, drawn = False, []
     for i, (label, paths) in enumerate(groups.items()):
         color, style = color_and_style(i)
-        read = [read_curve(path, column) for path in paths]
-        curves = [(steps, _trailing_mean(values, smooth)) for steps, values in read]
-        steps, mean, low, high = interval(curves)
+        curves = [read_curve(path, column) for path in dict.fromkeys(map(pathlib.Path, paths))]
+        steps, estimates = combined(curves, mean)
         if len(curves) > 1:
-            several = True
             label = f"{label} ({len(curves)} seeds)"
             for curve in curves:
                 axes.plot(*curve, color=color, linewidth=0.6, alpha=0.45)
-            drawn += curves
-            axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+            axes.fill_between(steps, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
         marker = "o" if len(steps) == 1 else None
-        axes.plot(steps, mean, style, color=color, linewidth=2, label=literal(label), marker=marker)
-        drawn.append((steps, mean))
-    if threshold is not None:
-        axes.axhline(threshold, color=GREY, linewidth=1, linestyle="--", label=f"threshold {threshold:g}")
+        axes.plot(steps, estimates.value, style, color=color, linewidth=2, label=literal(label), marker=marker)
+    several = any(len(paths) > 1 for paths in groups.values())
     notes = ["band: 95 % bootstrap interval of the mean; thin: single seeds"] if several else []
-    notes += [f"each value: mean of the last {smooth}"] if smooth > 1 else []
-    notes += focus(axes, drawn, () if threshold is None else (threshold,))
-    return _save(figure, axes, out, "; ".join(notes))
-
-
-def refuse_repeated(groups: Mapping[str, Sequence[Path]]) -> None:
-    """Raises ValueError where a group has a run twice, which would narrow its interval."""
-    for label, paths in groups.items():
-        folders = [pathlib.Path(path).resolve() for path in paths]
-        if len(set(folders)) < len(folders):
-            raise ValueError(f"A group has each run once. Received: {label!r} with {[str(path) for path in paths]}")
+    return save_figure(figure, axes, out, notes)
 
 
 def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib.Path:
@@ -194,26 +119,23 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
         The path of the picture.
 
     Raises:
-        ValueError: from `read_curve`, or a run with neither evaluations nor training returns.
+        OSError, TfsacError: from `read_curve`, for a run with neither evaluations nor training returns.
     """
-    file, table = _table(run_dir)
-    figure, (axes,) = _axes(title or _title_of(file), "return")
-    drawn = []
-    has_training, has_evaluation = (any(table.get(column, ())) for column in (TRAINING, EVALUATION + "mean"))
-    if has_training:
-        steps, values = _numbers(file, table, [TRAINING])
-        axes.plot(steps, values[:, 0], color=GREY, linewidth=1, alpha=0.7, label="training episodes")
-        drawn.append((steps, values[:, 0]))
-    # A run with neither gets the error that names what is missing of the evaluations.
-    if has_evaluation or not has_training:
-        steps, values = _numbers(file, table, [EVALUATION + name for name in ("mean", "min", "max")])
-        axes.fill_between(steps, values[:, 1], values[:, 2], color=PALETTE[0], alpha=0.18, linewidth=0)
+    folder = pathlib.Path(run_dir) if pathlib.Path(run_dir).is_dir() else pathlib.Path(run_dir).parent
+    if not title and (folder / "config.json").is_file():
+        preset = read_object(folder / "config.json")["preset"]
+        title = f"{preset['environment']['level']}, {preset['agent']['kind']}, {folder.resolve().name}"
+    figure, (axes,) = _axes(title or folder.resolve().name, "return")
+    with contextlib.suppress(TfsacError):  # no episode has ended
+        axes.plot(*read_curve(run_dir, TRAINING), color=GREY, linewidth=1, alpha=0.7, label="training episodes")
+    with contextlib.suppress(TfsacError) if axes.lines else contextlib.nullcontext():  # no evaluations
+        steps, values = read_curve(run_dir)
+        worst, best = (read_curve(run_dir, f"evaluation/return_{name}")[1] for name in ("min", "max"))
+        axes.fill_between(steps, worst, best, color=PALETTE[0], alpha=0.18, linewidth=0)
         marker = "o" if len(steps) < 30 else ""
-        label = "evaluation"
-        axes.plot(steps, values[:, 0], color=PALETTE[0], linewidth=2, marker=marker, markersize=4, label=label)
-        drawn += [(steps, value) for value in values.T]
-    notes = ["band: from the worst to the best episode of an evaluation", *focus(axes, drawn)]
-    return _save(figure, axes, out or file.parent / "learning_curve.png", "; ".join(notes))
+        axes.plot(steps, values, color=PALETTE[0], linewidth=2, marker=marker, markersize=4, label="evaluation")
+    note = "band: from the worst to the best episode of an evaluation"
+    return save_figure(figure, axes, out or folder / "learning_curve.png", [note])
 
 
 def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = None, title: str = "") -> pathlib.Path:
@@ -228,122 +150,88 @@ def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = N
 
     Returns:
         The path of the picture.
-
-    Raises:
-        ValueError: no steps, or another number of switches than of steps.
     """
-    if not len(actions) or (switched is not None and len(switched) != len(actions)):
-        counts = len(actions), None if switched is None else len(switched)
-        raise ValueError(f"An episode has at least one step, and each tells whether it switched. Received: {counts}")
-    rows = np.asarray(actions, np.float64).reshape(len(actions), -1).T
-    figure, axes = _axes(title, "", "step of the episode", len(rows))
-    step = np.arange(len(actions))
-    for i, (axis, row) in enumerate(zip(axes, rows, strict=True)):
-        axis.plot(step, row, color=PALETTE[0], linewidth=1.2, drawstyle="steps-post", label="action")
+    entries = np.asarray(actions, np.float64).reshape(len(actions), -1).T
+    figure, axes = _axes(title, "", "step of the episode", len(entries))
+    step, notes = np.arange(len(actions)), []
+    for i, (axis, entry) in enumerate(zip(axes, entries, strict=True)):
+        axis.plot(step, entry, color=PALETTE[0], linewidth=1.2, drawstyle="steps-post", label="action")
         axis.set_ylabel(f"action {i}", fontsize=9.5)
         if switched is not None:
             low, high = axis.get_ylim()
             edges = np.repeat(np.arange(len(step) + 1), 2)[1:-1]  # of each step: itself and the next
             axis.fill_between(edges, low, high, where=np.repeat(~switched, 2), color=GREY, alpha=0.15, linewidth=0)
-            axis.plot(step[switched], row[switched], ".", color=PALETTE[1], markersize=5, label="new trajectory")
+            axis.plot(step[switched], entry[switched], ".", color=PALETTE[1], markersize=5, label="new trajectory")
             axis.set_ylim(low, high)
-    note = ""
     if switched is not None:
-        note = f"{switched.sum()} new trajectories in {len(switched)} steps; shaded: the one before is repeated"
-    return _save(figure, axes[0], out, note)
+        notes = [f"{switched.sum()} new trajectories in {len(switched)} steps; shaded: the one before is repeated"]
+    return save_figure(figure, axes[0], out, notes)
 
 
-def _table(path: Path) -> tuple[pathlib.Path, dict[str, list[str]]]:
-    """Returns the CSV file of a run and its columns as text."""
-    file = pathlib.Path(path)
-    file = file / "metrics.csv" if file.is_dir() else file
-    if not file.is_file():
-        raise ValueError(
-            "A learning curve is a run directory with metrics.csv, or a CSV file. "
-            f"Received: {str(path)!r}, and there is no {str(file)!r}"
-        )
-    try:
-        with file.open(newline="", encoding="utf-8") as stream:
-            rows = csv.DictReader(stream)
-            names = rows.fieldnames or ()
-            found = list(rows)
-            if wide := next((row for row in found if None in row), None):
-                cells = len(wide) - 1 + len(wide[None])
-                raise ValueError(f"{file} has {len(names)} columns, and a row of more. Received: {cells} cells")
-            # A run that was killed may end in half a row.
-            full = [row for row in found if all(value is not None for value in row.values())]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{file} is no CSV file ({error}). Received: {file.stat().st_size} bytes") from error
-    return file, {name: [row[name] for row in full] for name in names}
+# -- what all figures have in common -----------------------------------------------------------------------------------
 
 
-def _numbers(file: pathlib.Path, table: dict[str, list[str]], columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns steps `[T]` and values `[T, C]` of the rows in which none of the columns is empty."""
-    for column in [STEPS, *columns]:
-        if column not in table:
-            group = [name for name in table if name.startswith(column.partition("/")[0] + "/")]
-            close = difflib.get_close_matches(column, table, n=1, cutoff=0.8 if group else 0.4)
-            hint = f" Did you mean {close[0]!r}?" if close else f" It has {', '.join(group)}." if group else ""
-            raise ValueError(f"{file} has no column of this name.{hint} Received: column={column!r}")
-    by_step: dict[int, list[float]] = {}
-    for step, *cells in zip(table[STEPS], *(table[column] for column in columns), strict=True):
-        if all(cells):
-            try:
-                count, values = int(float(step)), [float(cell) for cell in cells]
-                if count < 0 or not np.isfinite(values).all():
-                    raise ValueError(values)
-            except (ValueError, OverflowError):
-                message = f"{file} must hold finite numbers in {columns}, and numbers from 0 in {STEPS}"
-                raise ValueError(f"{message}. Received: {[step, *cells]}") from None
-            by_step[count] = values
-    if not by_step:
-        raise ValueError(f"{file} has no values yet in this column. Received: column={columns[0]!r}")
-    steps = np.array(sorted(by_step), np.int64)
-    return steps, np.array([by_step[step] for step in steps.tolist()])
+def literal(text: str) -> str:
+    """Returns a label without formulas; a leading underscore, which hides it from legends, gets a space before it."""
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
-def _title_of(file: pathlib.Path) -> str:
-    """Returns level and agent of a run, where its folder says them, and its folder."""
-    folder = file.resolve().parent
-    try:
-        preset = read_object(folder / "config.json")["preset"]
-        return f"{preset['environment']['level']}, {preset['agent']['kind']}, {folder.name}"
-    except UNREADABLE:
-        return folder.name
+def color_and_style(i: int) -> tuple[str, str]:
+    """Returns how the line of the label with this number is drawn."""
+    return PALETTE[i % len(PALETTE)], ("-", "--", ":")[i // len(PALETTE) % 3]
 
 
-def _trailing_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Returns the mean of the last `window` values at each point, of fewer at the beginning."""
-    return np.array([values[max(0, i + 1 - window) : i + 1].mean() for i in range(len(values))])
+def new_figure(width: float, height: float) -> Figure:
+    """Returns an empty figure, in inches, that belongs to no window."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def dress(axes: Axes, x_label: str, y_label: str) -> None:
+    """Gives axes their labels and a light grid."""
+    axes.set_xlabel(literal(x_label))
+    axes.set_ylabel(literal(y_label), fontsize=9.5)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.02)
+
+
+def save_figure(figure: Figure, axes: Axes, out: Path, notes: Sequence[str]) -> pathlib.Path:
+    """Writes a PNG, over an earlier one, with the legend of some axes and notes below, and returns its path."""
+    columns = int(figure.get_figwidth() * 18)  # characters of a note in a line
+    lines = [line for note in notes for line in textwrap.wrap(note, columns)]
+    handles, labels = axes.get_legend_handles_labels()
+    # By as much as both take, so that they take nothing from the axes.
+    figure.set_figheight(figure.get_figheight() + 0.2 * len(labels) + 0.14 * len(lines))
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower left",
+        frameon=False,
+        labelcolor="linecolor",
+        fontsize=9.0,
+        title=literal("\n".join(lines)),
+        title_fontsize=7.5,
+        alignment="left",
+    )
+    out = new_file(out, ".png", replace=True)
+    with atomic_write(out) as file:
+        figure.savefig(file, dpi=100, format="png")
+    return out
 
 
 def _axes(title: str, y_label: str, x_label: str = "environment steps", rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """Returns a figure with so many rows."""
     from matplotlib.ticker import EngFormatter
 
-    figure = new_figure(7.2, 3.1 + 1.3 * rows)
+    figure = new_figure(7.2, 2.9 + 1.3 * rows)
     axes = [figure.add_subplot(rows, 1, i + 1) for i in range(rows)]
     axes[0].set_title(literal(title), loc="left", fontsize=12)
     for axis in axes:
         dress(axis, x_label if axis is axes[-1] else "", y_label)
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     return figure, axes
-
-
-def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
-    handles, labels = axes.get_legend_handles_labels()
-    columns = columns_for(labels, figure.get_figwidth(), 9.5)
-    grow_for_legend(figure, len(labels), columns, 9.5)
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower left",
-        ncols=columns,
-        frameon=False,
-        labelcolor="linecolor",
-        fontsize=9.5,
-        title=note,  # here the two cannot overlap
-        title_fontproperties={"size": 7.5},
-        alignment="left",
-    )
-    return save_figure(figure, out, "")

@@ -1,9 +1,12 @@
-"""Runs that are trained side by side, a process of `tfsac train` each: started, watched, ended. No TensorFlow."""
+"""Runs that are trained side by side, a process of `tfsac train` each. No TensorFlow."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import datetime
 import functools
+import json
 import os
 import pathlib
 import shlex
@@ -12,18 +15,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from tfsac.distributed.ray_jobs import end_with_parent
+from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
-from tfsac.files import lock_file
-from tfsac.machine import ending_signals, usable_cores
+from tfsac.utils.files import atomic_write, differences, lock_file, read_object
+from tfsac.utils.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 # Flags that a resumed run has from its config.
-KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir", "restore_memory")
-SECONDS_BETWEEN_LOOKS = 0.1
-SECONDS_BETWEEN_REPORTS = 60.0
+FIXED_FLAGS = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir", "restore_memory")
+LOCK_TIMEOUT = 120.0  # seconds until a run that was left by a killed series has saved and ended
+SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_REPORTS = 0.1, 60.0
 
 
 class PlannedRun(NamedTuple):
@@ -47,18 +52,13 @@ class PlannedRun(NamedTuple):
         """Whether it has a checkpoint to resume from."""
         return not self.finished and any(folder.name.isdigit() for folder in (self.path / "checkpoints").glob("*"))
 
-    def _only_begun(self) -> bool:
-        """Whether a run was killed before its first checkpoint, or while it wrote its first file."""
-        names = [path.name for path in self.path.iterdir()]
-        return "config.json" in names or all(name.startswith(".") for name in names)
-
     def start(
         self, cores: int | None, prepare: Callable[[], None] | None = None, train: Sequence[str] = ()
     ) -> subprocess.Popen[bytes] | None:
         """Starts its process, or returns None if another process has finished it meanwhile.
 
         Args:
-            cores: how many of them TensorFlow's threads may use, unless its variables say so; None for all.
+            cores: how many of them TensorFlow's threads may use, unless its variables are set; None for all.
             prepare: what the process does before it becomes its program.
             train: arguments of Python before the flags; `TRAIN` by default.
 
@@ -68,16 +68,18 @@ class PlannedRun(NamedTuple):
         """
         flags = self.flags
         threads = {} if cores is None else {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": str(cores)}
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            # And with it the run, for as long as its process keeps the log open.
-            _lock(log, f"Another process is training this run. Received: {self.log}")
+            _lock(log.fileno(), f"another process is training the run of {self.log}")  # while a process has it open
             if self.finished:
                 return None
             if self.interrupted:
-                flags = [flag for flag in flags if not flag.startswith(tuple(f"--{name}=" for name in KEPT))]
+                flags = [flag for flag in flags if not flag.startswith(tuple(f"--{name}=" for name in FIXED_FLAGS))]
                 flags.append("--resume")
-            elif self.path.is_dir() and self._only_begun():
-                shutil.rmtree(self.path)
+            elif self.path.is_dir():
+                names = [path.name for path in self.path.iterdir()]
+                if "config.json" in names or all(name.startswith(".") for name in names):
+                    shutil.rmtree(self.path)  # it was killed before its first checkpoint
             command = [sys.executable, *(train or TRAIN), *flags, f"--run_dir={self.path}"]
             log.write(f"$ {shlex.join(command)}\n".encode())
             log.flush()
@@ -92,149 +94,163 @@ class PlannedRun(NamedTuple):
             )
 
     def starter(self, cores: int) -> Callable[[Callable[[], None]], subprocess.Popen[bytes] | None]:
-        """Returns `start` as a function of `prepare`, for another machine with the same folders.
-
-        Args:
-            cores: as for `start`.
-        """
+        """Returns `start` as a function of `prepare`, for another machine with the same folders."""
         return functools.partial(self._replace(path=self.path.absolute()).start, cores, train=TRAIN)
 
 
-class Process(Protocol):
-    """A run that is being trained: what is used of `subprocess.Popen`."""
-
-    returncode: Any
-
-    def poll(self) -> int | None:
-        """Returns the exit status, or None while it runs."""
-
-    def send_signal(self, number: int, /) -> None:
-        """Passes a signal on."""
-
-    def wait(self) -> int:
-        """Waits for the exit status."""
+# Starts a run that may use so many cores: a `subprocess.Popen` or the like, with `poll` and `send_signal`. None if
+# another process has finished it meanwhile.
+Launch = Callable[[PlannedRun, int | None], Any]
 
 
-# Starts a run that may use so many cores, or returns None if another process has finished it meanwhile.
-Launch = Callable[["PlannedRun", int | None], Process | None]
-
-
-def train_side_by_side(
-    folder: pathlib.Path,
-    following: Callable[[], PlannedRun | None],
-    ended: Callable[[PlannedRun, int, float, bool], None],
-    jobs: int,
-    cores: int | None = None,
-    launch: Launch | None = None,
-    to_end: Callable[[Collection[PlannedRun]], Collection[PlannedRun]] = lambda running: (),
-) -> int | None:
-    """Trains runs, so many at a time, until there is no following one or a signal comes.
+class Series:
+    """Runs in one folder that are trained side by side; subclasses choose them in `work`.
 
     Args:
-        folder: below which the runs lie; names in what is printed begin there.
-        following: returns the next run, or None while there is none; it is asked again when another has ended.
-        ended: is told a run that has ended, its exit status, how many seconds it took, and whether it ended because
-            of a signal.
-        jobs: runs at the same time.
-        cores: of each run; by default the usable cores by the number of jobs.
-        launch: starts a run that may use so many cores; by default as a process of this machine.
-        to_end: of the runs that are trained, returns those that are to save and end.
+        folder: new or empty, or of the same series.
+        name: of the JSON file that describes it.
+        content: of that file; whoever continues the series must ask for the same.
+        compared: the parts of it that must be the same; empty for all that the file has.
 
-    Returns:
-        the number of the signal that stopped them, or None. The signal was passed on to the runs, which saved.
+    Attributes:
+        signals: that were received: the runs are asked to save and end, and no other one is started.
 
     Raises:
-        BlockingIOError: other runs are trained side by side in this folder, or another process trains one of these.
+        FileExistsError, TfsacError: there is something else in the folder, or another series.
     """
-    if cores is None and jobs > 1:
-        cores = max(usable_cores() // jobs, 1)
-    processes: dict[Process, tuple[PlannedRun, float]] = {}
-    asked: set[pathlib.Path] = set()
-    with _alone_in(folder), _ended_together(processes), _remembered() as received:
-        passed_on, reported = 0, dict[pathlib.Path, int]()
+
+    def __init__(self, folder: pathlib.Path, name: str, content: dict[str, Any], compared: Sequence[str] = ()):
+        self.folder, self.file, self.content, self.signals = folder, folder / name, content, list[int]()
+        self.cores: int | None = None
+        self.launch: Launch = lambda run, cores: run.start(cores, end_with_parent)
+        if self.file.is_file():
+            before, now = read_object(self.file), json.loads(json.dumps(content))
+            names = set(compared or before) & before.keys() & now.keys()
+            for path, theirs, ours in differences({n: before[n] for n in names}, {n: now[n] for n in names}):
+                raise TfsacError(f"{self.file} was begun with {path}={theirs!r}, got {ours!r}; choose a new folder")
+        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise FileExistsError(f"{folder} exists and is not empty; choose a new folder")
+
+    def begin(self) -> None:
+        """Called once nobody else trains in the folder."""
+
+    def work(self) -> None:
+        """Trains runs with `train_run`, one at a time, until none is left or a signal came; `jobs` threads call it."""
+
+    def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
+        """Trains the runs that are not finished; one that fails does not stop the others.
+
+        Args:
+            jobs: runs at the same time.
+            cores: of each run; by default the usable cores by the number of jobs.
+            launch: starts a run; by default as a process of this machine, which saves and ends when this one dies.
+
+        Returns:
+            the number of the signal that stopped it, or None. The signal was passed on to the runs, which saved.
+
+        Raises:
+            BlockingIOError: another process is training in this folder, or one of its runs.
+        """
+        self.cores = max(usable_cores() // jobs, 1) if cores is None and jobs > 1 else cores
+        self.launch = launch or self.launch
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with _alone_in(self.folder), _signals_kept(self.signals):
+            with atomic_write(self.file) as stream:
+                stream.write(json.dumps(self.content, indent=2).encode())
+            self.begin()
+            with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+                try:
+                    for worker in concurrent.futures.as_completed([pool.submit(self.work) for _ in range(jobs)]):
+                        worker.result()
+                except BaseException:
+                    self.signals.append(signal.SIGTERM)  # the other runs save and end
+                    raise
+        return self.signals[0] if self.signals else None
+
+    def train_run(self, run: PlannedRun, ends: Callable[[], bool] = lambda: False) -> int:
+        """Trains a run, prints how it goes, and returns its exit status.
+
+        Args:
+            run: not finished.
+            ends: asked again and again: whether the run is to save and end.
+        """
+        name, seen, ending, reported, began = self.name(run), 0, False, -1, time.monotonic()
+        word = "resumed" if run.interrupted else "started"
+        if (process := self._process(run)) is None:
+            return 0
+        say(f"{word:<9} {name}")
         next_report = time.monotonic() + SECONDS_BETWEEN_REPORTS
-        while True:
-            while len(processes) < jobs and not received and (run := following()) is not None:
-                word = "resumed" if run.interrupted else "started"
-                process = launch(run, cores) if launch else run.start(cores)
-                if process is None:
-                    ended(run, 0, 0.0, False)
-                    continue
-                say(f"{word:<9} {run.path.relative_to(folder)}")
-                processes[process] = run, time.monotonic()
-            if not processes:
-                return received[0] if received else None
-            for number in received[passed_on:]:
-                passed_on += 1
-                for process in processes:
-                    process.send_signal(number)
-            for process in [process for process in processes if process.poll() is not None]:
-                run, since = processes.pop(process)
-                ended(run, process.returncode, time.monotonic() - since, bool(received))
-            ending = {run.path for run in to_end([run for run, _ in processes.values()])} - asked
-            for process in [process for process, (run, _) in processes.items() if run.path in ending]:
-                process.send_signal(signal.SIGTERM)
-            asked |= ending
-            if time.monotonic() >= next_report:
-                next_report = time.monotonic() + SECONDS_BETWEEN_REPORTS
-                _report([run for run, _ in processes.values()], folder, reported)
+        while (status := process.poll()) is None:
             time.sleep(SECONDS_BETWEEN_LOOKS)
+            for number in self.signals[seen:]:
+                seen += 1
+                process.send_signal(number)
+            if not ending and ends():
+                ending = True
+                process.send_signal(signal.SIGTERM)
+            if time.monotonic() > next_report:
+                next_report += SECONDS_BETWEEN_REPORTS
+                with contextlib.suppress(OSError, TfsacError):  # it has no evaluation yet
+                    steps, returns = read_curve(run.path)
+                    if steps[-1] > reported:
+                        reported = steps[-1]
+                        say(f"training  {name}  {reported:,} steps, evaluation {returns[-1]:.1f}")
+        took = datetime.timedelta(seconds=round(time.monotonic() - began))
+        if status == 0:
+            say(f"finished  {name}  best evaluation {read_curve(run.path)[1].max():.1f}, {took}")
+        elif self.signals:
+            say(f"stopped   {name}")
+        elif ending:
+            say(f"pruned    {name}  after {took}")
+        else:
+            last = run.log.read_text(errors="replace").splitlines()[-1]
+            say(f"failed    {name}  status {status}, see {run.log}\n          {last}")
+        return status
 
+    def name(self, run: PlannedRun) -> str:
+        """Returns the name of a run in what is printed."""
+        return str(run.path.relative_to(self.folder))
 
-def _report(runs: Collection[PlannedRun], folder: pathlib.Path, reported: dict[pathlib.Path, int]) -> None:
-    """Prints the newest evaluation of each run that was not printed yet."""
-    for run in runs:
-        try:
-            steps, returns = read_curve(run.path)
-        except ValueError:  # it has none yet
-            continue
-        if steps[-1] > reported.get(run.path, 0):
-            reported[run.path] = int(steps[-1])
-            say(f"training  {run.path.relative_to(folder)}  {steps[-1]:,} steps, evaluation {returns[-1]:.1f}")
+    def _process(self, run: PlannedRun) -> Any:
+        """Starts a run, after one that a killed series left has saved and ended."""
+        end = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            try:
+                return self.launch(run, self.cores)
+            except BlockingIOError:
+                if self.signals or time.monotonic() > end:
+                    raise
+            time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 @contextlib.contextmanager
 def _alone_in(folder: pathlib.Path) -> Iterator[None]:
-    """Keeps others out of a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        _lock(descriptor, f"Another process is training the runs in this folder. Received: {folder}")
+        _lock(descriptor, f"another process is training the runs in {folder}")
         yield
     finally:
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def _ended_together(processes: Collection[Process]) -> Iterator[None]:
-    """Ends processes that are left, as after an error."""
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGTERM)
-        for process in processes:
-            process.wait()
-
-
-@contextlib.contextmanager
-def _remembered() -> Iterator[list[int]]:
-    """Gives the signals to end that were received instead of acting on them."""
-    received: list[int] = []
+def _signals_kept(received: list[int]) -> Iterator[None]:
+    """Collects the signals that ask this process to end, instead of acting on them."""
     previous = {
         number: signal.signal(number, lambda number, frame: received.append(number)) for number in ending_signals()
     }
     try:
-        yield received
+        yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def _lock(file: BinaryIO | int, taken: str) -> None:
+def _lock(descriptor: int, message: str) -> None:
     try:
-        lock_file(file)
+        lock_file(descriptor)
     except BlockingIOError:
-        raise BlockingIOError(taken) from None
+        raise BlockingIOError(message) from None
     except OSError:  # there are no locks here
         return
 

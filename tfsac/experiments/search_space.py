@@ -1,31 +1,27 @@
-"""What `tfsac tune` searches: ranges and choices of parameters, written as text, and one default for each kind of
-agent. No TensorFlow.
+"""What `tfsac tune` searches: Optuna's distributions of parameters, written as text, and one default space for each
+kind of agent. No TensorFlow.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfsac.errors import TfsacError
 from tfsac.experiments.grid import short_names, split_values
-from tfsac.files import leaves
-from tfsac.parameters import ParameterError, parse_assignment
-from tfsac.parameters.base import nearest
+from tfsac.parameters import parse_assignment
 from tfsac.parameters.overrides import covers
 from tfsac.parameters.steps import STEPS
+from tfsac.utils.files import leaves
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
 
-RANGES, LISTS = ("log", "1-log", "uniform", "int"), ("choice", "width")
-OPTUNA = {"loguniform": "log", "log_uniform": "log", "categorical": "choice", "float": "uniform", "integer": "int"}
-WRITTEN = (
-    "A dimension of the search space is written path=log(low, high), 1-log(low, high), uniform(low, high), "
-    "int(low, high), choice(value, value, ...) or width(number, number, ...)"
-)
 WIDTHS = ("scheme", "network_layers_sizes", "width")  # fields that hold widths of layers
 WHERE_NONE = {"target_entropy_factor": -1.0, "target_entropy_ratio": 0.98}  # what None stands for
 DEFAULT = "default"  # stands for the default space among the dimensions of a user
@@ -98,60 +94,66 @@ class Dimension(NamedTuple):
         return f"{self.path}={self.kind}({', '.join(shown)})"
 
     @property
-    def is_range(self) -> bool:
-        """Whether it has two bounds."""
-        return self.kind in RANGES
+    def distribution(self) -> BaseDistribution:
+        """Optuna's."""
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+        if self.kind in ("choice", "width"):
+            return CategoricalDistribution(self.values)
+        if self.kind == "int":
+            return IntDistribution(*self.values)
+        low, high = self.values
+        return FloatDistribution(low, high, log=self.kind != "uniform")
 
     def value(self, sampled: Any) -> Any:
-        """Returns the value of the parameter.
-
-        Args:
-            sampled: a number between the bounds, or the text of a choice.
-        """
+        """Returns the value of the parameter for a sampled number, or the text of a choice."""
         if self.kind == "1-log":
             return float(f"{1.0 - sampled:.12g}")
-        return sampled if self.is_range else parse_assignment(f"x={sampled}")[1]
+        return parse_assignment(f"x={sampled}")[1] if self.kind in ("choice", "width") else sampled
 
     def assignments(self, sampled: Any, preset: dict[str, Any]) -> list[str]:
-        """Returns flags of `train` for a sampled number or choice.
+        """Returns flags of `train` for a sampled number or the text of a choice.
 
         Args:
             sampled: as for `value`.
             preset: as JSON values.
 
         Raises:
-            ParameterError: there are no layers whose width could be set.
+            TfsacError: there are no layers whose width could be set.
         """
         if self.kind != "width":
-            return [f"--set={self.path}={self.value(sampled) if self.is_range else sampled}"]
-        found = list(_widths(preset, self.path))
+            return [f"--set={self.path}={self.value(sampled) if self.kind == '1-log' else sampled}"]
+        width, found = self.value(sampled), self.found_in(preset)
         if not found:
-            raise ParameterError(f"There are no layers below this path whose widths are set. Received: {self.path!r}")
-        width = self.value(sampled)
-        return [
-            f"--set={path}={json.dumps([width] * len(old) if isinstance(old, list) else width, separators=(',', ':'))}"
-            for path, old in found
-        ]
+            raise TfsacError(f"there are no layers below {self.path!r} whose widths are set")
+        texts = {path: [width] * len(old) if isinstance(old, list) else width for path, old in found.items()}
+        return [f"--set={path}={json.dumps(text, separators=(',', ':'))}" for path, text in texts.items()]
 
     def of_preset(self, preset: dict[str, Any]) -> Any:
-        """Returns what would have to be sampled for the preset's own value, or None where that lies outside.
-
-        Args:
-            preset: as JSON values.
-        """
-        if self.kind == "width":
-            widths = {number for _, old in _widths(preset, self.path) for number in _listed(old)}
-            return next((text for text in self.values if widths == {self.value(text)}), None)
-        values = [_number(*found) for found in _at(preset, self.path.split("."))]
+        """Returns what would have to be sampled for the preset's own value, or None where that lies outside."""
+        values = []
+        for path, value in self.found_in(preset).items():
+            if value is None:
+                value = WHERE_NONE.get(path.rpartition(".")[2])
+            if isinstance(value, str) and (steps := STEPS.fullmatch(value)):
+                value = int(steps[2])
+            values += _listed(value) if self.kind == "width" else [value]
         if not values or any(value != values[0] for value in values):
             return None
-        if not self.is_range:
+        if self.kind in ("choice", "width"):
             return next((text for text in self.values if self.value(text) == values[0]), None)
-        if isinstance(values[0], bool) or not isinstance(values[0], int | float):
+        if type(values[0]) not in (int, float):
             return None
         sampled = float(f"{1.0 - values[0]:.12g}") if self.kind == "1-log" else values[0]
-        low, high = self.values
-        return sampled if low <= sampled <= high else None
+        return sampled if self.values[0] <= sampled <= self.values[1] else None
+
+    def found_in(self, preset: dict[str, Any]) -> dict[str, Any]:
+        """Returns what the preset has now, by path: the parameter, or the widths of layers."""
+        found = {path: value for path, value in leaves(preset) if covers(self.path, path)}
+        if self.kind != "width":
+            return found
+        widths = {path: old for path, old in found.items() if path.rpartition(".")[2] in WIDTHS}
+        return {path: old for path, old in widths.items() if old and all(type(n) is int for n in _listed(old))}
 
 
 def parse_dimension(text: str) -> Dimension:
@@ -161,93 +163,62 @@ def parse_dimension(text: str) -> Dimension:
         text: such as ``agent.algorithm.discount=uniform(0.95, 0.999)``.
 
     Raises:
-        ParameterError: it is not written so, its bounds are no range, or there are fewer than two choices.
+        TfsacError: it is not written so, or Optuna refuses its bounds.
     """
-    path, equals, after = text.partition("=")
-    match = re.fullmatch(r"\s*([\w-]+)\s*\((.*)\)\s*", after, re.DOTALL)
-    if not (path.strip() and equals and match):
-        raise ParameterError(f"{WRITTEN}. Received: {text!r}")
-    kind, values = match[1], split_values(match[2])
-    if kind not in (*RANGES, *LISTS):
-        meant = nearest(OPTUNA.get(kind, kind), (*RANGES, *LISTS))
-        raise ParameterError(f"{WRITTEN}.{meant} Received: {text!r}")
-    if kind in LISTS:
-        return Dimension(path.strip(), kind, _choices(kind, values, text))
-    return Dimension(path.strip(), kind, _bounds(kind, values, text))
+    match = re.fullmatch(r"\s*([^=\s]+)\s*=\s*(log|1-log|uniform|int|choice|width)\s*\((.*)\)\s*", text, re.DOTALL)
+    try:
+        path, kind, inside = match.groups()  # type: ignore[union-attr]
+        read: Callable[[str], Any] = {"choice": str, "width": str, "int": int}.get(kind, float)
+        dimension = Dimension(path, kind, tuple(map(read, split_values(inside))))
+        assert dimension.distribution
+        return dimension
+    except (AttributeError, TypeError, ValueError) as error:
+        raise TfsacError(
+            "--space must be PATH=log(low, high), 1-log(low, high), uniform(low, high), int(low, high), "
+            f"choice(value, value, ...) or width(number, number, ...), got {text!r} ({error})"
+        ) from error
 
 
-def _bounds(kind: str, values: Sequence[str], text: str) -> tuple[Any, ...]:
-    numbers = [parse_assignment(f"x={value}")[1] for value in values]
-    whole = kind == "int"
-    fitting = [type(n) is int if whole else type(n) in (int, float) and math.isfinite(n) for n in numbers]
-    if len(numbers) != 2 or not all(fitting):
-        said = "whole numbers" if whole else "finite numbers"
-        raise ParameterError(f"The bounds of {kind}(low, high) are two {said}. Received: {text!r}")
-    low, high = numbers
-    if low >= high:
-        raise ParameterError(f"The lower bound is below the upper one. Received: {text!r}")
-    if kind in ("log", "1-log") and low <= 0:
-        raise ParameterError(f"The logarithm needs bounds above 0. Received: {text!r}")
-    return (low, high) if whole else (float(low), float(high))
-
-
-def _choices(kind: str, values: Sequence[str], text: str) -> tuple[str, ...]:
-    parsed = [parse_assignment(f"x={value}")[1] for value in values]
-    if not all(values) or len(values) < 2 or len({json.dumps(value) for value in parsed}) < len(parsed):
-        raise ParameterError(f"A choice has two values or more, which differ. Received: {text!r}")
-    if kind == "width" and not all(type(value) is int and value > 0 for value in parsed):
-        raise ParameterError(f"The width of a layer is a whole number above 0. Received: {text!r}")
-    return tuple(values)
-
-
-def search_space(given: Sequence[str], describe: Describe) -> tuple[list[Dimension], list[str]]:
+def search_space(
+    given: Sequence[str], describe: Describe, fixed: Sequence[str] = ()
+) -> tuple[list[Dimension], list[str]]:
     """Returns the dimensions to search, checked.
 
-    The bounds of each range, the number between them and all choices are tried with the preset, one at a time.
+    The bounds of each range, a number between them and all choices are tried with the preset, one at a time.
 
     Args:
         given: a dimension each, or `DEFAULT`; without any, the default space of the kind of agent.
         describe: returns what flags of `train` ask for, or raises a ValueError.
+        fixed: paths that are set, and so not searched by default.
 
     Returns:
-        the dimensions, and a line for each default one of which the preset refuses a value.
+        the dimensions, and a line for each default one that is left out.
 
     Raises:
-        ParameterError: a text that is no dimension, two that set the same parameter, a value that the preset refuses,
-            no default for this kind of agent.
+        TfsacError: a text that is no dimension, a value that the preset refuses, no default for this kind of agent.
     """
     preset = describe([])["preset"]
-    dimensions = [parse_dimension(text) for text in given if text != DEFAULT]
-    for dimension in dimensions:
-        try:
-            _try(dimension, preset, describe)
-        except ValueError as error:
-            raise ParameterError(f"The preset refuses a value of {dimension.text}. {error}") from error
-    for one, other in itertools.combinations(dimensions, 2):
-        if _overlap(one, other, preset):
-            raise ParameterError(f"A parameter is searched once. Received: {one.text!r} and {other.text!r}")
-    named, left_out = tuple(dimensions), []
+    space, left_out = [parse_dimension(text) for text in given if text != DEFAULT], []
+    for dimension in space:
+        _try(dimension, preset, describe)
+    own = {dimension.text: _paths(dimension, preset) for dimension in space} | {path: [path] for path in fixed}
     if DEFAULT in given or not given:
         kind = preset["agent"]["kind"]
         if kind not in DEFAULT_SPACES:
-            raise ParameterError(
-                f"This kind of agent has no default search space; name one with --space. Received: {kind!r}"
-            )
+            raise TfsacError(f"{kind} has no default search space; name dimensions with --space")
         for dimension in map(parse_dimension, DEFAULT_SPACES[kind]):
-            if not list(_places(preset, dimension.path.split("."))):
+            if not dimension.found_in(preset):
                 continue
-            if of_users := [one for one in named if _overlap(one, dimension, preset)]:
-                if all(one.path != dimension.path for one in of_users):
-                    left_out.append(f"not searched: {dimension.text}: it sets what {of_users[0].text} sets")
+            paths = _paths(dimension, preset)
+            if chosen := [text for text, others in own.items() if _overlap(others, paths)]:
+                left_out.append(f"not searched: {dimension.text}: {chosen[0]} sets it")
                 continue
             try:
                 _try(dimension, preset, describe)
-                dimensions.append(dimension)
+                space.append(dimension)
             except ValueError as error:
                 left_out.append(f"not searched: {dimension.text}: {error}")
-    if not dimensions:
-        raise ParameterError(f"There is nothing to search; name it with --space. Received: {list(given)}")
-    return dimensions, left_out
+    return space, left_out
 
 
 def names_of(space: Sequence[Dimension]) -> dict[str, str]:
@@ -256,66 +227,22 @@ def names_of(space: Sequence[Dimension]) -> dict[str, str]:
     return {d.path: names[d.path] + (" width" if d.kind == "width" else "") for d in space}
 
 
-def _overlap(one: Dimension, other: Dimension, preset: dict[str, Any]) -> bool:
-    """Returns whether two dimensions set the same parameter."""
-    of_one, of_other = (
-        [
-            ".".join([*place, key])  # the preset may not have this key yet, as in environment.kwargs.gravity
-            for flag in dimension.assignments(dimension.values[0], preset)
-            for *parents, key in [parse_assignment(flag.removeprefix("--set="))[0].split(".")]
-            for place in _places(preset, parents)
-        ]
-        for dimension in (one, other)
-    )
-    return any(covers(a, b) or covers(b, a) for a in of_one for b in of_other)
-
-
-def _try(dimension: Dimension, preset: dict[str, Any], describe: Describe) -> None:
-    low, high = dimension.values[0], dimension.values[-1]
-    inner = [(low + high) // 2] if dimension.kind == "int" else []
-    if dimension.is_range and not inner:  # no whole number, which a field of integers would take
-        inner = [low + (high - low) / math.pi]
-    for sampled in (*dimension.values, *inner):
-        describe(dimension.assignments(sampled, preset))
-
-
-def _widths(preset: dict[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    """Yields the paths and values of the fields with widths of layers below a path."""
-    for place in _places(preset, path.split(".")):
-        for leaf, value in leaves(_under(preset, place), ".".join(place)):
-            numbers = _listed(value)
-            if leaf.rpartition(".")[2] in WIDTHS and numbers and all(type(number) is int for number in numbers):
-                yield leaf, value
-
-
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _places(node: Any, parts: Sequence[str]) -> Iterator[list[str]]:
-    """Yields the places that a path names in nested dicts, each as its keys."""
-    if not parts:
-        yield []
-        return
-    if isinstance(node, dict):
-        for key in list(node) if parts[0] == "*" else [parts[0]] if parts[0] in node else []:
-            for rest in _places(node[key], parts[1:]):
-                yield [key, *rest]
+def _paths(dimension: Dimension, preset: dict[str, Any]) -> list[str]:
+    flags = dimension.assignments(dimension.values[0], preset)
+    return [flag.removeprefix("--set=").partition("=")[0] for flag in flags]
 
 
-def _under(node: Any, keys: Sequence[str]) -> Any:
-    for key in keys:
-        node = node[key]
-    return node
+def _overlap(paths: Sequence[str], others: Sequence[str]) -> bool:
+    """Returns whether two lists of paths set the same parameter."""
+    return any(covers(a, b) or covers(b, a) for a in paths for b in others)
 
 
-def _at(node: Any, parts: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    for place in _places(node, parts):
-        yield place[-1], _under(node, place)
-
-
-def _number(name: str, value: Any) -> Any:
-    """Returns a parameter's value as one samples it: steps as their number, and what None stands for."""
-    if isinstance(value, str) and (steps := STEPS.fullmatch(value)):
-        return int(steps[2])
-    return WHERE_NONE.get(name) if value is None else value
+def _try(dimension: Dimension, preset: dict[str, Any], describe: Describe) -> None:
+    low, high = dimension.values[0], dimension.values[-1]
+    inner = [low + (high - low) / math.pi] if dimension.kind in ("log", "1-log", "uniform") else []
+    for sampled in (*dimension.values, *inner):  # a field of whole numbers refuses the inner one
+        describe(dimension.assignments(sampled, preset))

@@ -8,10 +8,9 @@ from tfsac.memories.demonstrations import (
     save_demonstrations,
 )
 from tfsac.memories.episodes import EpisodicMemory
-from tfsac.memories.prior_data import PriorDataMemory
+from tfsac.memories.prior_data import PriorDataMemory, SQILMemory
 from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.sequences import SequenceMemory
-from tfsac.memories.sqil import SQILMemory
 from tfsac.memories.storage import Allocate, in_ram, on_disk
 from tfsac.memories.transitions import MemoryContext, TransitionMemory
 

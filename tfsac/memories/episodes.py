@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from tfsac.errors import TfsacError
 from tfsac.memories.frames import EpisodeFrames, observation_fields, without_frames
 from tfsac.memories.storage import Allocate
-from tfsac.memories.transitions import EXTRA, MemoryContext, refuse_other_fields
+from tfsac.memories.transitions import EXTRA, MemoryContext, check_fields
 from tfsac.parameters import Preset
 from tfsac.types import OBSERVATION, STATE, ArraySpec, Segments, Spec
 
@@ -40,7 +41,7 @@ class EpisodicMemory:
         total_rows: records of finished episodes ever stored; the absolute index of the next one.
 
     Raises:
-        ValueError: `t_max` below 1, a capacity below `t_max`, `num_envs` or k, or a negative `replay_start_size`.
+        TfsacError: a capacity below `t_max`, `num_envs` or k.
     """
 
     def __init__(
@@ -57,17 +58,11 @@ class EpisodicMemory:
     ):
         self.frames = {key: EpisodeFrames(key, array) for key, array in spec.observation.items() if array.stacked}
         self.num_earlier = max([frames.num_earlier for frames in self.frames.values()], default=0)
-        if t_max < 1:
-            raise ValueError(f"t_max must be at least one step. Received: {t_max}")
-        if capacity < max(t_max, num_envs):
-            raise ValueError(
-                f"The capacity must hold t_max={t_max} steps, and one of each of {num_envs} environments. Received: "
-                f"{capacity}"
+        if capacity < (least := max(t_max, num_envs, self.num_earlier + 1)):
+            raise TfsacError(
+                f"agent.memory.max_size must be at least {least}, for a segment of t_max={t_max} steps, a step of each "
+                f"of {num_envs} environments and a stack of frames, got {capacity}"
             )
-        if capacity <= self.num_earlier:
-            raise ValueError(f"The capacity must hold a stack of {self.num_earlier + 1} frames. Received: {capacity}")
-        if replay_start_size < 0:
-            raise ValueError(f"replay_start_size must not be negative. Received: {replay_start_size}")
         self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
         self.reward_filter, self.stale_rollouts = reward_filter or np.asarray, stale_rollouts
         self.extras = list(spec.extras)
@@ -76,8 +71,6 @@ class EpisodicMemory:
         self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
         wanted = (initial_state or {}).items()
         self.initial_state = {name: np.zeros((num_envs, *x.shape), x.dtype) for name, x in wanted}  # of the rollout
-        self.extra_shapes = {name: (num_envs, *array.shape) for name, array in spec.extras.items()}
-        self.extra_shapes |= {STATE + name: value.shape for name, value in self.initial_state.items()}
 
         self.ring = allocate((capacity + min(capacity, max(capacity // 8, 1000)),), self.dtype)  # by absolute index
         self.episodes: deque[tuple[int, int]] = deque()  # absolute index of the first record, and L; oldest first
@@ -87,7 +80,6 @@ class EpisodicMemory:
         self.tape = np.zeros((t_max + 2, num_envs), self.dtype)
         self.begin = np.zeros(num_envs, np.int64)  # where each running episode began; below zero when that was dropped
         self.rollout_begin, self.rollout_first = 0, np.ones(num_envs, bool)  # where, and whether episodes began there
-        self.returned: tuple[int, int] | None = None  # absolute indices of what was put back, until `restore`
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
@@ -132,18 +124,8 @@ class EpisodicMemory:
         Args:
             next_observation: at the end of an episode its last observation, not the first of the next.
             extras: those of the spec, and "state/<field>" for each field of `initial_state`: the state before the step.
-
-        Raises:
-            ValueError: the rollout is complete, or extras are missing, unknown or of other shapes. Nothing is stored
-                then.
         """
-        if self.rollout_complete:
-            steps = self.size - self.rollout_begin
-            raise ValueError(
-                f"A complete rollout must be taken before the next step. Received: a step after {steps} of one"
-            )
         extras = extras or {}
-        self._check_extras({name: np.shape(value) for name, value in extras.items()})
         if self.size + 2 > len(self.tape):
             self._make_room()
         if self.size == self.rollout_begin:
@@ -163,13 +145,6 @@ class EpisodicMemory:
         self.size += 1
         for env in np.flatnonzero(terminated | truncated).tolist():
             self._finish(env)
-
-    def _check_extras(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        if shapes == self.extra_shapes:
-            return
-        wrong = next(name for name in (*self.extra_shapes, *shapes) if shapes.get(name) != self.extra_shapes.get(name))
-        expected, found = self.extra_shapes.get(wrong, "absent"), shapes.get(wrong, "nothing")
-        raise ValueError(f"The extra {wrong} of a step must be {expected}. Received: {found}")
 
     def _first_needed(self) -> int:
         """Returns the first row of the tape that the rollout needs, or what is kept of a running episode."""
@@ -244,9 +219,6 @@ class EpisodicMemory:
 
         Returns:
             None where there is nothing to learn from.
-
-        Raises:
-            ValueError: fewer segments than environments. The rollout continues then.
         """
         online = online and self.size > self.rollout_begin
         drawn = self._draw(replays * batch_size, rng) if replays and self.ready else []
@@ -267,8 +239,6 @@ class EpisodicMemory:
 
     def _stack(self, online: bool, drawn: list[tuple[int, int, bool]], batch_size: int) -> Segments:
         """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
-        if online and batch_size < self.num_envs:
-            raise ValueError(f"Each of {self.num_envs} environments needs a segment. Received: {batch_size}")
         replayed, envs, initial = len(drawn) // batch_size, np.arange(batch_size), self.initial_state.items()
         start, steps, whole = np.array(drawn, np.int64).reshape(replayed, batch_size, 3).transpose(2, 0, 1)
         if online:
@@ -322,36 +292,26 @@ class EpisodicMemory:
         return self.dtype.itemsize
 
     def between(self, start: int, stop: int) -> np.ndarray:
-        """Returns copies of the finished episodes' records with absolute indices start to stop - 1.
-
-        Raises:
-            ValueError: some of them are not kept any more, or not there yet.
+        """Returns copies of the finished episodes' records with absolute indices start to stop - 1, which must be
+        kept.
         """
-        if not self.oldest_row <= start <= stop <= self.total_rows:
-            raise ValueError(f"Rows {self.oldest_row} to {self.total_rows} are kept. Received: {start} to {stop}")
         return self.ring.take(self._slots(start, stop))
 
     def put(self, start: int, rows: np.ndarray) -> None:
-        """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call continues
-        where the one before stopped.
+        """Writes records back at their absolute indices, as a checkpoint does, before `restore`.
 
         Raises:
-            ValueError: records with other fields, which another agent recorded.
+            TfsacError: records with other fields, which another agent recorded.
         """
-        refuse_other_fields(self.dtype, rows.dtype)
+        check_fields(self.ring, rows)
         self.ring[self._slots(start, start + len(rows))] = rows
-        self.returned = (start if self.returned is None else self.returned[0], start + len(rows))
 
     def keep(self, episodes: Sequence[np.ndarray]) -> None:
         """Replaces all episodes by finished ones, `[L + 1]` records each, oldest first; those longer than the capacity
         are left out.
-
-        Raises:
-            ValueError: records with other fields, which another agent recorded.
         """
         self.episodes, self.num_steps, self.total_rows, self.cut = deque(), 0, 0, False
         for episode in episodes:
-            refuse_other_fields(self.dtype, episode.dtype)
             if len(episode) <= self.capacity + 1:
                 self._append(episode)
 
@@ -376,22 +336,9 @@ class EpisodicMemory:
         }
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Loads what `state` returned, after the records were put back and `total_rows` was set.
-
-        Raises:
-            ValueError: other fields or another number of environments, or not all records were put back. Then episodes
-                that were there are overwritten by what was.
-        """
-        (start, stop), self.returned = self.returned or (0, 0), None
-        refuse_other_fields(self.dtype, arrays["tape"].dtype)
-        if arrays["tape"].shape[1:] != (self.num_envs,):
-            raise ValueError(
-                f"The tape of this memory is of {self.num_envs} environments. Received: {arrays['tape'].shape[1:]}"
-            )
+        """Loads what `state` returned, after the records were put back and `total_rows` was set."""
         lengths = arrays["lengths"]
         oldest = self.total_rows - int((lengths + 1).sum())
-        if start > oldest or stop != self.total_rows:
-            raise ValueError(f"Rows {oldest} to {self.total_rows} must be put back. Received: {start} to {stop}")
         starts = oldest + np.cumsum(lengths + 1) - (lengths + 1)
         self.episodes = deque(zip(starts.tolist(), lengths.tolist(), strict=True))
         self.num_steps, self.cut = int(lengths.sum()), bool(arrays["cut"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from tfsac.errors import TfsacError
 from tfsac.types import OBSERVATION, ArraySpec, Spec
 
 EARLIER = "earlier/"  # how many earlier frames of its episode the stack of a record shows
@@ -34,31 +35,17 @@ def newest_frame(stack: np.ndarray, following: np.ndarray, first: np.ndarray) ->
         first: `[E]`, whether it is the first step of an episode.
 
     Raises:
-        ValueError: a first observation that does not repeat one frame, or a step that does not drop the first frame and
-            add one at the end, so that they could not be stacked again.
+        TfsacError: they could not be stacked again: a first observation does not repeat one frame, or a step does not
+            drop the first frame and add one at the end.
     """
     frame = stack[..., -1]
-    if first.any() and (stack[first] != frame[first][..., None]).any():
-        raise ValueError(
-            f"The first observation of an episode repeats its frame, where observations are stacks of frames. "
-            f"Received: {stack.shape[-1]} frames that differ"
-        )
-    if not np.array_equal(following[..., :-1], stack[..., 1:]):
-        raise ValueError(
-            "The observation is a FrameStack, so a step drops the first frame and adds one at the end; for other "
-            "stacks use a Box. Received: other frames after a step"
+    repeats = not first.any() or (stack[first] == frame[first][..., None]).all()
+    if not repeats or not np.array_equal(following[..., :-1], stack[..., 1:]):
+        raise TfsacError(
+            "An observation of a FrameStack repeats its frame at first, and each step drops the first frame and adds "
+            "one at the end: for other stacks use a Box"
         )
     return frame
-
-
-def check_stacking() -> None:
-    """Refuses stacks of frames where OpenCV is missing.
-
-    Raises:
-        ImportError: it is.
-    """
-    if importlib.util.find_spec("cv2") is None:
-        raise ImportError("Stacks of frames need: pip install 'tfsac[atari]'. Received: no cv2")
 
 
 def stack_frames(stacks: np.ndarray, frames: np.ndarray) -> None:
@@ -93,7 +80,7 @@ class RingFrames:
     """
 
     def __init__(self, ring: np.ndarray, key: str, array: ArraySpec):
-        check_stacking()
+        importlib.import_module("cv2")  # which stacks frames; missing, it should not end a run later
         self.frames, self.earlier, self.shape = ring[OBSERVATION + key], ring[EARLIER + key], array.shape
         self.rows, self.num_envs = ring.shape
         self.aside: dict[int, np.ndarray] = {}
@@ -107,7 +94,7 @@ class RingFrames:
             first: `[E]`, whether the step is the first of its episode.
 
         Raises:
-            ValueError: as `newest_frame`. Nothing is stored then.
+            TfsacError: as `newest_frame`. Nothing is stored then.
         """
         frame, slot, longest = newest_frame(stack, following, first), row % self.rows, self.shape[-1] - 1
         for env in range(self.num_envs):
@@ -196,7 +183,7 @@ class EpisodeFrames:
     """
 
     def __init__(self, key: str, array: ArraySpec):
-        check_stacking()
+        importlib.import_module("cv2")  # which stacks frames; missing, it should not end a run later
         self.frame, self.earlier, self.shape = OBSERVATION + key, EARLIER + key, array.shape
         self.num_earlier = array.shape[-1] - 1
 
@@ -211,7 +198,7 @@ class EpisodeFrames:
             steps: `[E]`, number of steps before in each episode.
 
         Raises:
-            ValueError: as `newest_frame`. Nothing is stored then.
+            TfsacError: as `newest_frame`. Nothing is stored then.
         """
         row[self.frame], after[self.frame] = newest_frame(stack, following, steps == 0), following[..., -1]
         row[self.earlier] = np.minimum(steps, self.num_earlier)

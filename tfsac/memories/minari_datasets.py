@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfsac.errors import TfsacError
 from tfsac.memories.transitions import NEXT
 from tfsac.types import ACTION_MASK, OBSERVATION
 
@@ -26,25 +27,20 @@ def read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[
     Raises:
         ImportError: Minari is not installed.
         FileNotFoundError: no such dataset on this machine.
-        ValueError: it is empty or damaged, or its observations are neither arrays nor dicts of arrays.
+        TfsacError: it is empty.
     """
     try:
         import minari
     except ImportError as error:
-        raise ImportError(f"Minari datasets need: pip install 'tfsac[minari]'. Received: {error}") from error
+        raise ImportError("Minari datasets need: pip install 'tfsac[minari]'") from error
     local = minari.list_local_datasets()
     if dataset_id not in local:
-        raise FileNotFoundError(
-            f"Minari datasets on this machine: {', '.join(local) or 'none'}. Received: {dataset_id}"
-        )
-    try:
-        dataset = minari.load_dataset(dataset_id)
-        episodes = [_steps(episode) for episode in itertools.islice(dataset.iterate_episodes(), num_episodes)]
-        fields = {name: np.concatenate([steps[name] for steps in episodes]) for name in episodes[0]}
-    except (OSError, ValueError, TypeError, LookupError, AssertionError) as error:
-        raise ValueError(
-            f"The Minari dataset is damaged, empty or not of arrays ({error}). Received: {dataset_id}"
-        ) from error
+        raise FileNotFoundError(f"Minari datasets on this machine are {', '.join(local) or 'none'}, got {dataset_id}")
+    dataset = minari.load_dataset(dataset_id)
+    episodes = [_steps(episode) for episode in itertools.islice(dataset.iterate_episodes(), num_episodes)]
+    if not episodes:
+        raise TfsacError(f"The Minari dataset {dataset_id} has no episodes")
+    fields = {name: np.concatenate([steps[name] for steps in episodes]) for name in episodes[0]}
     level = dataset.env_spec.id if dataset.env_spec else ""
     return fields, level, np.array([steps["reward"].sum() for steps in episodes])
 

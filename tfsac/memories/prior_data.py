@@ -1,17 +1,108 @@
-"""Prior data (RLPD): a share of every batch comes from a fixed data set, with its own rewards."""
+"""Batches that have rows of a fixed data set beside the agent's own: prior data (RLPD) and imitation (SQIL)."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from tfsac.memories.demonstrations import Demonstrations
-from tfsac.memories.fixed_data import FixedDataMemory, RewardFilter
-from tfsac.memories.storage import Allocate
-from tfsac.memories.transitions import MemoryContext
+from tfsac.errors import TfsacError
+from tfsac.memories.demonstrations import Demonstrations, load_demonstrations
+from tfsac.memories.transitions import EXTRA, MemoryContext, TransitionMemory
 from tfsac.parameters import Preset
-from tfsac.types import Spec
+from tfsac.types import EXPERT, Spec, Transition
+
+
+class FixedDataMemory(TransitionMemory):
+    """A ring of the agent's own transitions beside a fixed data set; every batch has a share of rows of the data.
+
+    Rows of both kinds are sampled uniformly and evenly mixed, so that every replica's part has its share of both. The
+    ring never overwrites the data.
+
+    Args:
+        spec: as in TransitionMemory.
+        capacity: number of own transitions, over all environments.
+        demonstrations: the data, at least one transition.
+        num_envs: number of environments that fill the ring.
+        share: of the rows of a batch that come from the data; their number is rounded.
+        data_reward_filter: what the agent sees of the data's raw rewards; None for the one of its own.
+        more: as in TransitionMemory, of both kinds of rows; the data are always in RAM.
+
+    Attributes:
+        demonstrations: the memory of the data.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        capacity: int,
+        demonstrations: Demonstrations,
+        num_envs: int = 1,
+        *,
+        share: float = 0.5,
+        data_reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
+        **more: Any,
+    ):
+        super().__init__(spec, capacity, num_envs, **more)
+        self.share = share
+        of_data = {**more, "reward_filter": data_reward_filter or self.reward_filter, "allocate": np.zeros}
+        count = len(demonstrations.records)
+        self.demonstrations = TransitionMemory(spec.unstacked(), count, 1, **of_data)
+        self.demonstrations.total_rows = count
+        for name in demonstrations.records.dtype.names or ():
+            self.demonstrations.ring[name][:, 0] = demonstrations.records[name]
+
+    @classmethod
+    def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
+        """Returns the memory that a preset describes; see `TransitionMemory.build`.
+
+        Raises:
+            TfsacError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
+        """
+        memory: Any = preset.agent.memory
+        demonstrations = load_demonstrations(
+            memory.demonstrations,
+            context.spec,
+            preset.environment.level,
+            memory.num_episodes,
+            context.stored_action,
+            preset.environment.visible_entries,
+        )
+        return super().build(preset, context, demonstrations=demonstrations, **more)
+
+    def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition:
+        """Returns `num_updates` batches `[U, B, ...]`, with replacement; `round(share * B)` rows are of the data."""
+        count = round(self.share * batch_size)
+        own = super().sample(num_updates, batch_size - count, rng)
+        data = self.demonstrations.sample(num_updates, count, rng)
+        # Every B / k consecutive rows have count / k of the data, wherever both are whole numbers.
+        of_data = np.diff(np.arange(batch_size + 1) * count // batch_size).astype(bool)
+        fields = set(Transition._fields) - {"weight"}
+        return Transition(**{name: _mixed(getattr(own, name), getattr(data, name), of_data) for name in fields})
+
+    @functools.cached_property
+    def digest(self) -> np.ndarray:
+        """SHA-256 of the data, uint8 `[32]`."""
+        return np.frombuffer(hashlib.sha256(self.demonstrations.ring.view(np.uint8).data).digest(), np.uint8)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Returns what a checkpoint keeps beside the rows and `total_rows`: what a `TransitionMemory` does, and the
+        digest of the `demonstrations`.
+        """
+        return {**super().state(), "demonstrations": self.digest}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Loads what `state` returned, if the demonstrations are those of the checkpoint.
+
+        Raises:
+            TfsacError: they are not.
+        """
+        if not np.array_equal(arrays["demonstrations"], self.digest):
+            raise TfsacError("agent.memory.demonstrations changed since the checkpoint was written: restore the file")
+        super().restore(arrays)
 
 
 class PriorDataMemory(FixedDataMemory):
@@ -20,44 +111,49 @@ class PriorDataMemory(FixedDataMemory):
     A batch has exactly `round(share * B)` rows of the data, from the first one on, evenly mixed with own ones. Rewards
     of both go through the same filter.
 
-    Args:
-        spec: as in TransitionMemory.
-        capacity: number of own transitions, over all environments.
-        demonstrations: the data, at least one transition.
-        share: of the rows of a batch that come from the data.
-        num_envs, discount, n_step, ignore_done, reward_filter: as in TransitionMemory, of both kinds of rows.
-        allocate: makes the ring of the own transitions; the data are always in RAM.
-
-    Attributes:
-        demonstrations: the memory of the data.
-
     Raises:
-        ValueError: as TransitionMemory, or extras in the spec.
+        TfsacError: extras in the spec, which a policy stores beside its steps and a data set does not have.
     """
 
-    def __init__(
-        self,
-        spec: Spec,
-        capacity: int,
-        demonstrations: Demonstrations,
-        share: float = 0.5,
-        num_envs: int = 1,
-        discount: float = 0.99,
-        n_step: int = 1,
-        ignore_done: bool = False,
-        reward_filter: RewardFilter | None = None,
-        allocate: Allocate = np.zeros,
-    ):
+    def __init__(self, spec: Spec, *arguments: Any, **more: Any):
         if spec.extras:
-            raise ValueError(
-                "A data set has no values that a policy stores beside its steps, so this policy goes without prior "
-                f"data. Received: the extras {', '.join(spec.extras)}"
-            )
-        same = reward_filter, reward_filter
-        super().__init__(spec, capacity, demonstrations, share, num_envs, discount, n_step, ignore_done, same, allocate)
+            raise TfsacError(f"Prior data lack the extras that this policy needs: {', '.join(spec.extras)}")
+        super().__init__(spec, *arguments, **more)
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
         """Returns the memory that a preset describes; see `FixedDataMemory.build`."""
         memory: Any = preset.agent.memory
-        return super().build(preset, context, share=memory.share, reward_filter=context.reward_filter, **more)
+        return super().build(preset, context, share=memory.share, **more)
+
+
+class SQILMemory(FixedDataMemory):
+    """A ring of the agent's own transitions, sampled together with as many demonstrated ones (arXiv 1905.11108).
+
+    Rows of a batch alternate, own ones first, so that every replica's part has both kinds. Each own reward is 0
+    and each demonstrated one 1, whatever the environment gave; `n_step` sums those. The extra "expert" is 1 in
+    demonstrated rows and 0 in own ones.
+
+    Args:
+        spec: as in TransitionMemory, with the extra "expert", float32 of shape ().
+        arguments, more: as in FixedDataMemory, without `share` and filters of rewards.
+    """
+
+    def __init__(self, spec: Spec, *arguments: Any, **more: Any):
+        filters = {"reward_filter": np.zeros_like, "data_reward_filter": np.ones_like}
+        super().__init__(spec, *arguments, **{**more, **filters})
+        self.demonstrations.ring[EXTRA + EXPERT] = 1
+
+
+def _mixed(own: Any, data: Any, of_data: np.ndarray) -> Any:
+    """Returns the rows `[U, B, ...]` of two arrays in one, or the same of each entry of two dicts.
+
+    Args:
+        own, data: `[U, own rows, ...]` and `[U, rows of the data, ...]`.
+        of_data: booleans `[B]`, which rows are of the data.
+    """
+    if isinstance(own, dict):
+        return {key: _mixed(own[key], data[key], of_data) for key in own}
+    both = np.empty((len(own), len(of_data), *own.shape[2:]), own.dtype)
+    both[:, ~of_data], both[:, of_data] = own, data
+    return both

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from tfsac.memories.storage import Allocate
+from tfsac.errors import TfsacError
 from tfsac.memories.sum_tree import SumTree
 from tfsac.memories.transitions import MemoryContext, TransitionMemory
 from tfsac.parameters import Preset
@@ -22,15 +21,11 @@ class PrioritizedMemory(TransitionMemory):
     call they are up to U updates old; U = 1 is the textbook's way.
 
     Args:
-        spec, capacity, num_envs, discount, n_step, ignore_done, reward_filter: as in TransitionMemory.
+        spec, capacity, num_envs, more: as in TransitionMemory; the priorities are always in RAM.
         alpha: from 0, uniform, to 1, in proportion to the priorities.
         beta: strength of the weights at first, from 0, none, to 1, the whole bias.
         beta_anneal_updates: number of sampled batches over which beta goes linearly to 1.
         epsilon: added to priorities, so that each transition can be sampled.
-        allocate: as in TransitionMemory; the priorities are always in RAM.
-
-    Raises:
-        ValueError: as TransitionMemory, or an argument outside its range.
     """
 
     def __init__(
@@ -38,30 +33,20 @@ class PrioritizedMemory(TransitionMemory):
         spec: Spec,
         capacity: int,
         num_envs: int = 1,
-        discount: float = 0.99,
-        n_step: int = 1,
-        ignore_done: bool = False,
-        reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
+        *,
         alpha: float = 0.6,
         beta: float = 0.4,
         beta_anneal_updates: int = 100_000,
         epsilon: float = 1e-5,
-        allocate: Allocate = np.zeros,
+        **more: Any,
     ):
-        super().__init__(spec, capacity, num_envs, discount, n_step, ignore_done, reward_filter, allocate)
-        for name, value in {"alpha": alpha, "beta": beta}.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} must be in [0, 1]. Received: {value}")
-        for name, value in {"beta_anneal_updates": beta_anneal_updates, "epsilon": epsilon}.items():
-            if not 0 < value < np.inf:
-                raise ValueError(f"{name} must be positive and finite. Received: {value}")
+        super().__init__(spec, capacity, num_envs, **more)
         self.alpha, self.beta, self.beta_anneal_updates, self.epsilon = alpha, beta, beta_anneal_updates, epsilon
         self.tree = SumTree(self.ring.size)  # of p^alpha
         self.largest, self.batches = 1.0, 0  # largest priority ever seen, number of batches ever sampled
         self.admitted = 0  # rows ever added that the tree knows
-        self.sampled: np.ndarray | None = (
-            None  # absolute indices `[U, B]` of the last sample, until its priorities are set
-        )
+        # Absolute indices `[U, B]` of the last sample, until its priorities are set.
+        self.sampled: np.ndarray | None = None
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
@@ -110,20 +95,12 @@ class PrioritizedMemory(TransitionMemory):
                 sampled more than once.
 
         Raises:
-            ValueError: nothing sampled yet, another shape, or values out of range. Nothing is changed then.
+            TfsacError: values out of range, with which nothing could be sampled any more.
         """
         priority = np.asarray(priority, np.float64)
-        if self.sampled is None:
-            raise ValueError(f"Priorities are those of the last sample; sample first. Received: shape {priority.shape}")
-        if priority.shape != self.sampled.shape:
-            raise ValueError(
-                f"Priorities of the last sample have the shape {self.sampled.shape}. Received: {priority.shape}"
-            )
-        wrong = priority[~(np.isfinite(priority) & (priority >= 0))]
-        if wrong.size:
-            raise ValueError(
-                f"Priorities must be finite and not negative. Received: {wrong[0]} and {wrong.size - 1} more"
-            )
+        if not (np.isfinite(priority) & (priority >= 0)).all():
+            raise TfsacError("Priorities must be finite and not negative: the TD errors have diverged")
+        assert self.sampled is not None and priority.shape == self.sampled.shape
         self._admit()
         kept = self.sampled >= (self.total_rows - self.rows) * self.num_envs
         priority = priority[kept] + self.epsilon
@@ -139,26 +116,15 @@ class PrioritizedMemory(TransitionMemory):
             int64 `[]`; and `sampled` int64 `[U, B]`, absolute indices, where the last sample waits for its priorities.
         """
         self._admit()
-        leaves = self.tree.values(np.arange(len(self)))
-        state = {
-            **super().state(),
-            "leaves": leaves,
+        state = super().state() | {
+            "leaves": self.tree.values(np.arange(len(self))),
             "largest": np.array(self.largest),
             "batches": np.array(self.batches),
         }
         return state if self.sampled is None else {**state, "sampled": self.sampled}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Loads what `state` returned, after the rows were put back and `total_rows` was set.
-
-        Raises:
-            ValueError: other arrays, or not as many leaves as there are transitions. Nothing is changed then.
-        """
-        expected = {"leaves": (len(self),), "largest": (), "batches": ()}
-        beside = {"sampled", *super().state()}
-        shapes = {name: np.shape(array) for name, array in arrays.items() if name not in beside}
-        if shapes != expected:
-            raise ValueError(f"Priorities of this memory are {expected}. Received: {shapes}")
+        """Loads what `state` returned, after the rows were put back and `total_rows` was set."""
         super().restore(arrays)
         self.tree = SumTree(self.ring.size)
         self.tree.set(np.arange(len(self)), arrays["leaves"])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from tfsac.memories.storage import Allocate
 from tfsac.memories.transitions import EXTRA, NEXT, MemoryContext, TransitionMemory
 from tfsac.parameters import Preset
 from tfsac.types import FIRST, LAST, MID, NEXT_STATE, OBSERVATION, STATE, Sequence, Spec
@@ -25,86 +23,38 @@ class SequenceMemory(TransitionMemory):
         capacity: number of steps, over all environments.
         sequence_length: T.
         num_envs: number of environments that fill it.
-        ignore_done: whether steps count as nonterminal where the task ended too. An episode's end makes a LAST row
-            anyway.
-        reward_filter: what the agent sees of raw rewards, any shape.
-        allocate: as in TransitionMemory.
+        more: `ignore_done`, whether steps count as nonterminal where the task ended too (an episode's end makes a LAST
+            row anyway), and others of TransitionMemory.
 
     Raises:
-        ValueError: a capacity below T steps of every environment, or T below 2.
+        TfsacError: a capacity below T steps of every environment.
     """
 
-    def __init__(
-        self,
-        spec: Spec,
-        capacity: int,
-        sequence_length: int,
-        num_envs: int = 1,
-        ignore_done: bool = False,
-        reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
-        allocate: Allocate = np.zeros,
-    ):
-        if sequence_length < 2:
-            raise ValueError(f"A sequence has at least 2 rows. Received: sequence_length={sequence_length}")
-        if capacity // num_envs < sequence_length:
-            raise ValueError(
-                f"The capacity must hold {sequence_length} steps of every environment. Received: {capacity} for "
-                f"{num_envs}"
-            )
-        super().__init__(
-            spec, capacity, num_envs, ignore_done=ignore_done, reward_filter=reward_filter, allocate=allocate
-        )
-        self.sequence_length = sequence_length
+    def __init__(self, spec: Spec, capacity: int, sequence_length: int, num_envs: int = 1, **more: Any):
+        self.min_rows = self.sequence_length = sequence_length
+        super().__init__(spec, capacity, num_envs, **more)
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
         """Returns the memory that a preset describes; see `TransitionMemory.build`."""
-        agent: Any = preset.agent
-        return cls(
-            context.spec,
-            agent.memory.max_size,
-            agent.memory.sequence_length,
-            preset.environment.num_envs,
-            agent.algorithm.ignore_done,
-            context.reward_filter,
-            context.allocate,
-            **more,
-        )
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is a sequence to sample."""
-        return min(self.total_rows, self.rows) >= self.sequence_length
+        memory: Any = preset.agent.memory
+        return super().build(preset, context, sequence_length=memory.sequence_length, **more)
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         return [*super()._fields(spec), ("first", "bool", ())]
 
-    def add(
-        self,
-        observation: dict[str, np.ndarray],
-        action: np.ndarray,
-        reward: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        next_observation: dict[str, np.ndarray],
-        extras: dict[str, np.ndarray] | None = None,
-    ) -> None:
+    def add(self, *step: Any, **fields: Any) -> None:
         """Stores one step of all environments, as `TransitionMemory.add`; rewards are `[E]`, or `[E, D]`."""
         self.ring["first"][self.total_rows % self.rows] = self._begins()
-        super().add(observation, action, reward, terminated, truncated, next_observation, extras)
+        super().add(*step, **fields)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Sequence:
         """Returns `num_updates` batches `[U, T, B, ...]` of sequences, with replacement.
 
         Every step that has T - 1 more after it begins a sequence with the same probability. A LAST row begins none: its
         loss is masked, and the rest of the sequence is a shorter one of the next episode.
-
-        Raises:
-            ValueError: fewer than T rows.
         """
         kept = min(self.total_rows, self.rows)
-        if not self.ready:
-            raise ValueError(f"Sampling needs at least {self.sequence_length} rows. Received: {kept} in memory")
         begins = (kept - self.sequence_length + 1) * self.num_envs
         first_slot = (self.total_rows - kept) * self.num_envs
         return self.sequences_from((first_slot + rng.integers(begins, size=(num_updates, batch_size))) % self.ring.size)
@@ -128,16 +78,14 @@ class SequenceMemory(TransitionMemory):
             later = _following(name)
             if later in names or name in ("action", "reward") or name.startswith(EXTRA):
                 records[name][after] = ended[later] if later else 0
-        part = {
-            prefix: {name.removeprefix(prefix): records[name] for name in names if name.startswith(prefix)}
-            for prefix in (OBSERVATION, EXTRA)
-        }
+        observation = {key: records[name] for key, name in self.observation.items()}
+        extras = {key: records[name] for key, name in self.extras.items()}
         for key, frames in self.frames.items():
             number = self._absolute(index)
             stacks, following = frames.stacks(number, number)
             stacks[after] = following[after]
-            part[OBSERVATION][key] = stacks
-        return Sequence(part[OBSERVATION], records["action"], records["reward"], nonterminal, step_type, part[EXTRA])
+            observation[key] = stacks
+        return Sequence(observation, records["action"], records["reward"], nonterminal, step_type, extras)
 
 
 def _following(name: str) -> str | None:

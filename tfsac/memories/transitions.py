@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from tfsac.errors import TfsacError
 from tfsac.memories.frames import FRAMES, PLACES, RingFrames, observation_fields, without_frames
 from tfsac.memories.storage import Allocate
 from tfsac.parameters import Preset
@@ -60,8 +61,10 @@ class TransitionMemory:
         total_rows: rows (one step of all environments) ever added.
 
     Raises:
-        ValueError: a capacity below one row, or `n_step` no whole number from 1.
+        TfsacError: a capacity below one row.
     """
+
+    min_rows = 1  # that the memory must hold, and has when it can be sampled
 
     def __init__(
         self,
@@ -75,19 +78,26 @@ class TransitionMemory:
         allocate: Allocate = np.zeros,
     ):
         self.rows = capacity // num_envs
-        if self.rows < 1:
-            raise ValueError(f"The capacity must hold a step of every environment. Received: {capacity} for {num_envs}")
-        if n_step < 1 or n_step != int(n_step):
-            raise ValueError(f"n_step must be a whole number of rewards, at least 1. Received: {n_step}")
+        if self.rows < self.min_rows:
+            raise TfsacError(
+                f"agent.memory.max_size must be at least {self.min_rows * num_envs}, {self.min_rows} steps of each of "
+                f"{num_envs} environments, got {capacity}"
+            )
         self.discount, self.num_envs, self.total_rows = discount, num_envs, 0
-        self.n_step, self.ignore_done = int(n_step), ignore_done
+        self.n_step, self.ignore_done = n_step, ignore_done
         self.reward_filter = reward_filter or np.asarray
-        self.powers = (discount ** np.arange(self.n_step + 1)).astype(np.float32)
+        self.powers = (discount ** np.arange(n_step + 1)).astype(np.float32)
         # Zeroed memory is taken from the operating system page by page as it fills.
         self.ring = allocate((self.rows, num_envs), np.dtype(self._fields(spec)))
         self.frames = {
             key: RingFrames(self.ring, key, array) for key, array in spec.observation.items() if array.stacked
         }
+        # Of each kind, the keys and the fields of a record that hold them.
+        self.names = without_frames(self.ring.dtype)
+        self.observation, self.next_observation, self.extras = (
+            {name.removeprefix(prefix): name for name in self.names if name.startswith(prefix)}
+            for prefix in (OBSERVATION, NEXT, EXTRA)
+        )
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
@@ -99,17 +109,15 @@ class TransitionMemory:
             more: arguments that a subclass adds in its own `build`.
         """
         algorithm: Any = preset.agent.algorithm
-        return cls(
-            context.spec,
-            preset.agent.memory.max_size,
-            preset.environment.num_envs,
-            algorithm.discount,
-            algorithm.n_step,
-            algorithm.ignore_done,
-            context.reward_filter,
-            allocate=context.allocate,
-            **more,
-        )
+        arguments = {
+            "num_envs": preset.environment.num_envs,
+            "discount": algorithm.discount,
+            "n_step": algorithm.n_step,
+            "ignore_done": algorithm.ignore_done,
+            "reward_filter": context.reward_filter,
+            "allocate": context.allocate,
+        }
+        return cls(context.spec, preset.agent.memory.max_size, **{**arguments, **more})
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         """Returns name, dtype and shape of the fields of a record."""
@@ -125,7 +133,7 @@ class TransitionMemory:
     @property
     def ready(self) -> bool:
         """Whether there is enough to sample."""
-        return self.total_rows > 0
+        return min(self.total_rows, self.rows) >= self.min_rows
 
     @property
     def oldest_row(self) -> int:
@@ -156,12 +164,11 @@ class TransitionMemory:
             next_observation: at the end of an episode its last observation, not the first of the next.
         """
         row = self.ring[self.total_rows % self.rows]
-        for key, value in observation.items():
-            if key in self.frames:
-                self.frames[key].add(self.total_rows, value, next_observation[key], self._begins())
-            else:
-                row[OBSERVATION + key] = value
-                row[NEXT + key] = next_observation[key]
+        for key, name in self.observation.items():
+            row[name] = observation[key]
+            row[NEXT + key] = next_observation[key]
+        for key, frames in self.frames.items():
+            frames.add(self.total_rows, observation[key], next_observation[key], self._begins())
         row["action"], row["reward"] = action, reward
         row["terminated"], row["truncated"] = terminated, truncated
         for key, value in (extras or {}).items():
@@ -174,15 +181,9 @@ class TransitionMemory:
         return before["terminated"] | before["truncated"] | (not self.total_rows)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition | Sequence:
-        """Returns `num_updates` batches `[U, B, ...]`, with replacement; a `SequenceMemory` returns a Sequence.
-
-        Raises:
-            ValueError: the memory is empty.
-        """
-        if not len(self):
-            raise ValueError(f"Sampling needs at least one transition. Received: {len(self)} in memory")
+        """Returns `num_updates` batches `[U, B, ...]`, with replacement; a `SequenceMemory` returns a Sequence."""
         index, weight = self.choose((num_updates, batch_size), rng)
-        return self.gather(index)._replace(weight=weight)
+        return self.gather(index, weight)
 
     def choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, Any]:
         """Returns slots of the flat ring for a sample, here uniform ones, and their importance weights or ().
@@ -193,15 +194,37 @@ class TransitionMemory:
         """
         return rng.integers(len(self), size=shape), ()
 
-    def gather(self, index: np.ndarray) -> Transition:
+    def gather(self, index: np.ndarray, weight: Any = ()) -> Transition:
         """Returns the transitions that begin in the given slots of the flat ring, summed over up to `n_step`
-        rewards.
+        rewards, as views of the gathered records.
         """
         flat = self.ring.reshape(-1)
-        records = flat[without_frames(flat.dtype)][index] if self.frames else flat.take(index)
+        records = flat[self.names][index] if self.frames else flat.take(index)
         records["reward"] = self.reward_filter(records["reward"])
-        if self.n_step == 1:
-            return self._with_stacks(self.transitions(records), index, index)
+        last, steps = index, 1
+        if self.n_step > 1:
+            last, steps = self._sum_rewards(flat, records, index)
+        batch = Transition(
+            observation={key: records[name] for key, name in self.observation.items()},
+            action=records["action"],
+            reward=records["reward"],
+            discount=self.powers[steps] * ~(records["terminated"] & (not self.ignore_done)),
+            next_observation={key: records[name] for key, name in self.next_observation.items()},
+            weight=weight,
+            extras={key: records[name] for key, name in self.extras.items()},
+        )
+        for key, frames in self.frames.items():
+            begin = self._absolute(index)
+            end = begin if last is index else self._absolute(last)
+            batch.observation[key], batch.next_observation[key] = frames.stacks(begin, end)
+        return batch
+
+    def _sum_rewards(self, flat: np.ndarray, records: np.ndarray, index: np.ndarray) -> Any:
+        """Adds the later rewards to records and gives them the end of the last step.
+
+        Returns:
+            slots of the last steps, and how many rewards were summed in each.
+        """
         later = self.total_rows - 1 - self._absolute(index) // self.num_envs  # rows after the first one
         last, steps, going = index, np.ones(index.shape, int), np.ones(index.shape, bool)
         for i in range(1, self.n_step):
@@ -209,47 +232,14 @@ class TransitionMemory:
             last = np.where(going, (last + self.num_envs) % flat.size, last)
             records["reward"] += np.where(going, self.powers[i] * self.reward_filter(flat["reward"][last]), 0)
             steps += going
-        for name in records.dtype.names or ():
-            if name == "terminated" or name.startswith(NEXT):
-                records[name] = flat[name][last]
-        return self._with_stacks(self.transitions(records, steps), index, last)
-
-    def _with_stacks(self, batch: Transition, first: np.ndarray, last: np.ndarray) -> Transition:
-        """Returns a batch whose stacks of frames are those before the first and after the last steps in the given
-        slots.
-        """
-        for key, frames in self.frames.items():
-            begin = self._absolute(first)
-            end = begin if last is first else self._absolute(last)
-            batch.observation[key], batch.next_observation[key] = frames.stacks(begin, end)
-        return batch
+        for name in ("terminated", *self.next_observation.values()):
+            records[name] = flat[name][last]
+        return last, steps
 
     def _absolute(self, index: np.ndarray) -> np.ndarray:
         """Returns how many transitions had ever been added before those in the given slots of the flat ring."""
         oldest = self.oldest_row * self.num_envs
         return oldest + (index - oldest) % self.ring.size
-
-    def transitions(self, records: np.ndarray, steps: int | np.ndarray = 1) -> Transition:
-        """Returns records of the ring as a Transition of views, with the discount made from `terminated`.
-
-        Args:
-            records: with any leading dimensions; rewards stay as they are.
-            steps: number of rewards summed in each, up to `n_step`.
-        """
-        names = records.dtype.names or ()
-        part = {
-            prefix: {name.removeprefix(prefix): records[name] for name in names if name.startswith(prefix)}
-            for prefix in (OBSERVATION, NEXT, EXTRA)
-        }
-        ended = records["terminated"] & (not self.ignore_done)
-        return Transition(
-            observation=part[OBSERVATION],
-            action=records["action"],
-            reward=records["reward"],
-            discount=self.powers[steps] * ~ended,
-            next_observation=part[NEXT],
-            extras=part[EXTRA],
-        )
 
     def update_priorities(self, priority: np.ndarray) -> None:
         """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""
@@ -263,33 +253,23 @@ class TransitionMemory:
             return None
         return self.ring["action"][np.arange(self.total_rows - num_rows, self.total_rows) % self.rows, 0]
 
-    def between(self, start: int, stop: int) -> np.ndarray:
-        """Returns copies of the rows with absolute indices start to stop - 1.
-
-        Raises:
-            ValueError: some of them are not kept any more, or not there yet.
-        """
-        if not self.oldest_row <= start <= stop <= self.total_rows:
-            raise ValueError(f"Rows {self.oldest_row} to {self.total_rows} are kept. Received: {start} to {stop}")
-        return self.ring.take(np.arange(start, stop) % self.rows, axis=0)
-
     def end_episodes(self) -> None:
         """Marks the newest row as the end of its episodes: what follows does not continue them."""
         if self.total_rows:
             row = self.ring[(self.total_rows - 1) % self.rows]
             row["truncated"] |= ~row["terminated"]
 
+    def between(self, start: int, stop: int) -> np.ndarray:
+        """Returns copies of the rows with absolute indices start to stop - 1, which must be kept."""
+        return self.ring.take(np.arange(start, stop) % self.rows, axis=0)
+
     def put(self, start: int, rows: np.ndarray) -> None:
         """Writes rows back at their absolute indices, as a checkpoint does.
 
         Raises:
-            ValueError: rows with other fields, which another agent recorded, or of another number of environments.
+            TfsacError: rows with other fields, which another agent recorded, or of another number of environments.
         """
-        refuse_other_fields(self.ring.dtype, rows.dtype)
-        if rows.shape[1:] != self.ring.shape[1:]:
-            raise ValueError(
-                f"Rows of this memory are those of {self.num_envs} environments. Received: {rows.shape[1:]}"
-            )
+        check_fields(self.ring, rows)
         self.ring[np.arange(start, start + len(rows)) % self.rows] = rows
 
     def state(self) -> dict[str, np.ndarray]:
@@ -307,22 +287,14 @@ class TransitionMemory:
             frames.restore(arrays[PLACES + key], arrays[FRAMES + key])
 
 
-def refuse_other_fields(own: np.dtype, other: np.dtype) -> None:
-    """Raises a ValueError where records that are put back do not have a memory's own fields."""
-    if own != other:
-        raise ValueError(
-            "The replay was recorded by an agent with other fields. "
-            f"This one's has {_only(own, other)}. Received: {_only(other, own)}"
+def check_fields(own: np.ndarray, rows: np.ndarray) -> None:
+    """Checks that records fit a memory; NumPy would take fields by their places.
+
+    Raises:
+        TfsacError: they have other fields, or are of another number of environments.
+    """
+    if (own.dtype, own.shape[1:]) != (rows.dtype, rows.shape[1:]):
+        raise TfsacError(
+            "The replay was recorded with other fields or another number of environments: this memory has "
+            f"{own.dtype.names} of {own.shape[1:]}, got {rows.dtype.names} of {rows.shape[1:]}"
         )
-
-
-def _only(own: np.dtype, other: np.dtype) -> str:
-    """Returns the first fields of one layout that the other lacks, with their shapes and dtypes."""
-    layouts = [
-        [f"{name} {layout[name].shape} {layout[name].base}" for name in layout.names or ()] for layout in (own, other)
-    ]
-    differing = [field for field in layouts[0] if field not in layouts[1]]
-    return (
-        ", ".join(differing[:3]) + (f" and {len(differing) - 3} more" if len(differing) > 3 else "")
-        or "none of its own"
-    )

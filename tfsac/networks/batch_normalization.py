@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.networks.body_layers import INFERENCE, BodyLayer, ForwardMode, Value
 from tfsac.networks.initializers import registered
+from tfsac.networks.layers import INFERENCE, BodyLayer, ForwardMode, Value
 
 EPSILON, FLASH_EPSILON = 1e-3, 1e-5
 MOMENTUM = 0.99
@@ -56,7 +56,7 @@ class BatchNormalization(BodyLayer):
             self.steps = self.add_weight(name="steps", initializer="zeros", trainable=False)
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns normalised units; see `BodyLayer.forward`."""
+        """Returns normalised units."""
         if not mode.batch_statistics:
             factor = value(self.scale) * (value(self.variance) + self.epsilon) ** -0.5
             return (x - value(self.mean)) * factor + value(self.bias)
@@ -99,9 +99,8 @@ class BatchNormalization(BodyLayer):
             self.steps.assign(self.steps.value + 1.0)
 
     def _stacked(self, seen: tuple[tf.Tensor, ...]) -> list[int]:
-        return (
-            [self.critics or 1, 1, seen[0].shape[-1]] if len(seen) > 1 else [1, self.critics or 1, 1, seen[0].shape[-1]]
-        )
+        shape = [self.critics or 1, 1, seen[0].shape[-1]]
+        return shape if len(seen) > 1 else [1, *shape]
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import keras
 
 from tfsac.networks.batch_normalization import FLASH_EPSILON, BatchNormalization
-from tfsac.networks.body_layers import (
+from tfsac.networks.embedders import dense_layers
+from tfsac.networks.initializers import Initializers, Stacked
+from tfsac.networks.layers import (
     Activation,
     BodyLayer,
     Dropout,
@@ -16,16 +18,10 @@ from tfsac.networks.body_layers import (
     Residual,
     RMSNormalization,
 )
-from tfsac.networks.embedders import dense_layers, middleware_widths
-from tfsac.networks.initializers import Initializers, Stacked
-from tfsac.parameters import (
-    FCMiddlewareParameters,
-    LSTMMiddlewareParameters,
-    NormalizationParameters,
-    ResidualMiddlewareParameters,
-)
+from tfsac.parameters import FCMiddlewareParameters, LSTMMiddlewareParameters, ResidualMiddlewareParameters
 
 EXPANSION = 4  # of the width inside a residual block
+BATCH_KINDS = ("batch", "batch_renorm")
 
 
 def middleware_layers(
@@ -33,13 +29,14 @@ def middleware_layers(
     initializers: Initializers,
 ) -> list[keras.Layer]:
     """Returns the layers between the merged embeddings and the head; an LSTM comes after them."""
-    if isinstance(parameters, ResidualMiddlewareParameters) or getattr(parameters, "normalization", None):
-        assert not isinstance(parameters, LSTMMiddlewareParameters)
-        layers = body_layers(parameters, initializers)
-        for layer in layers:  # other layers of the model have names like "dense_1", observations any
-            layer.name = f"body_{layer.name}"
-        return layers
-    return dense_layers(middleware_widths(parameters), parameters.activation_function, initializers)
+    if isinstance(parameters, LSTMMiddlewareParameters) or (
+        isinstance(parameters, FCMiddlewareParameters) and parameters.normalization is None
+    ):
+        return dense_layers(parameters.widths, parameters.activation_function, initializers)
+    layers: list[keras.Layer] = [*body_layers(parameters, initializers)]
+    for layer in layers:  # other layers of the model have names like "dense_1", observations any
+        layer.name = f"body_{layer.name}"
+    return layers
 
 
 def body_layers(
@@ -73,32 +70,26 @@ def stacked(
 def _dense(parameters: FCMiddlewareParameters, linear: Callable[..., Linear], critics: int | None) -> list[BodyLayer]:
     """CrossQ, XQC, DroQ: [dense, dropout, norm, activation] or [dense, dropout, activation, norm] for each width."""
     normalization, layers = parameters.normalization, list[BodyLayer]()
-    normed = 0
+    before = normalization is not None and normalization.placement == "before"
+    biased = not (before and normalization is not None and normalization.kind in BATCH_KINDS)
 
     def norm() -> list[BodyLayer]:
-        nonlocal normed
-        normed += 1
-        return [_normalization(normalization, f"norm_{normed - 1}", critics)] if normalization else []
+        if normalization is None:
+            return []
+        name = f"norm_{sum(layer.name.startswith('norm') for layer in layers)}"
+        if normalization.kind in BATCH_KINDS:
+            return [BatchNormalization(name, critics, renorm=normalization.kind == "batch_renorm")]
+        return [LayerNormalization(name, critics) if normalization.kind == "layer" else RMSNormalization(name, critics)]
 
-    before = normalization is not None and normalization.placement == "before"
-    biased = not (before and normalization is not None and normalization.kind in ("batch", "batch_renorm"))
     if normalization is not None and normalization.normalize_input:
         layers += norm()
-    for i, units in enumerate(middleware_widths(parameters)):
+    for i, units in enumerate(parameters.widths):
         layers.append(linear(f"dense_{i}", units, biased))
         if parameters.dropout:
             layers.append(Dropout(f"dropout_{i}", parameters.dropout))
-        activation: list[BodyLayer] = [Activation(f"activation_{i}", parameters.activation_function)]
-        layers += [*norm(), *activation] if before else [*activation, *norm()]
+        activation = Activation(f"activation_{i}", parameters.activation_function)
+        layers += [*norm(), activation] if before else [activation, *norm()]
     return layers
-
-
-def _normalization(parameters: NormalizationParameters, name: str, critics: int | None) -> BodyLayer:
-    if parameters.kind == "layer":
-        return LayerNormalization(name, critics)
-    if parameters.kind == "rms":
-        return RMSNormalization(name, critics)
-    return BatchNormalization(name, critics, renorm=parameters.kind == "batch_renorm")
 
 
 def _residual(

@@ -8,20 +8,17 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfsac.networks.heads import action_size
+from tfsac.errors import TfsacError
+from tfsac.networks.heads import action_size, outputs_of_critic
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
-    DiscreteQHeadParameters,
-    EnsembleQHeadParameters,
     GaussianPolicyHeadParameters,
     HeadParameters,
-    SACQHeadParameters,
-    TrajectoryQHeadParameters,
+    QHeadParameters,
     VHeadParameters,
     is_of_tfsac,
 )
-from tfsac.types import Spec
-from tfsac.user_code import COLOURS
+from tfsac.types import DiscreteSpec, Spec
 
 CRITICS = "N"  # in a shape: any number of critics
 Shape = tuple[int | str | None, ...]
@@ -39,16 +36,11 @@ def check_models(
         earlier: variables of the models of earlier calls.
 
     Raises:
-        TypeError, ValueError: no Keras models of these names, inputs or outputs of other shapes, or what
-            `check_weights` says.
+        TfsacError: no Keras models of these names, inputs or outputs of other shapes, or what `check_weights` says.
     """
-    names = ", ".join(heads)
-    if not isinstance(made, Mapping) or not all(isinstance(model, keras.Model) for model in made.values()):
-        raise TypeError(f"models returns a dict with a new Keras model for each of {names}. Received: {made!r}")
-    if made.keys() != heads.keys():
-        raise ValueError(
-            f"models returns a Keras model for each of {names}. Received: {', '.join(map(str, made)) or 'none'}"
-        )
+    named = isinstance(made, Mapping) and made.keys() == heads.keys()
+    if not named or not all(isinstance(model, keras.Model) for model in made.values()):
+        raise TfsacError(f"models must return a dict with a new Keras model for each of {', '.join(heads)}, got {made}")
     for name, model in made.items():
         check_shapes(name, model, heads[name], specs[name])
     check_weights("models", made, earlier)
@@ -65,45 +57,30 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
         spec: what it reads.
 
     Raises:
-        ValueError: the message has the expected and the received shapes or dtypes.
+        TfsacError: the message has the expected and the received shapes or dtypes.
     """
-    judges = isinstance(head, SACQHeadParameters | EnsembleQHeadParameters | TrajectoryQHeadParameters)
+    judges = isinstance(head, QHeadParameters) and not isinstance(spec.action, DiscreteSpec)
     given = {
         key: keras.Input(array.shape, dtype=array.dtype, name=key)
         for key, array in (*spec.observation.items(), *spec.state.items())
     }
     action = [keras.Input(spec.action.shape, name="action")] if judges else []
-    takes = getattr(model, "input", None)
-    if takes is not None:
-        read = observations_of(model)
-        if read is None or not read.keys() <= given.keys() or judges == (read is takes):
-            what = "[observations by key, actions]" if judges else "observations by key"
-            raise ValueError(
-                f"models: {name!r} takes {what}, such as {_example(spec, judges)}. Received: inputs {_shapes(takes)}"
-            )
+    takes, read = getattr(model, "input", None), observations_of(model)
+    if read is not None and read.keys() <= given.keys() and judges == (read is not takes):
         given = {key: given[key] for key in read}
-        for key, array in given.items():  # Keras converts silently, also floats to integers
-            if not np.can_cast(array.dtype, str(read[key].dtype), "safe"):
-                raise ValueError(
-                    f"models: {name!r} takes {key!r} with the dtype {array.dtype}. Received: {read[key].dtype}"
-                )
     inputs: Any = [given, *action] if judges else given
     if takes is not None and _shapes(takes) != _shapes(inputs):
-        raise ValueError(f"models: {name!r} takes inputs of the shapes {_shapes(inputs)}. Received: {_shapes(takes)}")
-    try:
-        outputs = model(inputs)
-    except Exception as error:
-        message = " ".join(COLOURS.sub("", str(error)).split())
-        raise ValueError(
-            f"models: {name!r} cannot be called with inputs of the shapes {_shapes(inputs)}. Received: "
-            f"{type(error).__name__}: {message}"
-        ) from error
+        raise TfsacError(
+            f"models: {name!r} must take {'[observations by key, actions]' if judges else 'observations by key'} of "
+            f"the shapes {_shapes(inputs)}, got {_shapes(takes)}"
+        )
+    for key, array in (read or {}).items():  # Keras converts silently, also floats to integers
+        if not np.can_cast(given[key].dtype, str(array.dtype), "safe"):
+            raise TfsacError(f"models: {name!r} must take {key!r} as {given[key].dtype}, got {array.dtype}")
+    outputs = model(inputs)
     check_outputs(f"models: {name!r}", outputs, head, spec)
     if other := {str(x.dtype) for x in keras.tree.flatten(outputs)} - {"float32"}:
-        raise ValueError(
-            f"models: {name!r} returns outputs of the dtype float32 (without keras.mixed_precision or another dtype of "
-            f"the last layer). Received: {', '.join(sorted(other))}"
-        )
+        raise TfsacError(f"models: {name!r} must return float32, got {', '.join(sorted(other))}")
 
 
 def observations_of(model: keras.Model) -> Any:
@@ -119,11 +96,13 @@ def check_outputs(what: str, outputs: Any, head: HeadParameters, spec: Spec) -> 
     """Refuses outputs of other shapes than the head's network returns; `what` begins the message.
 
     Raises:
-        ValueError: the message has the expected and the received shapes.
+        TfsacError: the message has the expected and the received shapes.
     """
     expected, found = outputs_of(head, spec), _shapes(outputs)
     if not _fit(found, expected):
-        raise ValueError(f"{what} returns outputs of the shapes {_text(expected)}. Received: {found}")
+        raise TfsacError(
+            f"{what} must return outputs of the shapes {str(expected).replace(repr('N'), 'N')}, got {found}"
+        )
 
 
 def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
@@ -133,14 +112,9 @@ def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
         return (None,)
     if isinstance(head, CategoricalPolicyHeadParameters):
         return (None, size)
-    if isinstance(head, SACQHeadParameters):
-        return (None, CRITICS)
-    if isinstance(head, EnsembleQHeadParameters):
-        return (None, head.num_critics, head.outputs) if head.distribution else (None, head.num_critics)
-    if isinstance(head, DiscreteQHeadParameters):
-        return (None, CRITICS, size)
-    if isinstance(head, TrajectoryQHeadParameters):
-        return (None, CRITICS, spec.num_rewards or 1)
+    if isinstance(head, QHeadParameters):
+        fixed = head.num_critics > 2 or head.distribution is not None
+        return (None, head.num_critics if fixed else CRITICS, *outputs_of_critic(head, spec))
     if isinstance(head, GaussianPolicyHeadParameters) and head.covariance == "spherical":
         return [(None, size), (None, 1)]
     return [(None, size), (None, size)]  # mean, and log standard deviation or variance
@@ -165,28 +139,19 @@ def _shapes(value: Any) -> Any:
     return tuple(value.shape) if hasattr(value, "shape") else value
 
 
-def _text(expected: Shape | list[Shape]) -> str:
-    return str(expected).replace(f"'{CRITICS}'", CRITICS) + (f" with {CRITICS} critics" if CRITICS in expected else "")
-
-
-def _example(spec: Spec, judges: bool) -> str:
-    key, array = next(iter(spec.observation.items()))
-    seen = f'{{"{key}": keras.Input({array.shape}, name="{key}")}}'
-    return f"[{seen}, keras.Input({spec.action.shape})]" if judges else seen
-
-
-def check_head(what: str, model: keras.Model, head: HeadParameters, spec: Spec) -> None:
+def check_head(name: str, model: keras.Model, head: HeadParameters, spec: Spec) -> None:
     """Refuses a user's head that a network cannot end with.
 
     Args:
-        what: the head, which begins the messages.
+        name: of the network.
         model: of the head.
         head: what the network computes.
         spec: what it reads.
 
     Raises:
-        ValueError: outputs of other shapes, regularizers, or variables that gradients do not train.
+        TfsacError: outputs of other shapes, regularizers, or variables that gradients do not train.
     """
+    what = f"The head of network {name!r}"
     check_outputs(what, model.output, head, spec)
     for layer in model.layers:
         if not is_of_tfsac(type(layer)):  # those have running statistics that agents know
@@ -202,25 +167,15 @@ def check_weights(what: str, models: Mapping[str, keras.Model], earlier: Sequenc
         earlier: variables of the models of earlier calls.
 
     Raises:
-        ValueError: no weights, weights that are not finite, regularizers, variables that gradients do not train, or
-            weights that two models share.
+        TfsacError: weights that two models share, regularizers, or variables that gradients do not train.
     """
-    owner = {id(variable): "an earlier call" for variable in earlier}
-    names = " and ".join([", ".join([*models][:-1]), [*models][-1]])
+    seen = {id(variable) for variable in earlier}
     for name, model in models.items():
-        if not model.trainable_variables:
-            raise ValueError(f"{what}: {name} has no weights to train. Received: {model!r}")
-        for variable in model.variables:
-            if variable.dtype.startswith(("float", "bfloat")) and not np.isfinite(variable.numpy()).all():
-                raise ValueError(f"{what}: {name} begins with weights that are not finite. Received: {variable.path!r}")
-        check_gradients(f"{what}: {name}", model)
-        for variable in model.variables:
-            if id(variable) in owner:
-                raise ValueError(
-                    f"{what} makes new models at each call, and {names} share no weights. "
-                    f"Received: {variable.path!r} of both {owner[id(variable)]} and {name}"
-                )
-        owner |= {id(variable): name for variable in model.variables}
+        check_gradients(f"{what}: {name!r}", model)
+        own = {id(variable) for variable in model.variables}
+        if own & seen or not model.trainable_variables:
+            raise TfsacError(f"{what} must make new weights for {name!r} at each call, shared with no other model")
+        seen |= own
 
 
 def check_gradients(what: str, layer: keras.Layer) -> None:
@@ -231,13 +186,11 @@ def check_gradients(what: str, layer: keras.Layer) -> None:
         layer: or model, built.
 
     Raises:
-        ValueError: regularizers, or variables that gradients do not train.
+        TfsacError: regularizers, or variables that gradients do not train.
     """
-    if layer.losses:
-        raise ValueError(f"{what} has regularizers, whose losses are not added. Received: {layer.losses!r}")
-    if layer.non_trainable_variables:
-        raise ValueError(
-            f"{what} has variables that gradients do not train (frozen layers, BatchNormalization, Dropout): layers "
-            "always act as in inference, and target networks do not follow such variables. "
-            f"Received: {layer.non_trainable_variables[0].path!r}"
+    if layer.losses or layer.non_trainable_variables:
+        found = "regularizers" if layer.losses else layer.non_trainable_variables[0].path
+        raise TfsacError(
+            f"{what} must have no regularizers and no variables that gradients do not train (frozen layers, "
+            f"BatchNormalization, Dropout), which would act in another way than in Keras, got {found}"
         )

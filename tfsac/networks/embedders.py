@@ -1,26 +1,36 @@
-"""Layers of embedders and middleware: what the named schemes stand for."""
+"""Layers that embed observations, and the usual ones where a network's parameters do not say."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
 import keras
 
+from tfsac.errors import TfsacError
 from tfsac.networks.initializers import Initializers
-from tfsac.networks.observations import layers_of
-from tfsac.parameters import (
-    Conv2d,
-    FCMiddlewareParameters,
-    InputEmbedderParameters,
-    LSTMMiddlewareParameters,
-    MiddlewareScheme,
-)
-from tfsac.types import ArraySpec
+from tfsac.parameters import Conv2d, EmbedderScheme, InputEmbedderParameters, NetworkParameters
+from tfsac.parameters.base import nearest
+from tfsac.types import ACTION_MASK, AGENT_STATE, TARGET, ArraySpec
 
-MIDDLEWARE_SCHEMES: dict[MiddlewareScheme, tuple[int, ...]] = {
-    MiddlewareScheme.Empty: (),
-    MiddlewareScheme.Shallow: (64,),
-    MiddlewareScheme.Medium: (512,),
-    MiddlewareScheme.Deep: (128, 128, 128),
+Layers = tuple[int | Conv2d, ...]  # widths of dense layers after convolutions
+
+VECTOR_SCHEMES: dict[EmbedderScheme, Layers] = {
+    EmbedderScheme.Empty: (),
+    EmbedderScheme.Shallow: (128,),
+    EmbedderScheme.Medium: (256,),
+    EmbedderScheme.Deep: (128, 128, 128),
 }
+MEDIUM = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1))
+IMAGE_SCHEMES: dict[EmbedderScheme, Layers] = {
+    EmbedderScheme.Shallow: (Conv2d(32, 3, 1),),
+    EmbedderScheme.Medium: MEDIUM,
+}
+MOST_POSITIONS = 16  # that convolutions leave of a small image
+USUAL = "observation"  # the key of an environment without a Dict, which presets read
 
 
 def embedder_layers(
@@ -29,39 +39,168 @@ def embedder_layers(
     """Returns the layers that turn one observation `[B, ...]` into features `[B, F]`.
 
     Args:
-        parameters: of the embedder, which fit the observation as `observations.check` has it.
+        parameters: of the embedder, which fit the observation; see `with_embedders`.
         spec: of the observation.
         initializers: of the layers.
     """
-    layers_and_widths = layers_of(parameters, spec.shape)
-    convolutions = [layer for layer in layers_and_widths if isinstance(layer, Conv2d)]
     # Bytes become numbers up to 1; a mask's booleans, numbers as they are.
     layers: list[keras.Layer] = []
     if spec.dtype != "float32":
         layers.append(keras.layers.Rescaling(1 / 255 if spec.dtype == "uint8" else 1.0))
-    for convolution in convolutions:
-        layers.append(
-            keras.layers.Conv2D(
-                convolution.num_filters,
-                convolution.kernel_size,
-                convolution.stride,
-                convolution.padding,
-                activation=parameters.activation_function,
-                kernel_initializer=initializers.next(),
+    described = layers_of(parameters, spec.shape)
+    for layer in described:
+        if isinstance(layer, Conv2d):
+            layers.append(
+                keras.layers.Conv2D(
+                    layer.num_filters,
+                    layer.kernel_size,
+                    layer.stride,
+                    layer.padding,
+                    activation=parameters.activation_function,
+                    kernel_initializer=initializers.next(),
+                )
             )
-        )
     if len(spec.shape) != 1:
         layers.append(keras.layers.Flatten())
-    dense = tuple(layer for layer in layers_and_widths if not isinstance(layer, Conv2d))
+    dense = tuple(layer for layer in described if not isinstance(layer, Conv2d))
     return layers + dense_layers(dense, parameters.activation_function, initializers)
-
-
-def middleware_widths(parameters: FCMiddlewareParameters | LSTMMiddlewareParameters) -> tuple[int, ...]:
-    """Returns the widths of these layers."""
-    scheme = parameters.scheme
-    return MIDDLEWARE_SCHEMES[scheme] if isinstance(scheme, MiddlewareScheme) else scheme
 
 
 def dense_layers(sizes: tuple[int, ...], activation: str, initializers: Initializers) -> list[keras.Layer]:
     """Returns dense layers of these widths."""
     return [keras.layers.Dense(size, activation=activation, kernel_initializer=initializers.next()) for size in sizes]
+
+
+def layers_of(embedder: InputEmbedderParameters, shape: tuple[int, ...]) -> Layers:
+    """Returns the convolutions and the widths of the dense layers of an embedder."""
+    if not isinstance(embedder.scheme, EmbedderScheme):
+        return embedder.scheme
+    if len(shape) == 3 and not embedder.flatten and embedder.scheme in IMAGE_SCHEMES:
+        return IMAGE_SCHEMES[embedder.scheme]
+    return VECTOR_SCHEMES[embedder.scheme]
+
+
+def with_embedders(
+    name: str, parameters: NetworkParameters, observation: Mapping[str, ArraySpec]
+) -> tuple[NetworkParameters, str]:
+    """Returns a network's parameters with an embedder for all that it reads, and a line of what they did not say, or
+    nothing.
+
+    Parameters that know an "observation" alone read every key of a Dict, but no mask, and each like that one. An image
+    whose embedder has no convolutions gets the usual ones before the embedder's dense layers.
+
+    Args:
+        name: of the network.
+        parameters: as the preset has them.
+        observation: what the environment gives, of one agent.
+
+    Raises:
+        TfsacError: an embedder that does not fit its observation, or for a key that there is not; the message has the
+            `--set` that mends it.
+    """
+    embedders, unsaid = dict(parameters.input_embedders_parameters), list[str]()
+    keys = [key for key in observation if key != ACTION_MASK]
+    if [*embedders] == [USUAL] and keys != [USUAL] and AGENT_STATE not in observation:
+        embedders = {key: embedders[USUAL] for key in keys}
+        unsaid.append(
+            f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: "
+            "the networks read all of them."
+        )
+    for key, embedder in embedders.items():
+        if key not in observation:
+            raise TfsacError(
+                f"Network {name!r} has an embedder for {key!r}, and the environment gives {', '.join(observation)}."
+                f"{nearest(key, observation)} To read these, {_advice(name, (), observation)}"
+            )
+        shape = observation[key].shape
+        usual, layers = usual_convolutions(shape), layers_of(embedder, shape)
+        if usual and not embedder.flatten and not is_convolutional(layers):
+            layers = (*usual, *layers)
+            embedders[key] = dataclasses.replace(embedder, scheme=layers)
+            which = "those of the scheme Medium" if usual == MEDIUM else "with a stride of 2"
+            unsaid.append(
+                f"The preset does not say how to embed the image {key!r} of shape {shape}: convolutions {which} do."
+            )
+        if problem := problem_of(layers, shape, embedder.flatten):
+            advice = _advice(name, embedders, observation)
+            raise TfsacError(f"Observation {key!r} of shape {shape} {problem}: {advice}")
+    if unsaid:
+        unsaid.append("To choose: docs/parameters.md#observations-that-a-preset-does-not-describe.")
+    return dataclasses.replace(parameters, input_embedders_parameters=embedders), " ".join(unsaid)
+
+
+def is_convolutional(layers: Layers) -> bool:
+    """Returns whether some of the layers are convolutions."""
+    return any(isinstance(layer, Conv2d) for layer in layers)
+
+
+def problem_of(layers: Layers, shape: tuple[int, ...], flatten: bool) -> str | None:
+    """Returns why these layers cannot read an observation of this shape, or None."""
+    if is_convolutional(layers):
+        if len(shape) != 3:
+            return "is no image [height, width, channels], which convolutions need"
+        large = too_large(layers, shape)
+        return f"is too small for {large}" if large else None
+    if len(shape) == 1 or flatten:
+        return None
+    if channels_first(shape):
+        return "has its channels first; gymnasium.wrappers.TransformObservation moves them last, or to flatten it"
+    return "is neither a vector nor an image that convolutions can read; to flatten it"
+
+
+def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
+    """Returns the convolutions of an image `[height, width, channels]` whose embedder has none; nothing for an array
+    that is no image.
+
+    They are those of the scheme Medium or, where a side is too small for it, layers that halve both sides until at most
+    16 positions are left.
+    """
+    if len(shape) != 3 or channels_first(shape) or min(shape[:2]) < 3:
+        return ()
+    if too_large(MEDIUM, shape) is None:
+        return MEDIUM
+    layers, sides = list[Conv2d](), list(shape[:2])
+    while not layers or math.prod(sides) > MOST_POSITIONS:
+        layers.append(Conv2d(32 if layers else 16, 4, 2, "same"))
+        sides = list(map(layers[-1].side, sides))
+    return tuple(layers)
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Returns whether an array looks like an image `[channels, height, width]`."""
+    return len(shape) == 3 and shape[0] <= 4 < min(shape[1:])
+
+
+def too_large(layers: Layers, shape: tuple[int, ...]) -> Conv2d | None:
+    """Returns the first convolution that an image `[height, width, channels]` has no room for, or None."""
+    side = min(shape[:2])
+    for layer in layers:
+        if isinstance(layer, Conv2d):
+            side = layer.side(side)
+            if side < 1:
+                return layer
+    return None
+
+
+def _advice(name: str, read: Collection[str], observation: Mapping[str, ArraySpec]) -> str:
+    """Returns the words of a command that gives a network embedders which fit.
+
+    Args:
+        name: of the network.
+        read: keys that it reads; none for all that it is meant for.
+        observation: what the environment gives.
+    """
+    keys = [key for key in read if key in observation] or [key for key in observation if key != ACTION_MASK]
+    team = AGENT_STATE in observation
+    if team and not read:
+        common = [key for key in keys if key != AGENT_STATE]
+        keys = [AGENT_STATE] if name.startswith("policy") or not common else common
+    fitting: dict[str, dict[str, Any]] = {}
+    for key in keys:
+        shape = observation[key].shape
+        if usual := usual_convolutions(shape):
+            fitting[key] = {"scheme": "Medium" if usual == MEDIUM else [dataclasses.asdict(layer) for layer in usual]}
+        else:
+            fitting[key] = {"scheme": [256], **({} if len(shape) == 1 else {"flatten": True})}
+    network = name.removesuffix(TARGET) if team or name.startswith("trunk") else "*"
+    return f"add --set='agent.networks.{network}.input_embedders_parameters={json.dumps(fitting)}'"

@@ -1,27 +1,26 @@
-"""Heads: the last layers of policies, V and twin Q."""
+"""Heads: the last layers of policies, V and Q."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from tfsac.networks.bfloat16 import ValueLayer
-from tfsac.networks.embedders import dense_layers
-from tfsac.networks.initializers import Initializers, SideBySide, uniform
+from tfsac.networks.bfloat16 import uses_bfloat16
+from tfsac.networks.bodies import body_layers, stacked
+from tfsac.networks.critics import CriticEnsemble
+from tfsac.networks.initializers import Initializers, SideBySide, registered, uniform
+from tfsac.networks.layers import ValueLinear, float32_product
 from tfsac.parameters import (
     LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
     ClassParameters,
-    DiscreteQHeadParameters,
     GaussianPolicyHeadParameters,
     QHeadParameters,
     SACPolicyHeadParameters,
-    SACQHeadParameters,
-    TrajectoryQHeadParameters,
-    TwinQHeadParameters,
     VHeadParameters,
 )
 from tfsac.types import DiscreteSpec, Spec
@@ -46,7 +45,7 @@ class Head:
         outputs: the output layers of a policy's head.
     """
 
-    judges_actions: ClassVar[bool] = False
+    judges_actions: bool = False
     outputs: Sequence[keras.Layer] = ()
     __call__: Callable[..., Any]
 
@@ -134,6 +133,17 @@ class FeaturesHead(Head):
         return features
 
 
+@registered
+class ValueLayer(keras.layers.Dense):
+    """The last layer of V, without activation, in float32 whatever the others compute in."""
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Returns `x W + b`."""
+        if not uses_bfloat16():
+            return super().call(inputs, training)
+        return float32_product(inputs, tf.convert_to_tensor(self.kernel)) + tf.convert_to_tensor(self.bias)
+
+
 class VHead(Head):
     """One state value: features `[B, F]` to `[B]`."""
 
@@ -146,77 +156,48 @@ class VHead(Head):
 
 
 class QHead(Head):
-    """N independent Q functions, two or one: features `[B, F]` and action `[B, A]` to `[B, N]`."""
+    """N independent Q functions, of features `[B, F]` and continuous actions `[B, A]` that they judge.
 
-    judges_actions: ClassVar[bool] = True
+    They return `[B, N]`; distributions of returns `[B, N, K]`; values of all discrete actions `[B, N, A]`; of D rewards
+    `[B, N, D]`. Subclasses put other layers into `critics` in their `__init__`: updates compute those.
+    """
 
-    def __init__(self, parameters: SACQHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
-        self.critics = _twin_critics(parameters, 1, hidden, seeds)
-
-    def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
-        """Connects the head."""
-        outputs = _connect(self.critics, keras.layers.Concatenate()([features, action]))
-        return keras.layers.Concatenate()(outputs) if len(outputs) > 1 else outputs[0]
-
-
-class DiscreteQHead(Head):
-    """N independent Q functions, two or one, of all actions at once: features `[B, F]` to `[B, N, A]`."""
-
-    def __init__(
-        self, parameters: DiscreteQHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
-    ):
-        self.critics = _twin_critics(parameters, action_size(spec), hidden, seeds)
-
-    def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
-        """Connects the head."""
-        return keras.ops.stack(_connect(self.critics, features), axis=1)
-
-
-class TrajectoryQHead(Head):
-    """N independent Q functions of D rewards: features `[B, F]` and a trajectory's fields `[B, K]` to `[B, N, D]`."""
-
-    judges_actions: ClassVar[bool] = True
-
-    def __init__(
-        self, parameters: TrajectoryQHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
-    ):
-        def output(name: str) -> keras.layers.Dense:
+    def __init__(self, parameters: QHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
+        critics, bias = parameters.num_critics, keras.initializers.Zeros()
+        self.judges_actions = not isinstance(spec.action, DiscreteSpec)
+        layers = body_layers(parameters.body, hidden, critics)
+        if parameters.init_w is None:
+            kernel = stacked(Initializers(parameters.initializer, seeds).next, critics)
+        else:
             kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
-            return ValueLayer(spec.num_rewards or 1, kernel_initializer=kernel, bias_initializer=bias, name=name)
+        size = outputs_of_critic(parameters, spec)
+        last = ValueLinear("out", size[0] if size else 1, kernel, critics, bias_initializer=bias)
+        self.critics = CriticEnsemble(layers, last, scalar=not size)
 
-        self.critics = _critics(parameters, parameters.num_critics, output, hidden)
+    def __init_subclass__(cls) -> None:
+        if "__call__" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} must put its layers into self.critics instead of defining __call__; a head that "
+                "computes something else is a subclass of tfsac.networks.Head"
+            )
+        super().__init_subclass__()
 
-    def __call__(self, features: keras.KerasTensor, trajectory: keras.KerasTensor) -> keras.KerasTensor:
+    def joined(self, features: tf.Tensor, action: tf.Tensor | None) -> tf.Tensor:
+        """Returns what the critics read."""
+        return features if action is None else keras.ops.concatenate([features, action], axis=-1)
+
+    def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor | None = None) -> keras.KerasTensor:
         """Connects the head."""
-        return keras.ops.stack(_connect(self.critics, keras.layers.Concatenate()([features, trajectory])), axis=1)
+        return self.critics(self.joined(features, action))
 
 
-def _twin_critics(
-    parameters: TwinQHeadParameters, size: int, hidden: Initializers, seeds: np.random.Generator
-) -> list[list[keras.layers.Dense]]:
-    initializer = Initializers(parameters.initializer, seeds)
-
-    def output(name: str) -> keras.layers.Dense:
-        return ValueLayer(size, kernel_initializer=initializer.next(), name=name)
-
-    return _critics(parameters, parameters.num_critics, output, hidden)
-
-
-def _critics(
-    parameters: QHeadParameters, count: int, output: Callable[[str], keras.layers.Dense], hidden: Initializers
-) -> list[list[keras.layers.Dense]]:
-    """Returns the layers of each Q function."""
-    return [
-        [*dense_layers(parameters.network_layers_sizes, parameters.activation_function, hidden), output(f"q{i + 1}")]
-        for i in range(count)
-    ]
-
-
-def _connect(critics: list[list[keras.layers.Dense]], inputs: keras.KerasTensor) -> list[keras.KerasTensor]:
-    outputs = []
-    for layers in critics:
-        x = inputs
-        for layer in layers:
-            x = layer(x)
-        outputs.append(x)
-    return outputs
+def outputs_of_critic(parameters: QHeadParameters, spec: Spec) -> tuple[int, ...]:
+    """Returns the shape of what each critic computes for a row, `()` for Q alone."""
+    if isinstance(spec.action, DiscreteSpec):
+        return (spec.action.num_actions,)
+    if spec.num_rewards is not None:
+        return (spec.num_rewards,)
+    distribution: Any = parameters.distribution
+    if distribution is None:
+        return ()
+    return (distribution.num_atoms if distribution.kind == "categorical" else distribution.num_quantiles,)

@@ -11,11 +11,9 @@ import numpy as np
 
 from tfsac.networks.custom_models import check_models
 from tfsac.networks.network import Network
-from tfsac.networks.settings import check_settings
 from tfsac.networks.unit_weights import project
 from tfsac.parameters import AgentParameters
 from tfsac.types import TARGET, Spec
-from tfsac.user_code import calling
 
 FIRST = "trunk"  # what reads its features is made after it
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
@@ -41,40 +39,29 @@ def make_networks(
         names: of the networks to make, target networks among them; None for all.
 
     Raises:
-        ValueError: networks that do not fit the spec, models that do not fit the networks, or settings of Keras with
-            which networks would compute something else; see `check_settings`.
-        TypeError: models that are no Keras models.
+        TfsacError: networks that do not fit the spec, or models that do not fit the networks.
     """
-    check_settings()
-    order = sorted(parameters.networks, key=lambda name: name != FIRST)
+    described = parameters.networks
+    order = sorted(described, key=lambda name: name != FIRST)
     seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(order)}
     wanted = {name for name in order if names is None or name in names}
     targets = {
-        name
-        for name in order
-        if parameters.networks[name].create_target_network and (names is None or name + TARGET in names)
+        name for name in order if described[name].create_target_network and (names is None or name + TARGET in names)
     }
     networks: dict[str, Network] = {}
     made = _models(models, parameters, spec_of, seed) if models else {}
-    copies = (
-        _models(models, parameters, spec_of, seed, [v for model in made.values() for v in model.variables])
-        if models and targets
-        else {}
-    )
-    for name in sorted(order, key=lambda name: name in parameters.encoders):
-        given, spec = parameters.networks[name], spec_of(name, networks) if name in wanted | targets else None
-        encoder = parameters.encoders.get(name)
+    earlier = [variable for model in made.values() for variable in model.variables]
+    copies = _models(models, parameters, spec_of, seed, earlier) if models and targets else {}
+    for name in sorted(wanted | targets, key=lambda name: (name in parameters.encoders, order.index(name))):
+        given, spec, encoder = described[name], spec_of(name, networks), parameters.encoders.get(name)
         if encoder and encoder not in wanted:  # the policy alone, with embedders of its own of the same shapes
-            given = dataclasses.replace(
-                given, input_embedders_parameters=parameters.networks[encoder].input_embedders_parameters
-            )
+            embedders = described[encoder].input_embedders_parameters
+            given = dataclasses.replace(given, input_embedders_parameters=embedders)
         if name in wanted:
-            assert spec is not None
             networks[name] = Network(name, given, spec, seeds[name], made.get(name), networks.get(encoder or ""))
             if given.unit_weights != "none":
                 project(networks[name], given.unit_weights)
         if name in targets:
-            assert spec is not None
             networks[name + TARGET] = Network(name + TARGET, given, spec, seeds[name], copies.get(name))
             if name in wanted:
                 networks[name + TARGET].copy_from(networks[name])
@@ -86,7 +73,5 @@ def _models(
 ) -> dict[str, keras.Model]:
     """Calls the user's function; the run's seed decides the first weights."""
     keras.utils.set_random_seed(seed)
-    with calling("models"):
-        made = models()
     heads = {name: network.head_parameters for name, network in parameters.networks.items()}
-    return check_models(made, heads, {name: spec_of(name, {}) for name in heads}, earlier)
+    return check_models(models(), heads, {name: spec_of(name, {}) for name in heads}, earlier)

@@ -9,13 +9,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfsac.errors import TfsacError
 from tfsac.networks.bodies import middleware_layers
+from tfsac.networks.critics import Masks
 from tfsac.networks.custom_models import check_head, observations_of
-from tfsac.networks.embedders import embedder_layers
-from tfsac.networks.heads import FeaturesHead, Head
+from tfsac.networks.embedders import embedder_layers, with_embedders
+from tfsac.networks.heads import FeaturesHead, Head, QHead
 from tfsac.networks.initializers import Initializers
+from tfsac.networks.layers import BodyLayer, ForwardMode, tensor
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
-from tfsac.networks.observations import with_embedders
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
 from tfsac.types import ArraySpec, Spec
 
@@ -70,8 +72,7 @@ class Network(tf.Module):
         note: a line of what the parameters did not say, or nothing; see `with_embedders`.
 
     Raises:
-        ValueError: an embedder for a key that the environment does not have, or for one of an LSTM's state; embeddings
-            of unequal widths to sum, convolutions that do not fit, more weights than this machine has memory for.
+        TfsacError: embedders that do not fit the observations, or embeddings of unequal widths to sum.
     """
 
     def __init__(
@@ -139,10 +140,7 @@ class Network(tf.Module):
             self.lstm = LSTM(parameters.middleware_parameters, x.shape[-1], hidden)
             self.lstm_state = self.lstm.state
             if reserved := sorted(self.lstm.state.keys() & inputs.keys()):
-                raise ValueError(
-                    f"These keys belong to an LSTM's state, not to observations that network {name!r} reads. Received: "
-                    f"{reserved}"
-                )
+                raise TfsacError(f"Observations cannot have the keys of an LSTM's state, got {reserved}: rename them")
             inputs |= {key: keras.Input(array.shape, name=key) for key, array in self.lstm.state.items()}
             x, after = self.lstm.layer(x, [inputs[HIDDEN], inputs[CELL]])
         action = [keras.Input(spec.action.shape, name="action")] if head.judges_actions else []
@@ -151,12 +149,7 @@ class Network(tf.Module):
             features = keras.Input((x.shape[-1],), name="features")
             self.head_model = keras.Model([features, *action], head(features, *action), name=f"{name}_head")
             if not is_of_tfsac(type(head)):
-                check_head(
-                    f"{type(head).__name__}, the head of network {name!r},",
-                    self.head_model,
-                    parameters.head_parameters,
-                    spec,
-                )
+                check_head(name, self.head_model, parameters.head_parameters, spec)
         for layer in _layers(
             [self.embedders, self.state_embedders, self.middleware, self.lstm and self.lstm.layer, head]
         ):
@@ -175,9 +168,9 @@ class Network(tf.Module):
                 embedded[key] = layer(embedded[key])
         widths = {key: x.shape[-1] for key, x in embedded.items()}
         if self.merger == "sum" and len(set(widths.values())) > 1:
-            raise ValueError(
-                f"Network {self.name!r} sums its embeddings, which needs equal widths: set "
-                f"agent.networks.*.embedding_merger_type=concat, or embedders of one width. Received: {widths}"
+            raise TfsacError(
+                f"Network {self.name!r} sums embeddings of unequal widths, {widths}: set "
+                "agent.networks.*.embedding_merger_type=concat, or embedders of one width"
             )
         merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
         return merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
@@ -218,6 +211,41 @@ class Network(tf.Module):
         """Returns what the head computes for observations and state `[B, ...]` by key; it leaves out other keys."""
         read = {key: observation[key] for key in (*self.embedders, *self.state_embedders, *self.lstm_state)}
         return self.model(read if action is None else [read, action])
+
+    def compute(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        action: tf.Tensor | None = None,
+        *,
+        batch_statistics: bool,
+        update_statistics: bool = False,
+        dropout_masks: Masks | None = None,
+        critic_indices: tf.Tensor | None = None,
+    ) -> Any:
+        """Returns what `__call__` does where layers do not always compute the same; a custom model or head always does.
+
+        Args:
+            observation, action: see `__call__`.
+            batch_statistics: batch normalisation by the statistics of this batch, else by the running ones.
+            update_statistics: they move the running ones.
+            dropout_masks: dropout's factors; None for no dropout.
+            critic_indices: which critics, `[M]`; None for all.
+        """
+        if self.head is None or (action is not None and not isinstance(self.head, QHead)):
+            outputs = self(observation, action)
+            return outputs if critic_indices is None else tf.gather(outputs, critic_indices, axis=1)
+        mode = ForwardMode(batch_statistics, {} if update_statistics else None)
+        x = self.embed({key: observation[key] for key in self.embedders})
+        for layer in self.middleware:
+            x = layer.forward(x, tensor, mode) if isinstance(layer, BodyLayer) else layer(x)
+        if isinstance(self.head, QHead):
+            x = self.head.joined(x, action)
+            outputs = self.head.critics.call(x, mode, dropout_masks, critic_indices)
+        else:
+            outputs = self.head(x)
+        for layer, moments in (mode.moments or {}).items():
+            layer.update_statistics(moments)
+        return outputs
 
     def copy_from(self, other: Network) -> None:
         """Takes the weights of a network of the same layers."""

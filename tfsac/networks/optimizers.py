@@ -1,4 +1,4 @@
-"""Optimizers from NetworkParameters."""
+"""Optimizers from NetworkParameters, and their steps: on one device or on several replicas together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from tfsac.networks.optimizer_steps import FusedAdam
+from tfsac.errors import TfsacError
 from tfsac.parameters import OPTIMIZERS, LearnedAlphaParameters, NetworkParameters
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
@@ -40,14 +40,11 @@ def learning_rate_of(
         updates: number of the agent's updates so far; None counts the optimizer's own steps.
 
     Raises:
-        ValueError: the decay lasts as long as a run, of which nobody said how long it is.
+        TfsacError: the decay lasts as long as a run, whose length only a Trainer knows.
     """
     rate, steps = parameters.learning_rate, parameters.learning_rate_decay_steps
     if isinstance(steps, str):
-        raise ValueError(
-            f"Only a Trainer knows how many updates a run has: outside of one, learning_rate_decay_steps is a number. "
-            f"Received: learning_rate_decay_steps={steps!r}"
-        )
+        raise TfsacError(f"learning_rate_decay_steps must be a number outside of a run, got {steps!r}")
     if not steps:
         return rate
     schedules, kind = keras.optimizers.schedules, parameters.learning_rate_decay_type
@@ -71,26 +68,26 @@ def build_optimizer(
         updates: see `learning_rate_of`.
 
     Raises:
-        ValueError: Nadam under a strategy of several replicas; see also `learning_rate_of`.
+        TfsacError: Nadam under a strategy of several replicas; see also `learning_rate_of`.
     """
-    name, takes = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    if name == "Nadam" and replicas > 1:
-        raise ValueError(
-            "Keras's Nadam keeps a number that several replicas cannot share: choose another optimizer_type, such as "
-            f"Adam, or one replica. Received: optimizer_type='Nadam' on {replicas} replicas"
-        )
-    given = {argument: getattr(parameters, field) for field, argument in takes.fields.items()}
+    name, fields = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
+    if name == "Nadam" and tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        raise TfsacError("optimizer_type 'Nadam' keeps a number that several replicas cannot share: choose Adam")
+    given = {argument: getattr(parameters, field) for field, argument in fields.items()}
     if parameters.weight_decay is not None:
         given["weight_decay"] = parameters.weight_decay
     made: type[keras.optimizers.Optimizer] = getattr(keras.optimizers, "RMSprop" if name == "RMSProp" else name)
-    if name in ("Adam", "AdamW") and not parameters.optimizer_kwargs.get("amsgrad"):
+    if name in ("Adam", "AdamW") and not any(parameters.optimizer_kwargs.values()):
         made, given = FusedAdam, {"weight_decay": USUAL_DECAY if name == "AdamW" else 0.0, **given}
     else:
         given |= parameters.optimizer_kwargs
     if name == "Muon":  # which gives vectors a decay of their own
         given["adam_weight_decay"] = given.get("weight_decay", USUAL_DECAY)
-    optimizer = made(learning_rate_of(parameters, updates), **given)
+    rate = learning_rate_of(parameters, updates)
+    try:
+        optimizer = made(rate, **given)
+    except (TypeError, ValueError) as error:
+        raise TfsacError(f"optimizer_kwargs of {name}: {error}") from error
     optimizer.build(variables)
     return optimizer
 
@@ -100,3 +97,134 @@ def adam(rate: LearningRate, variables: list[keras.Variable]) -> FusedAdam:
     optimizer = FusedAdam(rate)
     optimizer.build(variables)
     return optimizer
+
+
+class FusedAdam(keras.optimizers.Optimizer):
+    """Adam, and AdamW, with each variable's step in one kernel instead of a dozen passes over its memory.
+
+    The formula is Keras's: `lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)`; before it the variable
+    loses `lr * weight_decay` of itself (arXiv 1711.05101).
+
+    Args:
+        learning_rate: step size.
+        beta_1, beta_2: decay of the two moments.
+        epsilon: added to the root of the second moment.
+        weight_decay: decoupled from the gradient.
+
+    Attributes:
+        momentums, velocities: the moments, in the order of the variables.
+    """
+
+    def __init__(
+        self,
+        learning_rate: LearningRate,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__(learning_rate, weight_decay=weight_decay, name="adam")
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Makes the moments."""
+        super().build(variables)
+        self.momentums, self.velocities = self.add_optimizer_variables(variables, ["momentum", "velocity"])
+        self.stepped = list(variables)
+
+    def apply(self, grads: list[tf.Tensor], trainable_variables: list[keras.Variable] | None = None) -> None:
+        """Takes one step; what depends on its number alone is computed once for all variables."""
+        t, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(self.learning_rate, tf.float32)
+        powers = tf.pow(self.beta_1, t), tf.pow(self.beta_2, t)
+        strategy = tf.distribute.get_strategy()
+        for gradient, variable, *moments in zip(grads, self.stepped, self.momentums, self.velocities, strict=True):
+            slots = [moment.value for moment in moments]
+            strategy.extended.update(variable.value, self._step, args=(gradient, *slots, rate, *powers), group=False)
+            if variable.constraint is not None:
+                variable.assign(variable.constraint(variable))
+        self.iterations.assign_add(1)
+
+    def _step(self, variable: Any, gradient: Any, m: Any, v: Any, rate: Any, power1: Any, power2: Any) -> None:
+        if self.weight_decay:
+            variable.assign_sub(rate * self.weight_decay * variable)
+        slots = {"var": variable.handle, "m": m.handle, "v": v.handle}
+        constants = {"beta1": self.beta_1, "beta2": self.beta_2, "epsilon": self.epsilon}
+        powers = {"beta1_power": power1, "beta2_power": power2}
+        tf.raw_ops.ResourceApplyAdam(**slots, **powers, **constants, lr=rate, grad=gradient)
+
+
+def clip_gradients(
+    parameters: NetworkParameters, gradients: list[tf.Tensor], global_norm: tf.Tensor
+) -> list[tf.Tensor]:
+    """Bounds gradients by their global norm, each by its own norm, or each entry, as the parameters say."""
+    bound = parameters.clip_gradients
+    if bound is None:
+        return gradients
+    if parameters.gradients_clipping_method == "global_norm":
+        return tf.clip_by_global_norm(gradients, bound, use_norm=global_norm)[0]
+    if parameters.gradients_clipping_method == "norm":
+        return [tf.clip_by_norm(gradient, bound) for gradient in gradients]
+    return [tf.clip_by_value(gradient, -bound, bound) for gradient in gradients]
+
+
+def apply_on_replicas(
+    optimizer: keras.optimizers.Optimizer, gradients: list[tf.Tensor], variables: list[keras.Variable]
+) -> None:
+    """Takes one step of all replicas with gradients that are the same on each, as agents average them before clipping.
+
+    Args:
+        optimizer: that was built for the variables.
+        gradients: one for each variable.
+        variables: to be changed.
+    """
+
+    def of_all(strategy: tf.distribute.Strategy, *gradients: Any) -> None:
+        if isinstance(optimizer, FusedAdam):
+            optimizer.apply(list(gradients), variables)
+            return
+        rate, decay = optimizer.learning_rate, optimizer.weight_decay
+
+        # Keras's `apply` would add the gradients of the replicas up.
+        def step(variable: tf.Variable, gradient: tf.Tensor, rate: tf.Tensor) -> None:
+            if decay:
+                variable.assign_sub(rate * decay * variable)
+            optimizer.update_step(gradient, variable, rate)
+
+        def constrain(variable: tf.Variable, constraint: Any) -> None:
+            variable.assign(constraint(variable))
+
+        for gradient, variable in zip(gradients, variables, strict=True):
+            strategy.extended.update(variable.value, step, args=(gradient, rate), group=False)
+        for variable in variables:
+            if variable.constraint is not None:  # of a custom model
+                strategy.extended.update(variable.value, constrain, args=(variable.constraint,))
+        optimizer.iterations.assign_add(1)
+
+    tf.distribute.get_replica_context().merge_call(of_all, args=tuple(gradients))
+
+
+def polyak_average_on_replicas(pairs: list[tuple[tf.Variable, tf.Variable]], rate: Any) -> None:
+    """Moves target variables of all replicas: `target <- (1 - rate) * target + rate * online`, for pairs of both."""
+
+    def average(target: tf.Variable, online: tf.Variable, rate: Any) -> None:
+        target.assign_sub(rate * (target - online))
+
+    def of_all(strategy: tf.distribute.Strategy, rate: Any) -> None:
+        for target, online in pairs:
+            strategy.extended.update(target, average, args=(online, rate))
+
+    tf.distribute.get_replica_context().merge_call(of_all, args=(rate,))
+
+
+def assign(pairs: list[tuple[keras.Variable, tf.Tensor]]) -> None:
+    """Gives variables values that are the same on every replica, for pairs of both."""
+    if tf.distribute.get_strategy().num_replicas_in_sync == 1 or tf.distribute.in_cross_replica_context():
+        for variable, value in pairs:
+            variable.assign(value)
+        return
+
+    def of_all(strategy: tf.distribute.Strategy, *values: Any) -> None:
+        for (variable, _), value in zip(pairs, values, strict=True):
+            strategy.extended.update(variable.value, lambda each, value: each.assign(value), args=(value,))
+
+    tf.distribute.get_replica_context().merge_call(of_all, args=tuple(value for _, value in pairs))

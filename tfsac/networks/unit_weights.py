@@ -9,10 +9,10 @@ import keras
 import tensorflow as tf
 
 from tfsac.networks.batch_normalization import BatchNormalization
-from tfsac.networks.body_layers import LayerNormalization, Residual, RMSNormalization
-from tfsac.networks.critic_ensembles import EnsembleQHead
+from tfsac.networks.heads import QHead
+from tfsac.networks.layers import LayerNormalization, Residual, RMSNormalization
 from tfsac.networks.network import Network
-from tfsac.networks.replicas import assign
+from tfsac.networks.optimizers import assign
 
 LEAST_NORM, LEAST_SQUARE = 1e-8, 1e-8
 
@@ -45,7 +45,7 @@ def _fan_in_norm(kernel: tf.Tensor) -> tf.Tensor:
 
 def normalizations(network: Network) -> Iterator[Any]:
     """Yields the normalisations of a network."""
-    head = [network.head.critics] if isinstance(network.head, EnsembleQHead) else []
+    head = [network.head.critics] if isinstance(network.head, QHead) else []
     layers: list[keras.Layer] = [*network.middleware, *(layer for critics in head for layer in critics.layers)]
     while layers:
         layer = layers.pop(0)

@@ -1,5 +1,12 @@
 """Validated parameter objects in Coach's vocabulary. Importing them does not import TensorFlow."""
 
+from tfsac.parameters.acer import (
+    ACERAlgorithmParameters,
+    DiscreteACERAgentParameters,
+    DiscreteACERAlgorithmParameters,
+    GaussianACERAgentParameters,
+    GaussianACERAlgorithmParameters,
+)
 from tfsac.parameters.agent_networks import (
     discrete_acer_networks,
     discrete_soft_actor_critic_networks,
@@ -10,32 +17,17 @@ from tfsac.parameters.agent_networks import (
     temporally_abstract_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.parameters.agents import (
-    AgentParameters,
-    BaseAgentParameters,
-    DiscreteACERAgentParameters,
-    DiscreteSoftActorCriticAgentParameters,
-    GaussianACERAgentParameters,
-    SoftActorCriticAgentParameters,
-    TemporallyAbstractActorCriticAgentParameters,
-    TwinSoftActorCriticAgentParameters,
-)
-from tfsac.parameters.algorithms import (
-    ACERAlgorithmParameters,
+from tfsac.parameters.base import ParameterError, from_json, parameters, to_json
+from tfsac.parameters.base_agent import (
     AlgorithmParameters,
-    DiscreteACERAlgorithmParameters,
-    DiscreteSoftActorCriticAlgorithmParameters,
-    GaussianACERAlgorithmParameters,
+    BaseAgentParameters,
     OffPolicyAlgorithmParameters,
-    SoftActorCriticAlgorithmParameters,
-    TemporallyAbstractActorCriticAlgorithmParameters,
-    TwinSoftActorCriticAlgorithmParameters,
     discount_of_episodes,
 )
-from tfsac.parameters.base import ParameterError, from_json, parameters, to_json
-from tfsac.parameters.ensemble_options import ATOM_BOUND, refuse_layers_of_custom_models
+from tfsac.parameters.ensemble_options import ATOM_BOUND, reject_layers_of_custom_models
 from tfsac.parameters.experiment import (
     BY_ENV_FN,
+    AgentParameters,
     AtariPreprocessingParameters,
     EnvironmentParameters,
     Preset,
@@ -98,7 +90,19 @@ from tfsac.parameters.networks import (
     NetworkParameters,
 )
 from tfsac.parameters.overrides import for_level, override, parse_assignment
+from tfsac.parameters.soft_actor_critic import (
+    DiscreteSoftActorCriticAgentParameters,
+    DiscreteSoftActorCriticAlgorithmParameters,
+    SoftActorCriticAgentParameters,
+    SoftActorCriticAlgorithmParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+)
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
+from tfsac.parameters.taac import (
+    TemporallyAbstractActorCriticAgentParameters,
+    TemporallyAbstractActorCriticAlgorithmParameters,
+)
 from tfsac.parameters.temperatures import (
     LEAST_PER_DIMENSION,
     MOST_PER_DIMENSION,
@@ -212,7 +216,7 @@ __all__ = [
     "override",
     "parameters",
     "parse_assignment",
-    "refuse_layers_of_custom_models",
+    "reject_layers_of_custom_models",
     "soft_actor_critic_networks",
     "temporally_abstract_networks",
     "to_json",

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from tfsac.parameters.base import ParameterError
 from tfsac.parameters.head_parameters import (
     CategoricalPolicyHeadParameters,
-    DiscreteQHeadParameters,
-    EnsembleQHeadParameters,
     FeaturesHeadParameters,
     GaussianPolicyHeadParameters,
+    QHeadParameters,
     SACPolicyHeadParameters,
-    SACQHeadParameters,
-    TrajectoryQHeadParameters,
     VHeadParameters,
 )
 from tfsac.parameters.hidden_layers import (
@@ -24,6 +21,7 @@ from tfsac.parameters.hidden_layers import (
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     MiddlewareScheme,
+    ResidualMiddlewareParameters,
 )
 from tfsac.parameters.keras_names import Activation
 from tfsac.parameters.networks import (
@@ -54,7 +52,7 @@ def soft_actor_critic_networks(
         "v": _network(
             VHeadParameters(initializer=head_initializer), layers, {"create_target_network": True, **trained}
         ),
-        "q": _network(SACQHeadParameters(tuple(layers), initializer=head_initializer), (), trained),
+        "q": _network(QHeadParameters(tuple(layers), initializer=head_initializer), (), trained),
     }
 
 
@@ -80,7 +78,7 @@ def twin_soft_actor_critic_networks(
     Returns:
         The networks by name, as `TwinSoftActorCriticAgentParameters.networks` wants them.
     """
-    q_head = SACQHeadParameters(tuple(layers), twin_critic=twin_critic, loss_weight=critic_loss_weight)
+    q_head = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
     return {
         "policy": _network(SACPolicyHeadParameters(init_w=init_w), layers, trained, policy_input),
         "q": _network(q_head, (), {"create_target_network": True, **trained}, critic_input),
@@ -88,7 +86,7 @@ def twin_soft_actor_critic_networks(
 
 
 def ensemble_soft_actor_critic_networks(
-    critics: EnsembleQHeadParameters,
+    critics: QHeadParameters,
     policy: BodyParameters,
     policy_head: SACPolicyHeadParameters | None = None,
     target_network: bool = True,
@@ -97,7 +95,7 @@ def ensemble_soft_actor_critic_networks(
     """The policy and q networks of soft actor-critic with an ensemble of critics, alike in training.
 
     Args:
-        critics: the head of q, whose body reads observations and actions.
+        critics: the head of q, whose layers read observations and actions.
         policy: hidden layers of the policy.
         policy_head: of the policy; None for the usual one.
         target_network: of q.
@@ -144,7 +142,7 @@ def discrete_soft_actor_critic_networks(
 
     policy_layers = FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)
     policy = {"middleware_parameters": policy_layers, **embedding(policy_input), **trained}
-    q_head = DiscreteQHeadParameters(tuple(layers), twin_critic=twin_critic, loss_weight=critic_loss_weight)
+    q_head = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
     q = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty), **embedding(critic_input), **trained}
     return {
         "policy": NetworkParameters(CategoricalPolicyHeadParameters(), **policy),
@@ -172,7 +170,7 @@ def temporally_abstract_networks(
     raw = {"input_embedders_parameters": {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}}
     hidden = {"middleware_parameters": FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)}
     none = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
-    q_head = TrajectoryQHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)
+    q_head = QHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)
     return {
         "policy": NetworkParameters(SACPolicyHeadParameters(), **{**raw, **hidden, **trained}),
         "q": NetworkParameters(q_head, **{**raw, **none, "create_target_network": True, **trained}),
@@ -201,11 +199,10 @@ def discrete_acer_networks(
         The networks by name, as `DiscreteACERAgentParameters.networks` wants them; policy and trunk have target
         networks, which are the average policy.
     """
-    policy, q = (
-        CategoricalPolicyHeadParameters(),
-        DiscreteQHeadParameters((), twin_critic=False, loss_weight=q_loss_weight),
+    q = QHeadParameters((), loss_weight=q_loss_weight, num_critics=1)
+    return _acer_networks(
+        {"policy": CategoricalPolicyHeadParameters(), "q": q}, layers, lstm_cells, shared, activation, trained
     )
-    return _acer_networks({"policy": policy, "q": q}, layers, lstm_cells, shared, activation, trained)
 
 
 def gaussian_acer_networks(
@@ -237,7 +234,7 @@ def gaussian_acer_networks(
     policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
     v = VHeadParameters(loss_weight=q_loss_weight)
     activated: dict[str, Any] = {"activation_function": activation} if advantage_layers else {}
-    advantage = SACQHeadParameters(tuple(advantage_layers), loss_weight=q_loss_weight, twin_critic=False, **activated)
+    advantage = QHeadParameters(tuple(advantage_layers), loss_weight=q_loss_weight, num_critics=1, **activated)
     return _acer_networks(
         {"policy": policy, "v": v, "advantage": advantage}, layers, lstm_cells, shared, activation, trained
     )
@@ -255,7 +252,7 @@ def _acer_networks(
     convolutions = tuple(layer for layer in layers if isinstance(layer, Conv2d))
     dense = tuple(layer for layer in layers if not isinstance(layer, Conv2d))
     if (*convolutions, *dense) != tuple(layers):
-        raise ParameterError(f"Convolutions come before dense layers. Received: layers={layers}")
+        raise ParameterError(f"Convolutions must come before dense layers, got {layers}")
     average = {"create_target_network": True}
 
     def body(dense: tuple[int, ...]) -> dict[str, Any]:
@@ -298,6 +295,45 @@ def _network(
         "middleware_parameters": FCMiddlewareParameters(tuple(layers[1:]) or MiddlewareScheme.Empty),
     }
     return NetworkParameters(head, **{**body, **trained})
+
+
+def with_hidden_layers(
+    networks: Mapping[str, NetworkParameters], layers: tuple[int, ...], encoders: Collection[str] = ()
+) -> dict[str, NetworkParameters]:
+    """Returns networks whose hidden layers have these widths, of policy, V and critics alike.
+
+    Convolutions, embedders by a named scheme and networks after a trunk stay as they are. Of dense layers that were
+    divided between embedder and middleware, the embedder keeps the first.
+
+    Args:
+        networks: by name.
+        layers: widths.
+        encoders: names of networks that read another one's embedders, which then stay, too.
+
+    Raises:
+        ParameterError: residual blocks, which have one width, or widths that are no layers.
+    """
+    names = [name for name in networks if name == "trunk" or "trunk" not in networks]
+    return {**networks, **{name: _with_layers(networks[name], layers, name not in encoders) for name in names}}
+
+
+def _with_layers(network: NetworkParameters, layers: tuple[int, ...], changes_embedders: bool) -> NetworkParameters:
+    head, middleware = network.head_parameters, network.middleware_parameters
+    critics = head if isinstance(head, QHeadParameters) else None
+    if isinstance(middleware, ResidualMiddlewareParameters) or (critics and critics.residual_blocks):
+        raise ParameterError("hidden_layers are dense, and residual blocks have a width and num_blocks: set these")
+    if critics and critics.network_layers_sizes:
+        changed = dataclasses.replace(critics, network_layers_sizes=layers)
+        return dataclasses.replace(network, head_parameters=changed)
+    embedders, rest = dict(network.input_embedders_parameters), layers
+    for key, embedder in embedders.items():
+        scheme = embedder.scheme
+        if changes_embedders and isinstance(scheme, tuple) and any(isinstance(layer, int) for layer in scheme):
+            convolutions = tuple(layer for layer in scheme if isinstance(layer, Conv2d))
+            embedders[key] = dataclasses.replace(embedder, scheme=(*convolutions, *layers[:1]))
+            rest = layers[1:]
+    body = dataclasses.replace(middleware, scheme=rest or MiddlewareScheme.Empty)
+    return dataclasses.replace(network, input_embedders_parameters=embedders, middleware_parameters=body)
 
 
 def networks_made_by(function: str, networks: Mapping[str, NetworkParameters]) -> dict[str, NetworkParameters]:

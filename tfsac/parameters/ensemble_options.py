@@ -1,19 +1,18 @@
-"""Which options of an ensemble of critics go together."""
+"""Which options of critics go together."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfsac.parameters.algorithms import TwinSoftActorCriticAlgorithmParameters
-from tfsac.parameters.base import ParameterError, refuse_ineffective
-from tfsac.parameters.head_parameters import (
-    CategoricalValueParameters,
-    EnsembleQHeadParameters,
-    QuantileValueParameters,
-)
+from tfsac.parameters.base import ParameterError, reject_unused_fields
+from tfsac.parameters.head_parameters import CategoricalValueParameters, QuantileValueParameters
 from tfsac.parameters.hidden_layers import normalizes_batches
 from tfsac.parameters.networks import NetworkParameters
+
+if TYPE_CHECKING:
+    from tfsac.parameters.soft_actor_critic import TwinSoftActorCriticAlgorithmParameters
 
 OPTIONS = (
     "critic_subset",
@@ -32,98 +31,67 @@ REDUCTIONS = {
 }
 
 
-def check_ensemble(
-    algorithm: TwinSoftActorCriticAlgorithmParameters, networks: Mapping[str, NetworkParameters], has_ensemble: bool
-) -> None:
-    """Refuses options that have no effect, that contradict each other, or with which critics cannot learn.
+def is_plain_twin(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: Mapping[str, NetworkParameters]) -> bool:
+    """Returns whether one or two critics have no option beyond those of twin soft actor-critic."""
+    head: Any = networks["q"].head_parameters
+    usual = {field.name: field.default for field in dataclasses.fields(algorithm)}
+    plain_head = not (head.normalization or head.dropout or head.residual_blocks or head.distribution)
+    plain_networks = all(not special_layers(network) for network in networks.values())
+    plain_options = all(getattr(algorithm, name) == usual[name] for name in OPTIONS)
+    return head.num_critics <= 2 and plain_head and plain_networks and plain_options
 
-    Args:
-        algorithm: of the twin agent.
-        networks: "policy" and "q".
-        has_ensemble: whether the head of q is an ensemble.
+
+def special_layers(network: NetworkParameters) -> str | None:
+    """Returns what only the update of an ensemble of critics computes in a network's layers, or None."""
+    bodies = [network.middleware_parameters, getattr(network.head_parameters, "body", None)]
+    if any(map(normalizes_batches, bodies)):
+        return "batch normalisation"
+    if any(getattr(body, "dropout", 0.0) for body in bodies):
+        return "dropout"
+    if getattr(network.head_parameters, "distribution", None):
+        return "a distribution of returns"
+    return "unit_weights" if network.unit_weights != "none" else None
+
+
+def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: Mapping[str, NetworkParameters]) -> None:
+    """Refuses options of the twin agent's critics that have no effect, or with which critics cannot learn.
 
     Raises:
         ParameterError: names the options.
     """
     policy, q = networks["policy"], networks["q"]
     head: Any = q.head_parameters
-    if not has_ensemble:
-        because = f"a head of q of the kind {head.kind!r}"
-        refuse_ineffective(algorithm, OPTIONS, because, "choose the head 'ensemble_q' (EnsembleQHeadParameters)")
-        return
-    assert isinstance(head, EnsembleQHeadParameters)
-    _check_reduction(algorithm, head)
-    if q.optimizer_type in MIXING:
+    allowed = REDUCTIONS[type(head.distribution)]
+    if algorithm.target_reduction not in allowed:
         raise ParameterError(
-            "The critics of an ensemble share one variable for each layer, and this optimizer would mix them: choose "
-            "Adam, AdamW or another one that treats every weight alone. "
-            f"Received: agent.networks.q.optimizer_type={q.optimizer_type!r}"
+            f"target_reduction must be {' or '.join(map(repr, allowed))} with distribution={head.distribution}, got "
+            f"{algorithm.target_reduction!r}"
         )
-    normalized = normalizes_batches(head.body_parameters) or normalizes_batches(q.middleware_parameters)
-    if normalized and not algorithm.joint_critic_forward:
-        raise ParameterError(
-            "Critics with batch normalisation do not learn where Q(s, a) and Q(s', a') are normalised by batches of "
-            "their own: set joint_critic_forward=True, or another normalisation. Received: "
-            "joint_critic_forward=False"
-        )
-    if normalized and algorithm.update_order == "simultaneous":
-        raise ParameterError(
-            "The critics' statistics move in their step, before the policy's: with batch normalisation the "
-            "update_order is 'critic_first' or 'policy_first'. Received: update_order='simultaneous'"
-        )
-    if head.distribution is not None and q.replace_mse_with_huber_loss:
-        raise ParameterError(
-            "Distributions of returns have losses of their own. Received: replace_mse_with_huber_loss=True with "
-            f"{head.distribution}"
-        )
-    policy_normalized = normalizes_batches(policy.middleware_parameters)
-    if policy_normalized and not algorithm.joint_policy_forward and policy.batch_size < 2:
-        raise ParameterError(
-            "A batch of one row is its own mean, so nothing passes batch normalisation in the policy: choose a larger "
-            f"agent.networks.*.batch_size. Received: batch_size={policy.batch_size}"
-        )
-    renormalized = _renormalizes(head.body_parameters) or _renormalizes(q.middleware_parameters)
-    if renormalized and q.create_target_network:
-        raise ParameterError(
-            "Batch renormalisation counts the updates of the critics, which a target network does not make: set "
-            "agent.networks.q.create_target_network=False, or the kind 'batch'. Received: kind='batch_renorm' with "
-            "create_target_network=True"
-        )
-    if algorithm.joint_policy_forward and not policy_normalized:
-        raise ParameterError(
-            "joint_policy_forward belongs to a policy with batch normalisation. Received: joint_policy_forward=True "
-            f"with {policy.middleware_parameters}"
-        )
+    if head.distribution is not None:
+        reject_unused_fields(q, ["replace_mse_with_huber_loss"], f"distribution={head.distribution}")
+    if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
+        because = f"target_reduction={algorithm.target_reduction!r}"
+        reject_unused_fields(head.distribution, ["drop_per_critic"], because)
+    if normalizes_batches(head.body) or normalizes_batches(q.middleware_parameters):
+        if not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous":
+            raise ParameterError(
+                "Critics with batch normalisation learn with joint_critic_forward=True and update_order 'critic_first' "
+                f"or 'policy_first' alone, got {algorithm.joint_critic_forward} and {algorithm.update_order!r}"
+            )
+        renormalizes = any(_renormalizes(body) for body in (head.body, q.middleware_parameters))
+        if renormalizes and q.create_target_network:
+            raise ParameterError(
+                "Batch renormalisation needs critics without a target network, which makes no updates to count: set "
+                "agent.networks.q.create_target_network=False"
+            )
+    if not normalizes_batches(policy.middleware_parameters):
+        because = "a policy without batch normalisation"
+        reject_unused_fields(algorithm, ["joint_policy_forward"], because)
 
 
 def _renormalizes(body: Any) -> bool:
     normalization = getattr(body, "normalization", None)
     return normalization is not None and normalization.kind == "batch_renorm"
-
-
-def _check_reduction(algorithm: TwinSoftActorCriticAlgorithmParameters, head: EnsembleQHeadParameters) -> None:
-    allowed = REDUCTIONS[type(head.distribution)]
-    if algorithm.target_reduction not in allowed:
-        raise ParameterError(
-            f"With distribution={head.distribution} the target_reduction is {' or '.join(map(repr, allowed))}. "
-            f"Received: target_reduction={algorithm.target_reduction!r}"
-        )
-    subset = algorithm.critic_subset
-    if head.num_critics == 1:
-        refuse_ineffective(algorithm, ["policy_reduction"], "num_critics=1", "choose more critics")
-    if subset is not None and subset >= head.num_critics:
-        raise ParameterError(
-            f"critic_subset is smaller than the number of critics, {head.num_critics}. Received: critic_subset={subset}"
-        )
-    if subset is not None and algorithm.target_reduction == "own":
-        raise ParameterError(
-            "With target_reduction='own' every critic learns from its own target, so there is no critic_subset. "
-            f"Received: critic_subset={subset}"
-        )
-    quantiles = head.distribution if isinstance(head.distribution, QuantileValueParameters) else None
-    if quantiles is not None and quantiles.drop_per_critic and algorithm.target_reduction != "pool":
-        because = f"target_reduction={algorithm.target_reduction!r}"
-        refuse_ineffective(quantiles, ["drop_per_critic"], because, "pool the quantiles")
 
 
 def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, reward_factor: float) -> None:
@@ -141,56 +109,48 @@ def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, 
     distribution = getattr(head, "distribution", None)
     if not isinstance(distribution, CategoricalValueParameters) or distribution.low is not None:
         return
-    if return_scaling is not None and return_scaling.bound not in (None, ATOM_BOUND):
+    if return_scaling is None or return_scaling.bound not in (None, ATOM_BOUND) or reward_factor > 1:
         raise ParameterError(
-            "Atoms without bounds of their own lie between -5 and 5: set return_scaling's bound to 5, or the bounds, "
-            "agent.networks.q.head_parameters.distribution.low and high. Received: "
-            f"bound={return_scaling.bound}, low=None"
-        )
-    if return_scaling is None:
-        raise ParameterError(
-            "Atoms lie between -5 and 5, where scaled returns are: set "
-            'environment.filters.return_scaling, such as {"bound": 5.0}, or the bounds of your returns, '
-            "agent.networks.q.head_parameters.distribution.low and high. Received: return_scaling=None, low=None"
-        )
-    if reward_factor > 1:
-        raise ParameterError(
-            "Atoms without bounds of their own lie between -5 and 5, and scaled rewards times reward_rescale_factor "
-            "have larger returns: leave it at 1, or set the bounds, agent.networks.q.head_parameters.distribution.low "
-            f"and high. Received: reward_rescale_factor={reward_factor}, low=None"
+            'Atoms lie between -5 and 5, where scaled returns are: set environment.filters.return_scaling={"bound": '
+            "5.0} and leave reward_rescale_factor at 1, or set the bounds of your returns, "
+            "agent.networks.q.head_parameters.distribution.low and high"
         )
 
 
-def refuse_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
+def check_layers(networks: Mapping[str, NetworkParameters], twin: bool) -> None:
+    """Refuses layers that an agent would not compute as they are described, and optimizers that would mix critics.
+
+    Args:
+        networks: of the agent.
+        twin: whether it is the twin agent, which trains all kinds of layers.
+
+    Raises:
+        ParameterError: names the network.
+    """
+    for name, network in networks.items():
+        found = None if twin else special_layers(network)
+        if getattr(network.middleware_parameters, "dropout", 0.0):
+            found = "dropout in its middleware"
+        if found:
+            raise ParameterError(
+                f"Only the critics (batch normalisation and unit_weights: also the policy) of "
+                f"'twin_soft_actor_critic' can have {found}, got it in network {name!r}"
+            )
+        critics = getattr(network.head_parameters, "num_critics", 1)
+        if critics > 1 and network.optimizer_type in MIXING:
+            raise ParameterError(
+                f"optimizer_type={network.optimizer_type!r} would mix the {critics} critics of {name!r}, which share a "
+                "variable for each layer: choose Adam, AdamW or another one that treats every weight alone"
+            )
+
+
+def reject_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
     """Refuses options of layers where custom Keras models take the layers' place.
 
     Raises:
         ParameterError: batch normalisation, dropout, or unit weights.
     """
     for name, network in networks.items():
-        bodies = [network.middleware_parameters, getattr(network.head_parameters, "body_parameters", None)]
-        for body in bodies:
-            if normalizes_batches(body) or getattr(body, "dropout", False) or network.unit_weights != "none":
-                raise ParameterError(
-                    "Custom Keras models have layers of their own, without batch normalisation, dropout and "
-                    f"unit_weights of tfsac. Received: network {name!r} with {body}, {network.unit_weights!r}"
-                )
-
-
-def check_plain(name: str, network: NetworkParameters) -> None:
-    """Refuses layers of a network that only an agent with an ensemble of critics trains.
-
-    Raises:
-        ParameterError: batch normalisation, dropout or unit weights.
-    """
-    body: Any = network.middleware_parameters
-    found = {
-        "batch normalisation": normalizes_batches(body),
-        "dropout": getattr(body, "dropout", 0.0) > 0,
-        "unit_weights": network.unit_weights != "none",
-    }
-    if wrong := [what for what, there in found.items() if there]:
-        raise ParameterError(
-            f"Only the agent 'twin_soft_actor_critic' with the head 'ensemble_q' has {wrong[0]}. "
-            f"Received: {wrong[0]} in network {name!r}"
-        )
+        found = special_layers(network)
+        if found and found != "a distribution of returns":
+            raise ParameterError(f"Custom Keras models have layers of their own, got {found} in network {name!r}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field
 
-from tfsac.parameters.base import Integer, NonNegativeFloat, PositiveInt, by_kind, parameters, refuse_ineffective
-from tfsac.parameters.user_classes import ClassParameters, OrOwn
+from tfsac.parameters.base import Integer, NonNegativeFloat, PositiveInt, UnusedUnless, parameters
+from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 
 @parameters
@@ -33,23 +33,14 @@ class NoiseRepetitionParameters(ClassParameters):
         every: always this many steps, instead of a number that is drawn.
     """
 
-    mu: NonNegativeFloat = 2.0
-    max_repeats: Annotated[Integer, Field(ge=2, le=10**6)] = 16
+    mu: Annotated[NonNegativeFloat, UnusedUnless("every", None)] = 2.0
+    max_repeats: Annotated[Integer, Field(ge=2, le=10**6), UnusedUnless("every", None)] = 16
     every: Annotated[Integer, Field(ge=2)] | None = None
     kind: Literal["noise_repetition"] = "noise_repetition"
     path: ClassVar[str] = "tfsac.policies.exploration:NoiseRepetition"
 
-    def __post_init__(self) -> None:
-        if self.every is not None:
-            refuse_ineffective(self, ["mu", "max_repeats"], f"every={self.every}", "set every to None")
 
-
-GaussianExplorationParameters = Annotated[
-    Annotated[AdditiveNoiseParameters, Tag("additive_noise")]
-    | Annotated[NoiseRepetitionParameters, Tag("noise_repetition")],
-    by_kind("additive_noise", "noise_repetition", custom=True),
-    OrOwn(),
-]
+GaussianExplorationParameters = Annotated[AdditiveNoiseParameters | NoiseRepetitionParameters, ByKind()]
 
 
 @parameters
@@ -69,11 +60,6 @@ class EpsilonGreedyParameters(ClassParameters):
     decay_steps: PositiveInt = 10_000
     decay: Literal["linear", "exponential"] = "exponential"
     path: ClassVar[str] = "tfsac.policies.exploration:EpsilonGreedy"
-
-    def __post_init__(self) -> None:
-        if self.initial_epsilon == self.final_epsilon:
-            because = f"initial_epsilon={self.initial_epsilon} and final_epsilon={self.final_epsilon}"
-            refuse_ineffective(self, ["decay_steps", "decay"], because, "let them differ")
 
     def epsilon(self, env_steps: int) -> float:
         """Returns epsilon after so many environment steps."""

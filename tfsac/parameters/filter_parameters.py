@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tfsac.parameters.base import ParameterError, PositiveFloat, parameters, refuse_ineffective
+from typing import Annotated
+
+from tfsac.parameters.base import PositiveFloat, Rising, UnusedIf, UnusedUnless, parameters
 
 
 @parameters
@@ -32,21 +34,8 @@ class FilterParameters:
     """
 
     reward_rescale_factor: PositiveFloat = 1.0
-    reward_clipping_range: tuple[float, float] | None = None
+    reward_clipping_range: Annotated[tuple[float, float], Rising] | None = None
     observation_normalization: bool = False
-    observation_clipping: PositiveFloat = 10.0
-    reward_normalization: bool = False
+    observation_clipping: Annotated[PositiveFloat, UnusedIf("observation_normalization", False)] = 10.0
+    reward_normalization: Annotated[bool, UnusedUnless("return_scaling", None)] = False
     return_scaling: ReturnScalingParameters | None = None
-
-    def __post_init__(self) -> None:
-        if self.reward_clipping_range and self.reward_clipping_range[0] >= self.reward_clipping_range[1]:
-            raise ParameterError(f"reward_clipping_range is (low, high). Received: {self.reward_clipping_range}")
-        if not self.observation_normalization:
-            advice = "set observation_normalization=True"
-            refuse_ineffective(self, ["observation_clipping"], "observation_normalization=False", advice)
-        if self.reward_normalization and self.return_scaling:
-            raise ParameterError(
-                "Rewards are divided by their own deviation or by that of their returns: "
-                "set reward_normalization=False or return_scaling=None. "
-                f"Received: reward_normalization=True, return_scaling={self.return_scaling}"
-            )

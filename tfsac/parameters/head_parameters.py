@@ -7,20 +7,31 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field
 
 from tfsac.parameters.base import (
+    Fraction,
     Integer,
     NonNegativeFloat,
     NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    Rising,
+    UnusedIf,
+    UnusedUnless,
     parameters,
-    refuse_ineffective,
+    translate_kinds,
 )
-from tfsac.parameters.hidden_layers import BodyParameters, FCMiddlewareParameters
+from tfsac.parameters.hidden_layers import (
+    MIDDLEWARE_WIDTHS,
+    FCMiddlewareParameters,
+    MiddlewareScheme,
+    NormalizationParameters,
+    ResidualMiddlewareParameters,
+)
 from tfsac.parameters.keras_names import Activation, Initializer
-from tfsac.parameters.user_classes import ClassParameters, OrOwn, is_of_tfsac
+from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
+LogStd = Annotated[float, Field(ge=LOG_STD_BOUNDS[0], le=LOG_STD_BOUNDS[1])]
 
 
 @parameters
@@ -37,90 +48,12 @@ class SACPolicyHeadParameters(ClassParameters):
     """
 
     loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
+    initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
     init_w: PositiveFloat | None = None
-    log_std_bounds: tuple[float, float] = LOG_STD_BOUNDS
+    log_std_bounds: Annotated[tuple[LogStd, LogStd], Rising] = LOG_STD_BOUNDS
     log_std: Literal["clip", "tanh"] = "clip"
     kind: Literal["sac_policy"] = "sac_policy"
     path: ClassVar[str] = "tfsac.networks.heads:PolicyHead"
-
-    def __post_init__(self) -> None:
-        if self.init_w is not None:
-            refuse_ineffective(self, ["initializer"], f"init_w={self.init_w}", "set init_w to None")
-        low, high = self.log_std_bounds
-        if not LOG_STD_BOUNDS[0] <= low < high <= LOG_STD_BOUNDS[1]:
-            raise ParameterError(
-                f"log_std_bounds is (low, high) with {LOG_STD_BOUNDS[0]} <= low < high <= {LOG_STD_BOUNDS[1]}. "
-                f"Received: log_std_bounds={self.log_std_bounds}"
-            )
-
-
-@parameters
-class QHeadParameters(ClassParameters):
-    """What the heads of Q functions share: several independent ones.
-
-    Attributes:
-        network_layers_sizes: widths of the hidden layers of each.
-        activation_function: after every hidden layer.
-        loss_weight: factor of the critic loss.
-    """
-
-    network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
-    activation_function: Activation = "relu"
-    loss_weight: NonNegativeFloat = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.network_layers_sizes:
-            refuse_ineffective(self, ["activation_function"], "network_layers_sizes=()", "give the head layers")
-
-
-@parameters
-class TwinQHeadParameters(QHeadParameters):
-    """Two Q functions, or one.
-
-    Attributes:
-        twin_critic: two, whose smaller value counts, instead of one.
-        initializer: of the output layers.
-    """
-
-    twin_critic: bool = True
-    initializer: Initializer = "xavier"
-
-    @property
-    def num_critics(self) -> int:
-        """Number of Q functions."""
-        return 2 if self.twin_critic else 1
-
-
-@parameters
-class SACQHeadParameters(TwinQHeadParameters):
-    """Q functions of the concatenated embedding and action."""
-
-    kind: Literal["sac_q"] = "sac_q"
-    path: ClassVar[str] = "tfsac.networks.heads:QHead"
-
-
-@parameters
-class DiscreteQHeadParameters(TwinQHeadParameters):
-    """Q functions of the embedding, with a value for each discrete action."""
-
-    kind: Literal["discrete_q"] = "discrete_q"
-    path: ClassVar[str] = "tfsac.networks.heads:DiscreteQHead"
-
-
-@parameters
-class TrajectoryQHeadParameters(QHeadParameters):
-    """Q functions of the concatenated embedding and trajectory, with a value for each reward.
-
-    Attributes:
-        num_critics: how many, whose smallest value counts.
-        init_w: bound of the uniform first weights and biases of the output layers.
-    """
-
-    num_critics: PositiveInt = 2
-    init_w: PositiveFloat = 0.003
-    kind: Literal["trajectory_q"] = "trajectory_q"
-    path: ClassVar[str] = "tfsac.networks.heads:TrajectoryQHead"
 
 
 @parameters
@@ -139,10 +72,9 @@ class CategoricalValueParameters:
     kind: Literal["categorical"] = "categorical"
 
     def __post_init__(self) -> None:
-        if (self.low is None) != (self.high is None):
-            raise ParameterError(f"Bounds are both given or both None. Received: low={self.low}, high={self.high}")
-        if self.low is not None and self.high is not None and self.low >= self.high:
-            raise ParameterError(f"Atoms lie between low < high. Received: low={self.low}, high={self.high}")
+        low, high = self.low, self.high
+        if (low is None) != (high is None) or (low is not None and high is not None and low >= high):
+            raise ParameterError(f"Atoms need bounds low < high, or None for both, got {low} and {high}")
 
 
 @parameters
@@ -162,37 +94,73 @@ class QuantileValueParameters:
     def __post_init__(self) -> None:
         if self.drop_per_critic >= self.num_quantiles:
             raise ParameterError(
-                "drop_per_critic is smaller than num_quantiles, so that target quantiles are left. "
-                f"Received: drop_per_critic={self.drop_per_critic}, num_quantiles={self.num_quantiles}"
+                f"drop_per_critic must be smaller than num_quantiles={self.num_quantiles}, got {self.drop_per_critic}"
             )
 
 
+OF_LAYERS = (UnusedUnless("residual_blocks", None), UnusedIf("network_layers_sizes", ()))
+
+
 @parameters
-class EnsembleQHeadParameters(ClassParameters):
-    """N independent Q functions of the concatenated embedding and action, whose weights are stacked (arXiv 2101.05982).
+class QHeadParameters(ClassParameters):
+    """N independent Q functions of the embedding, and of the action where it is continuous (arXiv 2101.05982).
+
+    Each has one value; with discrete actions a value for each, and with several rewards one for each.
 
     Attributes:
-        num_critics: N.
-        body_parameters: hidden layers of each Q function, which may be normalised.
-        distribution: of returns, whose mean is Q; None for Q alone.
-        loss_weight: factor of the critic loss, which is a sum over critics.
+        network_layers_sizes: widths of the hidden layers of each Q function.
+        activation_function: after every hidden layer.
+        loss_weight: factor of the critic loss, which is a sum over the Q functions.
+        num_critics: N; 2 are twin critics.
         initializer: of the output layers.
+        init_w: bound of uniform first weights and biases of the output layers, instead of `initializer`, or None.
+        normalization, dropout: of the hidden layers; see `FCMiddlewareParameters`.
+        residual_blocks: instead of hidden layers, or None.
+        distribution: of returns, whose mean is Q; None for Q alone.
     """
 
-    num_critics: PositiveInt = 2
-    body_parameters: BodyParameters = Field(default_factory=lambda: FCMiddlewareParameters((256, 256)))
-    distribution: Annotated[CategoricalValueParameters | QuantileValueParameters, Discriminator("kind")] | None = None
+    network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
+    activation_function: Annotated[Activation, *OF_LAYERS] = "relu"
     loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
-    kind: Literal["ensemble_q"] = "ensemble_q"
-    path: ClassVar[str] = "tfsac.networks.critic_ensembles:EnsembleQHead"
+    num_critics: PositiveInt = 2
+    initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
+    init_w: PositiveFloat | None = None
+    normalization: Annotated[NormalizationParameters | None, *OF_LAYERS] = None
+    dropout: Annotated[Fraction, *OF_LAYERS] = 0.0
+    residual_blocks: ResidualMiddlewareParameters | None = None
+    distribution: Annotated[CategoricalValueParameters | QuantileValueParameters, Discriminator("kind")] | None = None
+    kind: Literal["q"] = "q"
+    path: ClassVar[str] = "tfsac.networks.heads:QHead"
 
     @property
-    def outputs(self) -> int:
-        """Number of outputs of each critic: its atoms or quantiles, or 1."""
-        if isinstance(self.distribution, CategoricalValueParameters):
-            return self.distribution.num_atoms
-        return self.distribution.num_quantiles if self.distribution else 1
+    def body(self) -> FCMiddlewareParameters | ResidualMiddlewareParameters:
+        """The hidden layers of each Q function."""
+        return self.residual_blocks or FCMiddlewareParameters(
+            self.network_layers_sizes, self.activation_function, self.normalization, self.dropout
+        )
+
+    @staticmethod
+    def with_current_names(fields: dict[str, Any]) -> dict[str, Any]:
+        """Returns fields under today's names: earlier versions had `twin_critic`, and an ensemble `body_parameters`."""
+        fields = {**fields, "kind": "q"} if fields.get("kind") in EARLIER_KINDS else dict(fields)
+        if "twin_critic" in fields:
+            fields["num_critics"] = 2 if fields.pop("twin_critic") else 1
+        body = fields.pop("body_parameters", {})
+        body = dict(body if isinstance(body, dict) else vars(body))
+        if body.get("kind") == "residual":
+            fields["residual_blocks"] = ResidualMiddlewareParameters(**body)
+        elif body:
+            fields["network_layers_sizes"] = body.pop("scheme", MiddlewareScheme.Medium)
+            fields |= {name: value for name, value in body.items() if name != "kind"}
+        if isinstance(scheme := fields.get("network_layers_sizes"), str):
+            fields["network_layers_sizes"] = MIDDLEWARE_WIDTHS[MiddlewareScheme(scheme)]
+        return fields
+
+
+SACQHeadParameters = DiscreteQHeadParameters = TrajectoryQHeadParameters = QHeadParameters  # their earlier names
+EnsembleQHeadParameters = TwinQHeadParameters = QHeadParameters
+EARLIER_KINDS = ("sac_q", "discrete_q", "trajectory_q", "ensemble_q")
+translate_kinds(EARLIER_KINDS, QHeadParameters.with_current_names)
 
 
 @parameters
@@ -249,31 +217,18 @@ class GaussianPolicyHeadParameters(ClassParameters):
 
 @parameters
 class FeaturesHeadParameters(ClassParameters):
-    """No layer: what the network computes are the features that other networks read under the key "features".
-
-    Raises:
-        ParameterError: a user's subclass, whose head nothing would compute.
-    """
+    """No layer: what the network computes are the features that other networks read under the key "features"."""
 
     kind: Literal["features"] = "features"
     path: ClassVar[str] = "tfsac.networks.heads:FeaturesHead"
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if not is_of_tfsac(cls):
-            raise ParameterError(f"A trunk has no head of its own; its last layers are its middleware. Received: {cls}")
-
 
 HeadParameters = Annotated[
     SACPolicyHeadParameters
-    | SACQHeadParameters
+    | QHeadParameters
     | VHeadParameters
     | CategoricalPolicyHeadParameters
-    | DiscreteQHeadParameters
-    | TrajectoryQHeadParameters
-    | EnsembleQHeadParameters
     | GaussianPolicyHeadParameters
     | FeaturesHeadParameters,
-    Discriminator("kind"),
-    OrOwn(),
+    ByKind(),
 ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field
 
-from tfsac.parameters.base import Fraction, PositiveInt, by_kind, parameters, refuse_ineffective
+from tfsac.parameters.base import Fraction, PositiveInt, UnusedIf, parameters
 from tfsac.parameters.keras_names import Activation
+from tfsac.parameters.user_classes import ByKind
 
 
 class MiddlewareScheme(enum.StrEnum):
@@ -20,19 +21,14 @@ class MiddlewareScheme(enum.StrEnum):
     Deep = "Deep"
 
 
+MIDDLEWARE_WIDTHS: dict[MiddlewareScheme, tuple[int, ...]] = {
+    MiddlewareScheme.Empty: (),
+    MiddlewareScheme.Shallow: (64,),
+    MiddlewareScheme.Medium: (512,),
+    MiddlewareScheme.Deep: (128, 128, 128),
+}
 MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]  # a scheme may also be given by its name
-
-
-def refuse_activation(made: Any, layers: Any, name: str) -> None:
-    """Refuses an activation of no layers; those of a Q function belong to its head."""
-    if is_empty(layers):
-        advice = "layers elsewhere in the network have their own, such as head_parameters.activation_function; set that"
-        refuse_ineffective(made, ["activation_function"], f"{name}={layers if layers == () else str(layers)!r}", advice)
-
-
-def is_empty(layers: Any) -> bool:
-    """Returns whether a scheme has no layers."""
-    return layers in ((), MiddlewareScheme.Empty)
+OF_LAYERS = UnusedIf("scheme", (), MiddlewareScheme.Empty)
 
 
 @parameters
@@ -65,16 +61,15 @@ class FCMiddlewareParameters:
     """
 
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
-    activation_function: Activation = "relu"
-    normalization: NormalizationParameters | None = None
-    dropout: Fraction = 0.0
+    activation_function: Annotated[Activation, OF_LAYERS] = "relu"
+    normalization: Annotated[NormalizationParameters | None, OF_LAYERS] = None
+    dropout: Annotated[Fraction, OF_LAYERS] = 0.0
     kind: Literal["fc"] = "fc"
 
-    def __post_init__(self) -> None:
-        refuse_activation(self, self.scheme, "scheme")
-        if is_empty(self.scheme):
-            advice = "give it layers"
-            refuse_ineffective(self, ["dropout", "normalization"], f"scheme={self.scheme!r}", advice)
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the dense layers."""
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
 
 
 @parameters
@@ -107,22 +102,18 @@ class LSTMMiddlewareParameters:
 
     number_of_lstm_cells: PositiveInt = 256
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
-    activation_function: Activation = "relu"
+    activation_function: Annotated[Activation, OF_LAYERS] = "relu"
     kind: Literal["lstm"] = "lstm"
 
-    def __post_init__(self) -> None:
-        refuse_activation(self, self.scheme, "scheme")
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the dense layers."""
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
 
 
-BodyParameters = Annotated[
-    Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[ResidualMiddlewareParameters, Tag("residual")],
-    by_kind("fc", "residual"),
-]
+BodyParameters = Annotated[FCMiddlewareParameters | ResidualMiddlewareParameters, ByKind()]
 MiddlewareParameters = Annotated[
-    Annotated[FCMiddlewareParameters, Tag("fc")]
-    | Annotated[ResidualMiddlewareParameters, Tag("residual")]
-    | Annotated[LSTMMiddlewareParameters, Tag("lstm")],
-    by_kind("fc", "residual", "lstm"),
+    FCMiddlewareParameters | ResidualMiddlewareParameters | LSTMMiddlewareParameters, ByKind()
 ]
 
 

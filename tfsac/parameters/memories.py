@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field
 
 from tfsac.parameters.base import (
+    Integer,
     NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
-    by_kind,
+    UnusedIf,
     parameters,
-    refuse_ineffective,
 )
-from tfsac.parameters.user_classes import ClassParameters, OrOwn
+from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 
 @parameters
@@ -51,17 +51,11 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
 
     max_size: PositiveInt = 1_000_000
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.6
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.4
-    beta_anneal_updates: PositiveInt = 100_000
-    epsilon: PositiveFloat = 1e-5
+    beta: Annotated[float, Field(ge=0, le=1), UnusedIf("alpha", 0.0)] = 0.4
+    beta_anneal_updates: Annotated[PositiveInt, UnusedIf("alpha", 0.0), UnusedIf("beta", 1.0)] = 100_000
+    epsilon: Annotated[PositiveFloat, UnusedIf("alpha", 0.0)] = 1e-5
     kind: Literal["prioritized"] = "prioritized"
     path: ClassVar[str] = "tfsac.memories.prioritized:PrioritizedMemory"
-
-    def __post_init__(self) -> None:
-        if self.alpha == 0:
-            refuse_ineffective(self, ["beta", "beta_anneal_updates", "epsilon"], "alpha=0", "set alpha above 0")
-        if self.beta == 1:
-            refuse_ineffective(self, ["beta_anneal_updates"], "beta=1", "set beta below 1")
 
 
 class DemonstratedReplayParameters(ClassParameters):
@@ -78,16 +72,18 @@ class DemonstratedReplayParameters(ClassParameters):
     max_size: int
 
     def check_batch(self, batch_size: int, replicas: int = 1) -> None:
-        """Checks the number of demonstrated rows, of which every replica has as many as the others.
-
-        Args:
-            batch_size: rows of the global batch.
-            replicas: how many devices share it.
+        """Checks the number of demonstrated rows of a global batch, of which every replica has as many as the others.
 
         Raises:
             ParameterError: there is no such number.
         """
-        raise NotImplementedError
+        share = getattr(self, "share", 0.5)  # SQIL has no other
+        rows = round(share * batch_size)
+        if not 0 < rows < batch_size or rows % replicas:
+            raise ParameterError(
+                f"share={share} of batch_size={batch_size} is {rows} rows, which must be between 0 and the whole "
+                f"batch and divide by the number of replicas, {replicas}: change share or batch_size"
+            )
 
 
 @parameters
@@ -105,17 +101,7 @@ class SQILExperienceReplayParameters(DemonstratedReplayParameters):
     num_episodes: PositiveInt | None = None
     max_size: PositiveInt = 1_000_000
     kind: Literal["sqil"] = "sqil"
-    path: ClassVar[str] = "tfsac.memories.sqil:SQILMemory"
-
-    def check_batch(self, batch_size: int, replicas: int = 1) -> None:
-        """Checks that half of the rows of every replica can be demonstrated; see the base class."""
-        if batch_size % 2:
-            raise ParameterError(f"Half of every batch is demonstrated, so batch_size is even. Received: {batch_size}")
-        if batch_size % (2 * replicas):
-            raise ParameterError(
-                "Every replica has as many demonstrated rows as own ones, "
-                f"so the batch divides by twice the number of replicas, {replicas}. Received: {batch_size}"
-            )
+    path: ClassVar[str] = "tfsac.memories.prior_data:SQILMemory"
 
 
 @parameters
@@ -137,20 +123,6 @@ class PriorDataReplayParameters(DemonstratedReplayParameters):
     kind: Literal["prior_data"] = "prior_data"
     path: ClassVar[str] = "tfsac.memories.prior_data:PriorDataMemory"
 
-    def check_batch(self, batch_size: int, replicas: int = 1) -> None:
-        """Checks that the data have some rows of a batch, and as many in every replica; see the base class."""
-        rows = round(self.share * batch_size)
-        received = f"Received: share={self.share} of batch_size={batch_size}, which is {rows} rows"
-        if not 0 < rows < batch_size:
-            raise ParameterError(
-                f"Every batch has rows of the data and rows of the agent's own: change share. {received}"
-            )
-        if rows % replicas:
-            raise ParameterError(
-                "Every replica has as many rows of the data as the others, so their number divides by the number of "
-                f"replicas, {replicas}: change share or batch_size. {received}"
-            )
-
 
 @parameters
 class SequenceReplayParameters(ClassParameters):
@@ -158,21 +130,14 @@ class SequenceReplayParameters(ClassParameters):
 
     Attributes:
         max_size: steps of all environments.
-        sequence_length: T, rows of a sequence. A longer one looks further ahead before it bootstraps, and an update
-            costs T times as many rows.
+        sequence_length: T, rows of a sequence, at least 2, because a target needs the row after. A longer one looks
+            further ahead before it bootstraps, and an update costs T times as many rows.
     """
 
     max_size: PositiveInt = 1_000_000
-    sequence_length: PositiveInt = 4
+    sequence_length: Annotated[Integer, Field(ge=2)] = 4
     kind: Literal["sequences"] = "sequences"
     path: ClassVar[str] = "tfsac.memories.sequences:SequenceMemory"
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.sequence_length <= self.max_size:
-            raise ParameterError(
-                "sequence_length is at least 2, for a target needs the row after, and at most what the memory holds. "
-                f"Received: sequence_length={self.sequence_length}, max_size={self.max_size}"
-            )
 
 
 @parameters
@@ -190,19 +155,11 @@ class EpisodicReplayParameters(ClassParameters):
     kind: Literal["episodes"] = "episodes"
     path: ClassVar[str] = "tfsac.memories.episodes:EpisodicMemory"
 
-    def __post_init__(self) -> None:
-        if self.replay_start_size > self.max_size:
-            raise ParameterError(
-                "The replay begins when it holds replay_start_size steps, which is at most max_size. "
-                f"Received: replay_start_size={self.replay_start_size}, max_size={self.max_size}"
-            )
-
 
 MemoryParameters = Annotated[
-    Annotated[ExperienceReplayParameters, Tag("uniform")]
-    | Annotated[PrioritizedExperienceReplayParameters, Tag("prioritized")]
-    | Annotated[SQILExperienceReplayParameters, Tag("sqil")]
-    | Annotated[PriorDataReplayParameters, Tag("prior_data")],
-    by_kind("uniform", "prioritized", "sqil", "prior_data", custom=True),
-    OrOwn(),
+    ExperienceReplayParameters
+    | PrioritizedExperienceReplayParameters
+    | SQILExperienceReplayParameters
+    | PriorDataReplayParameters,
+    ByKind(),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Annotated, Any, Literal
 
@@ -14,17 +13,17 @@ from tfsac.parameters.base import (
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    UnusedIf,
     parameters,
-    refuse_ineffective,
+    reject_unused_fields,
 )
 from tfsac.parameters.head_parameters import (
     CategoricalPolicyHeadParameters,
-    GaussianPolicyHeadParameters,
     HeadParameters,
     SACPolicyHeadParameters,
 )
 from tfsac.parameters.hidden_layers import FCMiddlewareParameters, MiddlewareParameters
-from tfsac.parameters.keras_names import Activation, Initializer, OptimizerName, check_arguments
+from tfsac.parameters.keras_names import OPTIMIZERS, Activation, Initializer, OptimizerName
 from tfsac.parameters.learning_rates import LearningRateDecayParameters
 
 FEATURES = "features"  # the key under which networks read what a common one computes
@@ -78,12 +77,8 @@ class InputEmbedderParameters:
     def __post_init__(self) -> None:
         scheme = () if isinstance(self.scheme, EmbedderScheme) else self.scheme
         convolutions = [isinstance(layer, Conv2d) for layer in scheme]
-        if convolutions != sorted(convolutions, reverse=True):
-            raise ParameterError(f"Convolutions come before dense layers. Received: scheme={scheme}")
-        if self.flatten and any(convolutions):
-            raise ParameterError(
-                f"What is flattened goes through dense layers alone. Received: flatten=True with scheme={scheme}"
-            )
+        if convolutions != sorted(convolutions, reverse=True) or (self.flatten and any(convolutions)):
+            raise ParameterError(f"Convolutions come before dense layers, and not with flatten=True, got {scheme}")
 
 
 MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
@@ -120,7 +115,7 @@ class NetworkParameters(LearningRateDecayParameters):
     """
 
     head_parameters: HeadParameters
-    input_embedders_parameters: dict[str, InputEmbedderParameters] = Field(
+    input_embedders_parameters: Annotated[dict[str, InputEmbedderParameters], Field(min_length=1)] = Field(
         default_factory=lambda: {"observation": InputEmbedderParameters()}
     )
     embedding_merger_type: Literal["concat", "sum"] = "concat"
@@ -136,7 +131,9 @@ class NetworkParameters(LearningRateDecayParameters):
     optimizer_kwargs: dict[str, Any] = Field(default_factory=dict)
     batch_size: PositiveInt = 256
     clip_gradients: PositiveFloat | None = None
-    gradients_clipping_method: Literal["global_norm", "norm", "value"] = "global_norm"
+    gradients_clipping_method: Annotated[Literal["global_norm", "norm", "value"], UnusedIf("clip_gradients", None)] = (
+        "global_norm"
+    )
     l2_regularization: NonNegativeFloat = 0.0
     replace_mse_with_huber_loss: bool = False
     unit_weights: Literal["none", "kernels", "all"] = "none"
@@ -155,29 +152,7 @@ class NetworkParameters(LearningRateDecayParameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.input_embedders_parameters:
-            raise ParameterError(
-                "A network reads at least one observation key. Received: input_embedders_parameters={}"
-            )
-        policies = SACPolicyHeadParameters | CategoricalPolicyHeadParameters | GaussianPolicyHeadParameters
-        if self.replace_mse_with_huber_loss and isinstance(self.head_parameters, policies):
-            raise ParameterError(
-                "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
-                "Received: replace_mse_with_huber_loss=True"
-            )
-        usual = {field.name: field.default for field in dataclasses.fields(self) if field.name in OF_OPTIMIZERS}
-        changed = {name: getattr(self, name) for name in OF_OPTIMIZERS if getattr(self, name) != usual[name]}
-        check_arguments(self.optimizer_type, self.optimizer_kwargs, changed)
-        if (
-            self.optimizer_kwargs.get("nesterov")
-            and self.optimizer_type == "SGD"
-            and not self.optimizer_kwargs.get("momentum")
-        ):
-            raise ParameterError(
-                "nesterov has no effect without momentum: add momentum, such as 0.9, or leave nesterov out. "
-                f"Received: optimizer_kwargs={self.optimizer_kwargs}"
-            )
-        if self.clip_gradients is None:
-            refuse_ineffective(
-                self, ["gradients_clipping_method"], "clip_gradients=None", "set clip_gradients to a bound"
-            )
+        if isinstance(self.head_parameters, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
+            reject_unused_fields(self, ["replace_mse_with_huber_loss"], "a policy, which does not regress")
+        unused = set(OF_OPTIMIZERS) - set(OPTIMIZERS[self.optimizer_type])
+        reject_unused_fields(self, unused, f"optimizer_type={self.optimizer_type!r}")

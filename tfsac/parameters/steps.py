@@ -6,38 +6,47 @@ import math
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from tfsac.parameters.base import Integer, parameters
 
 Count = Annotated[Integer, Field(ge=0, lt=2**53)]
 
 
+class _Steps:
+    """A number of steps, which JSON and the command line write as Python does: "EnvironmentSteps(1000)"."""
+
+    num_steps: Any
+
+    @pydantic.model_serializer
+    def _text(self) -> str:
+        return f"{type(self).__name__}({self.num_steps})"
+
+
 @parameters
-class EnvironmentSteps:
+class EnvironmentSteps(_Steps):
     """A number of environment transitions, summed over the environments that run side by side."""
 
     num_steps: Count
 
 
 @parameters
-class EnvironmentEpisodes:
+class EnvironmentEpisodes(_Steps):
     """A number of finished episodes."""
 
     num_steps: Count
 
 
 @parameters
-class TrainingSteps:
+class TrainingSteps(_Steps):
     """A number of gradient updates."""
 
     num_steps: Count
 
 
 UNITS = {unit.__name__: unit for unit in (EnvironmentSteps, EnvironmentEpisodes, TrainingSteps)}
-STEPS = re.compile(
-    rf"({'|'.join(UNITS)})\((\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\)"
-)  # as JSON and the command line have them: unit and number
+STEPS = re.compile(rf"({'|'.join(UNITS)})\((\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\)")  # unit and number
 
 
 def _parse(value: Any) -> Any:
@@ -48,15 +57,16 @@ def _parse(value: Any) -> Any:
     match = STEPS.fullmatch(value) if isinstance(value, str) else None
     number = float(match[2]) if match else math.nan
     if match is None or not number.is_integer():
-        raise ValueError(
-            f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a whole number of environment steps"
-        )
+        raise ValueError(f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a number of environment steps")
     return UNITS[match[1]](int(number))
 
 
-# In JSON and on the command line a step method is written as it is in Python: "EnvironmentSteps(1000)".
-StepMethod = Annotated[
-    EnvironmentSteps | EnvironmentEpisodes | TrainingSteps,
-    BeforeValidator(_parse),
-    PlainSerializer(lambda steps: f"{type(steps).__name__}({steps.num_steps})", return_type=str),
-]
+def _positive(steps: Any) -> Any:
+    if steps.num_steps < 1:
+        raise ValueError("must be at least 1")
+    return steps
+
+
+StepMethod = Annotated[EnvironmentSteps | EnvironmentEpisodes | TrainingSteps, BeforeValidator(_parse)]
+PlayingSteps = Annotated[EnvironmentSteps | EnvironmentEpisodes, BeforeValidator(_parse)]
+Positive = AfterValidator(_positive)

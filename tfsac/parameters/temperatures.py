@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field
 
-from tfsac.parameters.base import ParameterError, PositiveFloat, by_kind, parameters, refuse_ineffective
+from tfsac.parameters.base import ParameterError, PositiveFloat, UnusedIf, UnusedUnless, parameters
 from tfsac.parameters.learning_rates import LearningRateDecayParameters
+from tfsac.parameters.user_classes import ByKind
 
 MOST_PER_DIMENSION = math.log(2.0)  # nats, the entropy of the uniform distribution on [-1, 1]
 LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation of 0.002: a lower target was set for more dimensions
@@ -43,12 +44,7 @@ class LearnedAlphaParameters(LearningRateDecayParameters):
     learning_rate: PositiveFloat = 3e-4
     target_entropy: float | None = None
     log_space: bool = True
-    loss: Literal["log", "alpha"] = "log"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.log_space:
-            refuse_ineffective(self, ["loss"], "log_space=False", "set log_space=True")
+    loss: Annotated[Literal["log", "alpha"], UnusedIf("log_space", False)] = "log"
 
 
 @parameters
@@ -64,26 +60,18 @@ class AutoAlphaParameters(LearnedAlphaParameters):
             before any squashing.
     """
 
-    target_entropy_factor: float | None = None
-    target_entropy_sigma: PositiveFloat | None = None
+    target_entropy_factor: Annotated[float | None, UnusedUnless("target_entropy", None)] = None
+    target_entropy_sigma: Annotated[
+        PositiveFloat | None, UnusedUnless("target_entropy", None), UnusedUnless("target_entropy_factor", None)
+    ] = None
     kind: Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = ("target_entropy", "target_entropy_factor", "target_entropy_sigma")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if len(given) > 1:
+        if self.target_entropy is None and not LEAST_PER_DIMENSION <= self.target(1) < MOST_PER_DIMENSION:
             raise ParameterError(
-                f"The target is given by one of {', '.join(names)}; the others are None (null). "
-                f"Received: {', '.join(f'{name}={value}' for name, value in given.items())}"
-            )
-        least, most = LEAST_PER_DIMENSION, MOST_PER_DIMENSION
-        if self.target_entropy is None and not least <= self.target(1) < most:
-            sigmas = " and ".join(f"{math.exp(entropy - gaussian_entropy(1.0, 1)):.4f}" for entropy in (least, most))
-            raise ParameterError(
-                "The entropy of a dimension is below log(2), that of uniform actions: target_entropy_factor lies "
-                f"between {least} and {most:.4f}, target_entropy_sigma between {sigmas}. "
-                f"Received: {', '.join(f'{name}={value}' for name, value in given.items())}"
+                f"target_entropy_factor, or the entropy of target_entropy_sigma, must be in [{LEAST_PER_DIMENSION}, "
+                f"log(2)) nats, which is what uniform actions have, got {self.target(1):.4f}"
             )
 
     def target(self, action_size: int) -> float:
@@ -100,10 +88,7 @@ def gaussian_entropy(sigma: float, action_size: int) -> float:
     return action_size * (0.5 * math.log(2.0 * math.pi * math.e) + math.log(sigma))
 
 
-TemperatureParameters = Annotated[
-    Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[AutoAlphaParameters, Tag("auto")],
-    by_kind("auto", "fixed"),
-]
+TemperatureParameters = Annotated[AutoAlphaParameters | FixedAlphaParameters, ByKind()]
 
 
 @parameters
@@ -116,24 +101,10 @@ class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
             policy more random; from 1 on it could not be reached.
     """
 
-    target_entropy_ratio: Annotated[float, Field(gt=0)] | None = None
+    target_entropy_ratio: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | None, UnusedUnless("target_entropy", None)
+    ] = None
     kind: Literal["auto"] = "auto"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.target_entropy_ratio is not None and self.target_entropy_ratio >= 1:
-            raise ParameterError(
-                "The entropy of a discrete policy is at most the log of the number of valid actions, so "
-                f"target_entropy_ratio lies between 0 and 1. Received: {self.target_entropy_ratio}"
-            )
-        if self.target_entropy is not None and self.target_entropy_ratio is not None:
-            raise ParameterError(
-                "The target is given by target_entropy or by target_entropy_ratio; the other one is None (null). "
-                f"Received: target_entropy={self.target_entropy}, target_entropy_ratio={self.target_entropy_ratio}"
-            )
 
-
-DiscreteTemperatureParameters = Annotated[
-    Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[DiscreteAutoAlphaParameters, Tag("auto")],
-    by_kind("auto", "fixed"),
-]
+DiscreteTemperatureParameters = Annotated[DiscreteAutoAlphaParameters | FixedAlphaParameters, ByKind()]

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from tfsac.parameters.base import (
-    CUSTOM,
-    TFSAC,
-    Extensible,
-    ParameterError,
-    classes_in,
-    custom_class,
-    from_json,
-    to_json,
-)
-from tfsac.user_code import load
+from tfsac.parameters.base import USER_CLASSES, ParameterError, classes_in, from_json, to_json
+from tfsac.utils.imports import load
 
 T = TypeVar("T")
+USER_CLASS = "MODULE:CLASS"  # what the kind of a user's parameter class looks like
 
 
-class ClassParameters(Extensible):
+class ClassParameters:
     """Parameters of an agent, a memory, an exploration or a head. Each class names what is built from it.
 
-    A subclass of one of tfsac's classes takes its place in a preset. Its kind is "MODULE:CLASS": a run's config
+    A user's subclass of one of tfsac's classes takes its place in a preset. Its kind is "MODULE:CLASS": a run's config
     finds it by that.
 
     Attributes:
@@ -43,17 +34,10 @@ class ClassParameters(Extensible):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if is_of_tfsac(cls):
-            return
-        kind, own = f"{cls.__module__}:{cls.__qualname__}", vars(cls)
-        if "kind" in own or "kind" in own.get("__annotations__", {}):
-            raise ParameterError(
-                f"A parameter class of your own has the kind {kind!r}, by which a run's config finds it: leave the "
-                f"field out. Received: kind={own.get('kind')!r}"
-            )
-        named: Any = cls
-        named.kind = kind
-        named.__annotations__ = {**own.get("__annotations__", {}), "kind": Literal[kind]}
+        if not is_of_tfsac(cls):
+            named: Any = cls
+            named.kind = f"{cls.__module__}:{cls.__qualname__}"
+            named.__annotations__ = {**vars(cls).get("__annotations__", {}), "kind": "str"}
 
 
 def class_of(made: ClassParameters, base: type[T]) -> type[T]:
@@ -66,14 +50,10 @@ def class_of(made: ClassParameters, base: type[T]) -> type[T]:
     Raises:
         ImportError: there is no such module, or nothing of this name in it.
         ParameterError: what is there is no subclass of `base`.
-        UserCodeError: its module raised.
     """
     found = load(made.class_path)
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ParameterError(
-            f"The path of {type(made).__name__} names a subclass of {base.__module__.rpartition('.')[0]}."
-            f"{base.__name__}, such as 'my_module:MyClass'. Received: {made.class_path!r}"
-        )
+        raise ParameterError(f"{type(made).__name__}.path must name a subclass of {base.__name__}, got {made.path!r}")
     return found
 
 
@@ -82,56 +62,59 @@ def is_of_kind(made: Any, kind: str) -> bool:
     return any(getattr(cls, "kind", None) == kind for cls in type(made).__mro__)
 
 
-class OrOwn:
-    """Annotates the type of a field that also holds parameters of users' classes.
-
-    Args:
-        bases: of which these are subclasses; without any, the classes of the type.
-
-    Example:
-        >>> memory: Annotated[SequenceReplayParameters, OrOwn()]
-    """
-
-    def __init__(self, *bases: type):
-        self.bases = bases
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
-        """Returns Pydantic's description of the type with users' classes beside it."""
-        bases = self.bases or tuple(classes_in(source))
-        own = core_schema.no_info_plain_validator_function(
-            lambda value: _own(value, bases), serialization=core_schema.plain_serializer_function_ser_schema(to_json)
-        )
-        return core_schema.tagged_union_schema({TFSAC: handler(source), CUSTOM: own}, discriminator=_tag)
-
-
-def _tag(value: Any) -> str:
-    if isinstance(value, dict):
-        kind = value.get("kind")
-        return CUSTOM if isinstance(kind, str) and ":" in kind else TFSAC
-    return CUSTOM if hasattr(value, "kind") and not is_of_tfsac(type(value)) else TFSAC
-
-
 def is_of_tfsac(cls: type) -> bool:
     """Returns whether a class is tfsac's, and not a user's."""
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _own(value: Any, bases: tuple[type, ...]) -> Any:
-    """Returns an object of a user's class, which JSON names by its kind."""
-    cls: Any = custom_class(value["kind"]) if isinstance(value, dict) else type(value)
-    wrong = ""
-    if not issubclass(cls, bases):
-        names = " or ".join(f"tfsac.parameters.{base.__name__}" for base in bases)
-        wrong = f"A class of your own is here a subclass of {names}"
-    elif "__dataclass_fields__" not in vars(cls):
-        wrong = f"The class {cls.__name__} is decorated with @tfsac.parameters.parameters"
-    elif not re.fullmatch(r"[\w.]+:\w+", str(getattr(cls, "path", ""))):
-        wrong = f'The class {cls.__name__} names what is built, as in path: ClassVar[str] = "my_module:MyClass"'
-    elif cls.__module__ != "__main__" and not all(map(str.isidentifier, re.split("[:.]", cls.kind))):
-        wrong = (
-            f"A run's config finds the class {cls.__name__} in its file, so the file has a name that Python imports, "
-            "without hyphens and spaces, and the class is not made inside a function"
+class ByKind:
+    """Annotates a union of parameter classes, or one class: JSON chooses by `kind`, which the first may leave out.
+
+    Users' subclasses of classes with a `path` are allowed too; their kind is "MODULE:CLASS".
+
+    Args:
+        base: of which a user's class is a subclass; None for the classes of the union.
+
+    Example:
+        >>> memory: Annotated[SequenceReplayParameters, ByKind()]
+    """
+
+    def __init__(self, base: type | None = None):
+        self.base = base
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Returns Pydantic's description of the union."""
+        classes = {getattr(cls, "kind", cls.__name__): cls for cls in classes_in(source)}
+        usual, *_ = classes
+        bases = (self.base,) if self.base else tuple(classes.values())
+        choices: dict[Any, CoreSchema] = {kind: handler.generate_schema(cls) for kind, cls in classes.items()}
+        if issubclass(bases[0], ClassParameters):
+            choices[USER_CLASS] = core_schema.no_info_plain_validator_function(
+                lambda value: _user_object(value, bases),
+                serialization=core_schema.plain_serializer_function_ser_schema(to_json),
+            )
+
+        def tag(value: Any) -> Any:
+            kind = value.get("kind", usual) if isinstance(value, dict) else getattr(value, "kind", usual)
+            return USER_CLASS if USER_CLASS in choices and ":" in str(kind) else kind
+
+        return core_schema.tagged_union_schema(
+            choices,
+            discriminator=tag,
+            custom_error_type="kind",
+            custom_error_message=f"the kind must be one of {', '.join(choices)}",
         )
-    if wrong:
-        raise ParameterError(f"{wrong}. Received: {value!r}")
+
+
+def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
+    """Returns an object of a user's class, which JSON names by its kind."""
+    kind = value["kind"] if isinstance(value, dict) else value.kind
+    cls: Any = USER_CLASSES.get(kind) or load(kind)
+    if not (isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls):
+        names = " or ".join(base.__name__ for base in bases)
+        raise ParameterError(f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters")
+    if cls.__module__ != "__main__" and not all(map(str.isidentifier, kind.replace(":", ".").split("."))):
+        raise ParameterError(
+            f"{kind} cannot be imported when the run is resumed: define the class at the top level of a module"
+        )
     return from_json(cls, json.dumps(value)) if isinstance(value, dict) else value

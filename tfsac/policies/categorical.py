@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import MaskedCategorical, likeliest
 from tfsac.networks import Network
 from tfsac.parameters import AgentParameters
 from tfsac.policies.base_policy import fresh_uniform
-from tfsac.policies.several_agents import fold
+from tfsac.policies.distributions import MaskedCategorical, likeliest
 from tfsac.policies.stateless import StatelessPolicy
 from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
 
@@ -38,8 +37,7 @@ class CategoricalPolicy(StatelessPolicy):
 
     def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
         """Returns whether two actions are the likeliest but for rounding; see `BasePolicy.is_tie`."""
-        seen = dict(observation) if self.spec.num_agents is None else fold(dict(observation))
-        return self.distribution(self.forwards["policy"](seen), seen).is_tie()
+        return self.distribution_at(observation, state).is_tie()
 
     def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         """Draws valid actions, all equally likely."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import SquashedGaussian
 from tfsac.networks import Network
 from tfsac.parameters import AgentParameters
 from tfsac.policies.base_policy import fresh_normal
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.stateless import StatelessPolicy
 from tfsac.types import Spec
 

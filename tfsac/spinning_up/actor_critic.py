@@ -1,4 +1,4 @@
-"""Custom Keras models: what an `actor_critic` function returns, checked and joined as the agent wants them."""
+"""Custom Keras models: what an `actor_critic` function returns, joined as the agent wants them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 import gymnasium as gym
 import keras
 
-from tfsac.networks import ModelMaker, check_weights
+from tfsac.networks import ModelMaker
 from tfsac.types import Spec
-from tfsac.user_code import calling
 
 ActorCritic = Callable[..., Sequence[keras.Model]]
-NAMES = ("policy", "q1", "q2")
 
 
 def mlp_actor_critic(
@@ -71,60 +69,24 @@ def model_maker(
         seed: of Python's, NumPy's and Keras's random numbers at each call.
 
     Returns:
-        a function without arguments that returns `policy`, and `q`: [observations by key, actions] to `[B, 2]`. It
-        raises ValueError for models that cannot be trained together.
+        a function without arguments that returns `policy`, and `q`: [observations by key, actions] to `[B, 2]`.
     """
-    earlier: list[keras.Variable] = []
 
     @functools.wraps(actor_critic)  # a run's config names the user's function
     def make() -> dict[str, keras.Model]:
         keras.utils.set_random_seed(seed)
-        with calling("actor_critic"):
-            models = actor_critic(observation_space, action_space, **ac_kwargs)
-        if not (
-            isinstance(models, tuple | list) and len(models) == 3 and all(isinstance(m, keras.Model) for m in models)
-        ):
-            raise ValueError(f"actor_critic returns three Keras models: policy, q1, q2. Received: {models!r}")
-        joined = _joined(models, spec)
-        check_weights("actor_critic", dict(zip(NAMES, models, strict=True)), earlier)
-        earlier.extend(variable for model in models for variable in model.variables)
-        return joined
+        policy, q1, q2 = actor_critic(observation_space, action_space, **ac_kwargs)
+        for name, model in (("policy", policy), ("q1", q1), ("q2", q2)):
+            model.name = f"tfsac_{name}"  # as parts of one model they need different names
+        array = spec.observation["observation"]
+        observation = keras.Input(array.shape, dtype=array.dtype, name="observation")
+        action = keras.Input(action_space.shape, name="action")
+        mean, log_std = policy(observation)
+        values = [keras.layers.Reshape((1,))(q([observation, action])) for q in (q1, q2)]
+        observations = {"observation": observation}
+        return {
+            "policy": keras.Model(observations, [mean, log_std]),
+            "q": keras.Model([observations, action], keras.layers.Concatenate()(values)),
+        }
 
     return make
-
-
-def _joined(models: Sequence[keras.Model], spec: Spec) -> dict[str, keras.Model]:
-    """Returns the policy, and both critics as one model, with observations as a dict."""
-    array, size = spec.observation["observation"], spec.action.shape[0]
-    observation = keras.Input(array.shape, dtype=array.dtype, name="observation")
-    action = keras.Input((size,), name="action")
-    policy, q1, q2 = models
-    for name, model in zip(NAMES, models, strict=True):
-        model.name = f"tfsac_{name}"  # as parts of one model they need different names
-    outputs = _called("policy", policy, observation, "observations")
-    shapes = [tuple(x.shape) for x in outputs] if isinstance(outputs, tuple | list) else tuple(outputs.shape)
-    if shapes != [(None, size)] * 2:
-        raise ValueError(
-            f"actor_critic's policy returns (mean, log_std), each of shape (None, {size}). Received: {shapes}"
-        )
-    values = [
-        _called(name, q, [observation, action], "[observations, actions]") for name, q in (("q1", q1), ("q2", q2))
-    ]
-    for name, value in zip(NAMES[1:], values, strict=True):
-        shape = tuple(value.shape) if hasattr(value, "shape") else value
-        if shape not in ((None,), (None, 1)):
-            raise ValueError(f"actor_critic's {name} returns values of shape (None,) or (None, 1). Received: {shape}")
-    both = keras.layers.Concatenate()([keras.layers.Reshape((1,))(value) for value in values])
-    observations = {"observation": observation}
-    return {"policy": keras.Model(observations, list(outputs)), "q": keras.Model([observations, action], both)}
-
-
-def _called(name: str, model: keras.Model, inputs: Any, what: str) -> Any:
-    try:
-        return model(inputs)
-    except Exception as error:
-        shapes = [tuple(x.shape) for x in inputs] if isinstance(inputs, list) else tuple(inputs.shape)
-        raise ValueError(
-            f"actor_critic's {name} cannot be called with {what} of shape {shapes}. "
-            f"Received: {type(error).__name__}: {error}"
-        ) from error

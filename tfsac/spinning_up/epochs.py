@@ -8,22 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.files import written_aside
-from tfsac.metrics import TerminalSink
 from tfsac.training import Callback, Trainer
+from tfsac.training.loggers import Kind, TerminalLogger
+from tfsac.utils.files import atomic_write
 
 PROGRESS = "progress.txt"
-STEPS = "TotalEnvInteracts"
-OF_EPISODES = {"EpRet": "training", "TestEpRet": "evaluation"}
+OF_EPISODES = {"EpRet": "training/return", "TestEpRet": "evaluation/return"}
 OF_UPDATES = {"Q1Vals": "q/q1", "Q2Vals": "q/q2", "LogPi": "policy/log_prob"}
 LOSSES = {"LossPi": "loss/policy", "LossQ1": "loss/q1", "LossQ2": "loss/q2"}
 WORDS = {"Average": "mean", "Std": "std", "Max": "max", "Min": "min"}
 
 
-class BarOnly(TerminalSink):
+class BarOnly(TerminalLogger):
     """The terminal without its line for each evaluation, whose place `EpochLog`'s table takes."""
 
-    def write(self, row: dict[str, Any]) -> None:
+    def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Prints nothing."""
 
 
@@ -47,7 +46,7 @@ class EpochLog(Callback):
         trainer.directory.add_to_config(self.config)
         self.path = trainer.directory.path / PROGRESS
         self.columns = [trainer.update_metrics.index(name) for name in OF_UPDATES.values()]
-        self.lines = trainer.run_files.get(PROGRESS, b"").decode().splitlines()
+        self.lines = trainer.parts.run_files.get(PROGRESS, b"").decode().splitlines()
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
         """Keeps what Std, Max and Min are taken of."""
@@ -55,49 +54,34 @@ class EpochLog(Callback):
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
         """Ends an epoch."""
-        values = self._values(row, trainer.preset.schedule.steps_between_evaluation_periods.num_steps)
-        self.updates = []
-        self.lines = self.lines or ["\t".join(values)]
-        self.lines.append("\t".join(str(value) for value in values.values()))
-        content = "".join(f"{line}\n" for line in self.lines).encode()
-        with written_aside(self.path) as file:
-            file.write(content)
-        trainer.run_files[PROGRESS] = content  # for the next checkpoint
-        trainer.print(table(values))
-
-    def on_training_end(self, trainer: Trainer) -> None:
-        """Says how to resume an interrupted run."""
-        if not trainer.schedule.finished():
-            trainer.print(
-                "To continue progress.txt: "
-                f"sac or tfsac spinup with the same arguments and resume, in {trainer.directory.shown()}."
-            )
-
-    def _values(self, row: dict[str, Any], steps_per_epoch: int) -> dict[str, float]:
-        values: dict[str, float] = {"Epoch": row["env_steps"] // steps_per_epoch}
-        for name, prefix in OF_EPISODES.items():
-            values |= {word + name: row.get(f"{prefix}/return_{key}", math.nan) for word, key in WORDS.items()}
+        steps_per_epoch = trainer.preset.schedule.steps_between_evaluation_periods.num_steps
+        values: dict[str, Any] = {"Epoch": row["env_steps"] // steps_per_epoch}
+        for name, metric in OF_EPISODES.items():
+            values |= {word + name: row.get(f"{metric}_{key}", math.nan) for word, key in WORDS.items()}
         values |= {
             "EpLen": row.get("training/length_mean", math.nan),
             "TestEpLen": row["evaluation/length_mean"],
-            STEPS: row["env_steps"],
+            "TotalEnvInteracts": row["env_steps"],
         }
-        seen = np.concatenate([np.full([0, len(OF_UPDATES)], np.nan), *self.updates])
-        for name, of_update in zip(OF_UPDATES, seen.T, strict=True):
-            spread = [float(f(of_update)) for f in (np.std, np.max, np.min)] if len(of_update) else [math.nan] * 3
-            values |= dict(
-                zip((word + name for word in WORDS), (row.get(OF_UPDATES[name], math.nan), *spread), strict=True)
-            )
+        seen = np.concatenate(self.updates) if self.updates else np.full([1, len(OF_UPDATES)], np.nan)
+        self.updates = []
+        for (name, metric), of_update in zip(OF_UPDATES.items(), seen.T, strict=True):
+            values["Average" + name] = row.get(metric, math.nan)
+            values |= {word + name: float(getattr(np, key)(of_update)) for word, key in [*WORDS.items()][1:]}
         values |= {name: row.get(metric, math.nan) for name, metric in LOSSES.items()}
-        return values | {"Time": row["wall_seconds"]}
+        values["Time"] = row["wall_seconds"]
+        self.lines = self.lines or ["\t".join(values)]
+        self.lines.append("\t".join(str(value) for value in values.values()))
+        content = "".join(f"{line}\n" for line in self.lines).encode()
+        with atomic_write(self.path) as file:
+            file.write(content)
+        trainer.parts.run_files[PROGRESS] = content  # for the next checkpoint
+        trainer.print(table(values))
 
 
 def table(values: Mapping[str, float]) -> str:
     """Returns names and values as a table, one below the other."""
-    wide = max(map(len, values))
-    rule = "-" * (wide + 19)
-    rows = [
-        f"| {name:>{wide}} | {value if isinstance(value, int) else format(value, '.5g'):>12} |"
-        for name, value in values.items()
-    ]
-    return "\n".join([rule, *rows, rule])
+    width = max(map(len, values))
+    rule = "-" * (width + 19)
+    shown = {name: value if isinstance(value, int) else format(value, ".5g") for name, value in values.items()}
+    return "\n".join([rule, *(f"| {name:>{width}} | {text:>12} |" for name, text in shown.items()), rule])

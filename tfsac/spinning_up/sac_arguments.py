@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -15,7 +15,6 @@ from tfsac.parameters import (
     ExperienceReplayParameters,
     FixedAlphaParameters,
     NetworkParameters,
-    ParameterError,
     Preset,
     RunParameters,
     ScheduleParameters,
@@ -24,11 +23,10 @@ from tfsac.parameters import (
     networks_made_by,
     twin_soft_actor_critic_networks,
 )
-from tfsac.parameters.base import Integer, nearest, parameters
+from tfsac.parameters.base import Integer, parameters
 
 Count = Annotated[Integer, Field(gt=0)]
 CRITIC_LOSS_WEIGHT = 0.5
-MLP = {"hidden_sizes": (256, 256), "activation": "relu"}
 
 
 @parameters
@@ -54,7 +52,7 @@ class SpinningUpArguments:
 
     Example:
         >>> arguments = SpinningUpArguments(gamma=0.98)
-        >>> arguments.preset(EnvironmentParameters("Hopper-v5"), arguments.mlp_networks({})).agent.algorithm.discount
+        >>> arguments.preset(EnvironmentParameters("Hopper-v5"), arguments.mlp_networks()).agent.algorithm.discount
         0.98
     """
 
@@ -74,26 +72,12 @@ class SpinningUpArguments:
     max_ep_len: Count = 1000
     save_freq: Count = 1
 
-    def __post_init__(self) -> None:
-        for name in ("update_after", "replay_size"):
-            if getattr(self, name) < self.batch_size:
-                raise ParameterError(
-                    f"{name} is at least batch_size. Received: {name}={getattr(self, name)}, "
-                    f"batch_size={self.batch_size}"
-                )
-        if self.steps_per_epoch * self.epochs < self.update_after + self.update_every:
-            raise ParameterError(
-                "steps_per_epoch * epochs is at least update_after + update_every, when the first updates are made. "
-                f"Received: {self.steps_per_epoch} * {self.epochs}, update_after={self.update_after}, "
-                f"update_every={self.update_every}"
-            )
-
     def preset(self, environment: EnvironmentParameters, networks: Mapping[str, NetworkParameters]) -> Preset:
         """Returns the experiment.
 
         Args:
             environment: level and time limit.
-            networks: see `mlp_networks` and `networks_made_by`.
+            networks: from `mlp_networks` or `networks_made_by`.
         """
         return Preset(
             agent=TwinSoftActorCriticAgentParameters(
@@ -123,45 +107,20 @@ class SpinningUpArguments:
         save_steps = self.save_freq * self.steps_per_epoch
         return RunParameters(seed=self.seed, checkpoint_save_steps=save_steps, updates_between_diagnostics=1)
 
-    def mlp_networks(self, ac_kwargs: Mapping[str, Any]) -> dict[str, NetworkParameters]:
-        """Returns the networks of the default `actor_critic`.
-
-        Args:
-            ac_kwargs: hidden_sizes and activation.
-
-        Raises:
-            ParameterError: other names, or values that are none of these.
-        """
-        for name in ac_kwargs.keys() - MLP.keys():
-            raise ParameterError(
-                f"The default actor_critic has the ac_kwargs {', '.join(MLP)}.{nearest(name, MLP)} Received: {name!r}"
-            )
-        given: dict[str, Any] = {**MLP, **ac_kwargs}
-        if not isinstance(given["activation"], str):
-            raise ParameterError(f"activation is a name, such as 'tanh'. Received: {given['activation']!r}")
-        if not isinstance(given["hidden_sizes"], list | tuple):
-            raise ParameterError(
-                f"hidden_sizes are the layers' widths, such as [256, 256]. Received: {given['hidden_sizes']!r}"
-            )
-        activation: Any = given["activation"]
-        networks = twin_soft_actor_critic_networks(
-            tuple(given["hidden_sizes"]),
-            critic_loss_weight=CRITIC_LOSS_WEIGHT,
-            learning_rate=self.lr,
-            batch_size=self.batch_size,
-        )
+    def mlp_networks(
+        self, hidden_sizes: Sequence[int] = (256, 256), activation: str = "relu"
+    ) -> dict[str, NetworkParameters]:
+        """Returns the networks of the default `actor_critic`, which has the same arguments."""
+        networks = self._networks(tuple(hidden_sizes))
         policy, q = networks["policy"], networks["q"]
-        q_head: Any = q.head_parameters
-        embedder = replace(policy.input_embedders_parameters["observation"], activation_function=activation)
-        middleware = policy.middleware_parameters
-        if len(given["hidden_sizes"]) > 1:  # the first width is the embedder's
-            middleware = replace(middleware, activation_function=activation)
-        return {
-            "policy": replace(
-                policy, input_embedders_parameters={"observation": embedder}, middleware_parameters=middleware
-            ),
-            "q": replace(q, head_parameters=replace(q_head, activation_function=activation)),
-        }
+        chosen: Any = {"activation_function": activation}
+        embedder = replace(policy.input_embedders_parameters["observation"], **chosen)
+        middleware, head = policy.middleware_parameters, replace(q.head_parameters, **chosen)
+        if len(hidden_sizes) > 1:  # the first width is the embedder's
+            middleware = replace(middleware, **chosen)
+        embedders: Any = {"observation": embedder}
+        policy = replace(policy, input_embedders_parameters=embedders, middleware_parameters=middleware)
+        return {"policy": policy, "q": replace(q, head_parameters=head)}
 
     def networks_made_by(self, call: str) -> dict[str, NetworkParameters]:
         """Returns how networks that a function makes are trained; see `networks_made_by` of the parameters.
@@ -169,7 +128,10 @@ class SpinningUpArguments:
         Args:
             call: name and arguments of the function; a run can only be continued with the same.
         """
-        networks = twin_soft_actor_critic_networks(
-            critic_loss_weight=CRITIC_LOSS_WEIGHT, learning_rate=self.lr, batch_size=self.batch_size
+        return networks_made_by(call, self._networks((256, 256)))
+
+    def _networks(self, hidden_sizes: tuple[int, ...]) -> dict[str, NetworkParameters]:
+        weight = CRITIC_LOSS_WEIGHT
+        return twin_soft_actor_critic_networks(
+            hidden_sizes, critic_loss_weight=weight, learning_rate=self.lr, batch_size=self.batch_size
         )
-        return networks_made_by(call, networks)

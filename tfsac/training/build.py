@@ -12,7 +12,6 @@ from tfsac.agents import Agent
 from tfsac.device_memory import DeviceMemory
 from tfsac.environments import Filters, action_map
 from tfsac.errors import TfsacError
-from tfsac.machine import option
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, SequenceMemory, TransitionMemory
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
@@ -27,6 +26,7 @@ from tfsac.parameters import (
 )
 from tfsac.policies import BasePolicy
 from tfsac.types import ArraySpec, Spec
+from tfsac.utils.machine import option
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
@@ -136,7 +136,7 @@ def build_device_memory(
     memory: TransitionMemory | EpisodicMemory, preset: Preset, filters: Filters, agent: Agent, seed: int
 ) -> DeviceMemory | None:
     """Returns the copy of the memory on the accelerator that `agent.memory.device` asks for, and has the agent learn
-    from it; None where batches are drawn in RAM.
+    from it; None where batches are drawn in RAM. Call it before the agent is traced.
 
     Raises:
         TfsacError: "accelerator" with what cannot be there; see `DeviceMemory`.
@@ -146,7 +146,7 @@ def build_device_memory(
         return None
     try:
         if agent.replicas > 1:
-            raise TfsacError('agent.memory.device="accelerator" is for one device, not for a strategy of several.')
+            raise TfsacError('agent.memory.device="accelerator" is for one device, not for a strategy of several')
         made = DeviceMemory(memory, filters, agent.spec, agent.batch_size, agent.updates, seed)
     except TfsacError:
         if choice == "auto":

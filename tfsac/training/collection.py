@@ -12,7 +12,7 @@ from tfsac.policies import BasePolicy, Mode
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import OBSERVATION, Step
 
-POLICY_STATE, HANDED, BEGAN = "policy_state/", "handed/", "began/"  # arrays of a checkpoint
+POLICY_STATE, ACTOR_WEIGHTS, BEGAN = "policy_state/", "handed/", "began/"  # arrays of a checkpoint
 
 
 class Collector:
@@ -25,13 +25,13 @@ class Collector:
 
     Attributes:
         policy_state: `[E, ...]` by field, of policies that have one.
-        handed: the weights that the policy of an agent, which learns elsewhere, handed over last; part of a checkpoint.
+        actor_weights: the newest weights, where another policy learns than the one that acts; part of a checkpoint.
     """
 
     def __init__(self, policy: BasePolicy, filters: Filters, environments: Environments):
         self.policy, self.filters, self.environments = policy, filters, environments
         self.policy_state: Mapping[str, np.ndarray] = {}
-        self.handed: list[np.ndarray] = []
+        self.actor_weights: list[np.ndarray] = []
 
     def step(self, random_until: float, env_steps: int) -> Step:
         """Acts once in every environment.
@@ -62,7 +62,7 @@ class Collector:
         step = Step(observation, action, *result[1:4], result.next_observation, dict(extras), length, following)
         return step._replace(logged=result.logged, info=result.info)
 
-    def hand_over(self, learned: BasePolicy, acting: list[np.ndarray] | None = None) -> None:
+    def sync_from(self, learned: BasePolicy, acting: list[np.ndarray] | None = None) -> None:
         """Acts from now on as another policy does.
 
         Args:
@@ -70,11 +70,11 @@ class Collector:
             acting: its acting weights, which the agent's last update returned.
         """
         if learned is not self.policy:
-            self.act_with(learned.weights_to_hand_over(acting))
+            self.set_weights(learned.weights_to_hand_over(acting))
 
-    def act_with(self, weights: list[np.ndarray]) -> None:
-        """Acts from now on with the weights that another policy handed over."""
-        self.handed = weights
+    def set_weights(self, weights: list[np.ndarray]) -> None:
+        """Acts from now on with the weights of another policy."""
+        self.actor_weights = weights
         self.policy.load_acting_weights(weights)
 
     def reseed(self, seed: Sequence[int]) -> None:
@@ -93,7 +93,7 @@ class Collector:
             **{OBSERVATION + key: value for key, value in self.environments.observation.items()},
             **{BEGAN + key: value for key, value in self.environments.began.items()},
             **{POLICY_STATE + name: value for name, value in self.policy_state.items()},
-            **{f"{HANDED}{i}": value for i, value in enumerate(self.handed)},
+            **{f"{ACTOR_WEIGHTS}{i}": value for i, value in enumerate(self.actor_weights)},
         }
 
     def start_episodes(self, environments: dict[str, Any]) -> None:
@@ -118,11 +118,11 @@ class Collector:
         self.policy_state = {
             name.removeprefix(POLICY_STATE): value for name, value in arrays.items() if name.startswith(POLICY_STATE)
         }
-        handed = [arrays[f"{HANDED}{i}"] for i in range(sum(name.startswith(HANDED) for name in arrays))]
-        if handed and learned is not self.policy:
-            self.act_with(handed)
+        weights = [arrays[f"{ACTOR_WEIGHTS}{i}"] for i in range(sum(name.startswith(ACTOR_WEIGHTS) for name in arrays))]
+        if weights and learned is not self.policy:
+            self.set_weights(weights)
         else:
-            self.hand_over(learned)
+            self.sync_from(learned)
         # Checkpoints of earlier versions have observations under their keys alone.
         names = {key: OBSERVATION + key for key in self.environments.spec.observation}
         names = {key: name if name in arrays else key for key, name in names.items()}

@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from tfsac.distributed.rendezvous import wait_for_workers
 from tfsac.distributed.tf_config import WorkerTask
-from tfsac.machine import usable_cores, use_tensorflow
 from tfsac.networks.bfloat16 import use_bfloat16, warning_about_bfloat16
 from tfsac.parameters import RunParameters
+from tfsac.utils.machine import usable_cores, use_tensorflow
 
 THREADS = ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 CONFIGURED: list[int] = []  # id of the process; a child that was forked has its parent's
@@ -105,7 +105,7 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
     Raises:
         ValueError: more devices than there are, a mirrored strategy of one replica in scope, or TensorFlow was used
             before its CPU could be divided or workers connected.
-        MissingWorkers, OSError: from `wait_for_workers`.
+        TfsacError, OSError: from `wait_for_workers`.
     """
     if run.strategy != "none":
         return _strategy(run.strategy, run.num_devices, task)

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.files import written_aside
+from tfsac.errors import TfsacError
 from tfsac.types import Batches, BatchesOnDevice, UpdateResult
+from tfsac.utils.files import atomic_write
 
 ALL_METRICS = "With updates_between_diagnostics=1 a resumed run checks all metrics of every update"
 
 
-class NonFiniteError(RuntimeError):
+class NonFiniteError(TfsacError):
     """A loss, value, gradient, weight or action became NaN or infinite; the batch was saved, where one is to blame."""
 
 
@@ -47,16 +48,16 @@ def refuse_non_finite(
     path = folder / f"non_finite_update_{number}.npz"
     saved = f"is in {path}"
     if isinstance(batch, BatchesOnDevice):
-        saved = 'was drawn on the accelerator and is not saved (agent.memory.device="cpu" saves it)'
+        saved = "was drawn on the accelerator and is not saved"
     else:
         try:
-            with written_aside(path) as file:
+            with atomic_write(path) as file:
                 np.savez(file, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
         except OSError as error:
-            saved = f"could not be saved ({str(error).partition(' Received: ')[0]})"
+            saved = f"could not be saved ({error})"
     raise NonFiniteError(
-        f"{name} is not finite at update {number} (environment step {env_steps}); the batch of this update {saved}, "
-        f"the last checkpoint is from before. Received: {name}={result.metrics[update, column]}"
+        f"{name} is {result.metrics[update, column]} at update {number} (environment step {env_steps}); the batch of "
+        f"this update {saved}, the last checkpoint is from before"
     )
 
 
@@ -77,8 +78,8 @@ def refuse_non_finite_action(action: np.ndarray, where: str) -> None:
     """
     if not all_finite(action):
         raise NonFiniteError(
-            f"The policy's action is not finite {where}: an update made its weights so. The last checkpoint is from "
-            f"before. {ALL_METRICS}. Received: {action.tolist()}"
+            f"the policy's action is {action.tolist()} {where}: an update made its weights so. The last checkpoint is "
+            f"from before. {ALL_METRICS}"
         )
 
 
@@ -97,9 +98,8 @@ def refuse_non_finite_weights(trained: Mapping[str, list[Any]], env_steps: int) 
             value = variable.numpy()
             if not np.isfinite(value).all():
                 raise NonFiniteError(
-                    f"The weights of {name!r} are not finite at environment step {env_steps} and were not saved: an "
-                    f"update made them so. The last checkpoint is from before. {ALL_METRICS}. "
-                    f"Received: {variable.name} with {int((~np.isfinite(value)).sum())} such numbers"
+                    f"the weights of {name!r} are not finite at environment step {env_steps} and were not saved. The "
+                    f"last checkpoint is from before. {ALL_METRICS}"
                 )
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfsac import argument_checks
 from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map, checked_action
 from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
-from tfsac.machine import use_tensorflow
+from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import read_by, state_before
+from tfsac.policies.probability import tfp_distribution
 from tfsac.training.non_finite import all_finite
 from tfsac.types import SWITCH
+from tfsac.utils.machine import use_tensorflow
 
-NO_CRITICS = (
-    "The values are those of critics, so load the policy with them: tfsac.load_policy(run_dir, critics=True). "
-    "Received: a policy without critics"
-)
+NO_CRITICS = "values need critics: load the policy with tfsac.load_policy(run_dir, critics=True)"
 
 
 class Policy:
@@ -49,45 +46,10 @@ class Policy:
     """
 
     def __init__(self, acting: BasePolicy, filters: Filters, critics: Agent | None = None):
-        argument_checks.instance(
-            "acting", acting, BasePolicy, "an agent's policy; tfsac.load_policy(run_dir) returns the policy of a run"
-        )
-        self.acting, self.critics, self.filters = (
-            acting,
-            critics,
-            argument_checks.instance("filters", filters, Filters, "the Filters of the run"),
-        )
+        self.acting, self.critics, self.filters = acting, critics, filters
         self.reads = read_by(acting.acts_through, acting.networks, acting.spec)
         self.to_environment = action_map(acting.spec)
         self.reset()
-
-    def __getattr__(self, name: str) -> Any:
-        """Names what somebody may look for.
-
-        Raises:
-            AttributeError: always; Python asks here for what a policy does not have.
-        """
-        hints = {
-            "predict": "act(observation) returns an action alone; deterministic=False samples it",
-            "agent": "acting is the policy of the agent, and critics the agent where it was loaded",
-            "learn": "tfsac.train trains",
-            "save": "tfsac.export(policy, path) writes it",
-        }
-        hint = hints.get(name, "help(policy) lists what it has")
-        raise AttributeError(f"A policy has no {name}. {hint}. Received: policy.{name}")
-
-    def __reduce__(self) -> Any:
-        """Refuses to be pickled: networks and compiled functions belong to this process."""
-        raise TypeError(
-            "A policy cannot be pickled: pass its run_dir, and call tfsac.load_policy(run_dir) in the other process. "
-            "Received: a Policy"
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
-        """Returns a copy with networks, random numbers and a state of its own."""
-        copied = object.__new__(type(self))
-        copied.__dict__ |= copy.deepcopy(self.__dict__, memo)
-        return copied
 
     def reset(self) -> None:
         """Sets the state to the initial one: an episode starts, in all environments."""
@@ -108,7 +70,6 @@ class Policy:
             of the observation. With P agents there is an action of each: `[P, A]` or `[P]`.
 
         Raises:
-            TypeError: deterministic is no flag.
             ValueError: an observation without a key that the policy reads or of another shape, or that is not finite, a
                 mask without any valid action, or another number of environments than in the call before where the
                 policy has a state; an observation for which the policy computes no finite action.
@@ -116,10 +77,7 @@ class Policy:
         """
         chosen, action = self.choose(observation, deterministic)
         if not all_finite(chosen):
-            raise ValueError(
-                "The policy's numbers overflow here: its weights or the observation are too large. Received: "
-                f"{argument_checks.shown(observation)}"
-            )
+            raise TfsacError("the action is not finite: the policy's weights or the observation are too large")
         return action
 
     def choose(self, observation: Any, deterministic: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +90,6 @@ class Policy:
         Raises:
             TypeError, ValueError: as `act`, but for overflows.
         """
-        argument_checks.flag("deterministic", deterministic)
         arrays, leading = batched(observation, self.reads)
         if self.acting.state and len(leading) > 1:
             raise ValueError(ONE_SEQUENCE.format(leading))
@@ -143,6 +100,29 @@ class Policy:
             switched = result.extras[SWITCH] > 0
             self.switched = switched if leading else bool(switched[0])
         return unflattened(result.action, leading), unflattened(action, leading)
+
+    def distribution(self, observation: Any) -> Any:
+        """Returns the distribution of actions, in the environment's units, as TensorFlow Probability has it.
+
+        It is that of ACER's Gaussian before bounds clip its samples, and of a new trajectory's action where the policy
+        has temporal abstraction. A policy with a state is asked in the one after its last action.
+
+        Args:
+            observation: as in `act`.
+
+        Returns:
+            a `tfp.distributions.Distribution` whose batch shape is the leading dimensions of the observation, with P
+            agents `[..., P]`: with `sample`, `log_prob`, `entropy`, `kl_divergence`, and for real actions the
+            `quantile` of each dimension.
+
+        Raises:
+            ValueError: an observation as `act` refuses it.
+        """
+        use_tensorflow()
+        arrays, leading = batched(observation, self.reads)
+        spec, agents = self.acting.spec, self.acting.spec.num_agents
+        policy = self.acting.distribution_at(self.filters.observation(arrays), self.state)
+        return tfp_distribution(policy, spec.action, (*leading, *(() if agents is None else (agents,))))
 
     def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:
         """Returns what the critics think of actions, as the exported signature "values" does.
@@ -164,7 +144,7 @@ class Policy:
                 `act` refuses it; an action of another shape, or beyond the bounds.
         """
         if self.critics is None:
-            raise ValueError(NO_CRITICS)
+            raise TfsacError(NO_CRITICS)
         use_tensorflow()
         spec, one = self.acting.spec, self.acting.spec.action.shape
         arrays, leading = batched(observation, read_by(self.critics.values_through, self.critics.networks, spec))

@@ -24,7 +24,6 @@ from tfsac.training.build import build_policy
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure
 from tfsac.types import Spec, Step
-from tfsac.user_code import calling
 
 
 class RolloutActor:
@@ -57,10 +56,9 @@ class RolloutActor:
         Returns:
             spec and observations of the environments.
         """
-        # What an actor's constructor raises would look as if its process had ended.
-        with calling(f"Actor {self.index}"):
-            self.collector = self.collector or self._collector()
-            self.collector.start_episodes(state)
+        # Not in the constructor: what that raises looks as if the process had ended.
+        self.collector = self.collector or self._collector()
+        self.collector.start_episodes(state)
         self.collector.reseed([self.settings.seed, Stream.ROLLOUT_ACTORS, self.index, env_steps])
         return self.collector.environments.spec, self.collector.environments.observation
 
@@ -75,7 +73,7 @@ class RolloutActor:
         return Collector(policy, Filters(own.filters, policy.spec), environments)
 
     def rollout(self, request: RolloutRequest, weights: Weights | None) -> Step:
-        """Collects what is requested.
+        """Collects the requested steps.
 
         Args:
             request: how many steps, and from where.
@@ -89,11 +87,10 @@ class RolloutActor:
         if weights is not None:
             collector.policy.load_acting_weights(weights)
         collector.filters.restore(request.filters)
-        with calling(f"Actor {self.index}"):
-            steps = [
-                collector.step(request.random_action_steps, request.env_steps + i * request.num_envs)._replace(info=[])
-                for i in range(request.steps)
-            ]
+        steps = [
+            collector.step(request.random_action_steps, request.env_steps + i * request.num_envs)._replace(info=[])
+            for i in range(request.steps)
+        ]
         return merge_steps(steps, np.stack)
 
 
@@ -151,7 +148,7 @@ class RayCollector:
         )
         self.requested += self.actor_steps * envs
 
-    def hand_over(self, learned: BasePolicy, acting: Weights | None = None) -> None:
+    def sync_from(self, learned: BasePolicy, acting: Weights | None = None) -> None:
         """Has the actors act with the policy's weights from the next request on.
 
         Args:
@@ -183,6 +180,6 @@ class RayCollector:
             learned: the policy of the agent.
         """
         self.policy.rng.bit_generator.state = state["rng"]
-        self.hand_over(learned)
+        self.sync_from(learned)
         self.environments.start_episodes(state["environments"])
         return False

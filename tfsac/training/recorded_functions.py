@@ -1,39 +1,36 @@
-"""The functions that made the environment and the networks of a run, as its config records them."""
+"""What a run's config records beside the parameters: the user's functions, and the spaces of the environment."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from tfsac.environments import name_of_environment
-from tfsac.files import differences, read_object
+from tfsac.errors import TfsacError
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
     BY_ENV_FN,
     EnvironmentParameters,
-    ParameterError,
     Preset,
     PresetValidationParameters,
     networks_made_by,
 )
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
-from tfsac.user_code import COLOURS, name_of
+from tfsac.utils.files import differences, read_object
+from tfsac.utils.imports import name_of
 
-# What TensorFlow says after the lines of code that it came through, and before Keras tells all arguments.
-IN_GRAPH = re.compile(r"\n +(\w+(?:Error|Exception): .*?)(?:Arguments received by|$)", re.DOTALL)
-MODELS = "models"  # what the networks of such a preset are made by
+MODELS = "models"  # what the networks of a preset are made by, where a function makes them
 
 
-def described(preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None) -> Preset:
-    """Returns the preset as a run's config records it: with what functions made, which nobody then takes for something
-    else.
+def resolve_preset(
+    preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
+) -> Preset:
+    """Returns the preset as a run's config records it, with what functions made.
 
     Args:
         preset: as it was given.
@@ -44,37 +41,30 @@ def described(preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None
     """
     environment, agent, validation = preset.environment, preset.agent, preset.validation
     if env_fn is not None:
-        if environment.level.rpartition(":")[-1] != name_of_environment(env):
+        name = name_of_environment(env)
+        if environment.level.rpartition(":")[-1] != name:
             validation = PresetValidationParameters()
-        environment = dataclasses.replace(
-            environment, level=BY_ENV_FN + name_of_environment(env), kwargs={}, atari=None
-        )
+        environment = dataclasses.replace(environment, level=BY_ENV_FN + name, kwargs={}, atari=None)
     if models is not None and not any(network.made_by for network in agent.networks.values()):
         agent = dataclasses.replace(agent, networks=networks_made_by(MODELS, agent.networks))
     return dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
 
 
-def about_threshold(given: Preset, described: Preset) -> str | None:
-    """Returns a line about an acceptance threshold that belongs to another environment, None where there is none."""
-    threshold = given.validation.min_reward_threshold
-    if threshold is None or described.validation.min_reward_threshold is not None:
-        return None
-    return (
-        f"The threshold of {threshold:g} belongs to {given.environment.level}, and {described.environment.name} has "
-        f"none: set environment.level={described.environment.name} and validation.min_reward_threshold for one."
-    )
-
-
 def recorded(
-    env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None, source: RunDirectory | None, spec: Spec
+    env_fn: Callable[[], gym.Env] | None,
+    models: ModelMaker | None,
+    source: RunDirectory | None,
+    restore_memory: bool,
+    spec: Spec,
 ) -> dict[str, Any]:
-    """Returns what config.json says beside the preset: the functions' names, the run whose weights this one began
-    with, and the spaces that the policy belongs to.
+    """Returns what config.json says beside the parameters: the functions' names, the run whose weights (and memory)
+    this one began with, and the spaces that the policy belongs to.
     """
     return {
         "env_fn": env_fn and name_of(env_fn),
         "models": models and name_of(models),
         "initial_weights": source and str(source.path.absolute()),
+        "restore_memory": restore_memory,
         "spaces": spaces_of(spec),
     }
 
@@ -119,57 +109,23 @@ def refuse_others(
     not. The environment in which its policy is only `played` may be another.
 
     Raises:
-        FileNotFoundError, ParameterError: no run there, or another config.
-        ParameterError: a function is missing, or there is one for what the run's parameters describe.
+        FileNotFoundError, TfsacError: no run there, or a damaged config.
+        TfsacError: a function is missing, or there is one for what the run's parameters describe.
     """
     preset, _ = directory.read()
     config = read_object(directory.config)
-    by_models = any(network.made_by for network in preset.agent.networks.values())
-    if (played or preset.environment).by_env_fn and env_fn is None:
-        raise ParameterError(
-            "The environment of this run "
-            f"({preset.environment.name}) was made by the Python function {config.get('env_fn')}, which no file holds. "
-            "In Python, pass it again as env_fn=... For the command line, register the environment "
-            "with Gymnasium and train with --level=module:Id; evaluate and record take that level too. "
-            f"Received: no env_fn for {directory.path}"
-        )
-    if played is None and env_fn is not None and not preset.environment.by_env_fn:
-        raise ParameterError(
-            f"The environment of this run is the level {preset.environment.level}, which is made without env_fn. "
-            f"Received: env_fn={name_of(env_fn)} for {directory.path}"
-        )
-    if by_models and models is None:
-        raise ParameterError(
-            f"The networks of this run are custom Keras models, made by the Python function {config.get('models')}, "
-            "which no file holds. In Python, pass it again as models=...; "
-            "tfsac.test_policy(run_dir) runs the policy that a finished run exported, without it. "
-            f"Received: no models for {directory.path}"
-        )
-    if models is not None and not by_models:
-        raise ParameterError(
-            f"The networks of this run are those of its parameters, which are made without models. "
-            f"Received: models={name_of(models)} for {directory.path}"
-        )
-
-
-@contextlib.contextmanager
-def training_models(preset: Preset) -> Iterator[None]:
-    """Turns what TensorFlow says about custom networks inside into one line; errors with layers of the preset pass.
-
-    Args:
-        preset: as `described` returns it.
-
-    Raises:
-        ValueError: custom networks cannot be trained.
-    """
-    try:
-        yield
-    except Exception as error:
-        if "Received: " in str(error) or not any(network.made_by for network in preset.agent.networks.values()):
-            raise
-        found = IN_GRAPH.search(COLOURS.sub("", str(error)))
-        what = " ".join((found[1] if found else f"{type(error).__name__}: {error}").split())
-        raise ValueError(f"models: their models cannot be trained in a graph. Received: {what}") from error
+    made = {
+        "env_fn": ((played or preset.environment).by_env_fn, env_fn),
+        "models": (any(network.made_by for network in preset.agent.networks.values()), models),
+    }
+    for name, (needed, given) in made.items():
+        if needed and given is None:
+            raise TfsacError(
+                f"{directory.path} was trained with {name}={config.get(name)}, a Python function that no file holds: "
+                f"pass it again as {name}=... (from the command line, register the environment instead)"
+            )
+        if given is not None and not needed and (name == "models" or played is None):
+            raise TfsacError(f"{directory.path} was trained without {name}: leave it out, got {name_of(given)}")
 
 
 def refuse_other_spaces(directory: RunDirectory, spec: Spec, read: Collection[str] | None = None) -> None:
@@ -177,7 +133,7 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec, read: Collection[st
     acts needs the observations in `read` and its actions.
 
     Raises:
-        ValueError: names the first difference.
+        TfsacError: names the first difference.
     """
     trained, found = read_object(directory.config).get("spaces"), spaces_of(spec)
     if trained is None:  # of a run from before they were recorded
@@ -189,38 +145,32 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec, read: Collection[st
         )
     for name, theirs, ours in differences(trained, found):
         if name != "action.dtype" and not (name in ("action.low", "action.high") and same_bounds(theirs, ours)):
-            raise ValueError(
-                f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. "
-                f"Received: {name}={ours}"
+            raise TfsacError(
+                f"the policy of {directory.path} belongs to another environment: its {name} is {theirs}, got {ours}"
             )
 
 
-def about_other_bounds(source: RunDirectory, spec: Spec) -> str | None:
+def other_bounds_warning(source: RunDirectory, spec: Spec) -> str | None:
     """Returns a line where -1 and 1 stood for other actions in the run whose weights a new one begins with."""
-    trained = read_object(source.config).get("spaces")
-    if trained is None:  # of a run from before they were recorded
-        return None
+    trained = read_object(source.config).get("spaces") or spaces_of(spec)
     for name, theirs, ours in differences(trained["action"], spaces_of(spec)["action"]):
         if name in ("low", "high") and not same_bounds(theirs, ours):
-            return (
-                f"The actions of {source.path} have the {name} {theirs}, here it is {ours}: its policy begins with "
-                "other actions."
-            )
+            return f"The policy of {source.path} has actions with {name} {theirs}, here {ours}: it acts differently."
     return None
 
 
 def refuse_other_order(directory: RunDirectory, spec: Spec) -> None:
-    """Refuses to train a run's networks further on observations whose keys come in another order: they read the parts
-    in this order.
+    """Refuses to train a run's networks further on observations whose keys come in another order, in which the
+    networks read them.
 
     Raises:
-        ValueError: the keys are the run's, in another order.
+        TfsacError: the keys are the run's, in another order.
     """
     order = order_of_observations(directory)
     if order != list(spec.observation) and set(order) == spec.observation.keys():
-        raise ValueError(
-            f"The networks of {directory.path} read the parts of an observation in the order {order}; make the Dict "
-            f"space of the environment in it. Received: {list(spec.observation)}"
+        raise TfsacError(
+            f"the networks of {directory.path} read observations in the order {order}: make the Dict space of the "
+            f"environment in this order, got {list(spec.observation)}"
         )
 
 

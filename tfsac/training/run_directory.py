@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import pathlib
 import re
@@ -14,25 +13,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tfsac.catalog import read_config
-from tfsac.files import (
-    absolute,
-    check_run_dir,
-    differences,
-    is_sealed,
-    parse_object,
-    read_npz,
-    read_object,
-    sealed,
-    writing,
-    written_aside,
-)
+from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
-from tfsac.training.checkpoints.checkpoint_folder import CheckpointFolder
+from tfsac.training.checkpoints.format import checkpoints_in, newest_whole
 from tfsac.training.run_lock import RunLock
-from tfsac.user_code import FOLDERS
+from tfsac.utils.files import atomic_write, check_run_dir, parse_object, read_object, sealed
+from tfsac.utils.imports import IMPORT_FOLDERS
 
 CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
-LEFT = re.compile(  # by a killed writer
+TEMP_FILE = re.compile(  # left by a killed writer
     r"\.(config\.json|metrics\.csv|best\.npz|progress\.txt|learning_curve\.png|non_finite_update_\d+\.npz)\.\d+",
     re.ASCII,
 )
@@ -71,7 +60,7 @@ class RunDirectory(NamedTuple):
         Raises:
             FileNotFoundError: the current folder was deleted.
         """
-        return cls(absolute(path), path)
+        return cls(path.absolute(), path)
 
     def shown(self, path: pathlib.Path | None = None) -> pathlib.Path:
         """Returns a path in the folder, or that of the folder itself, as the user would write it."""
@@ -107,7 +96,7 @@ class RunDirectory(NamedTuple):
         """Returns the file with the weights of the best evaluation: of the run, or until the checkpoint of a step.
 
         Raises:
-            ValueError: there is no checkpoint of this step.
+            TfsacError: there is no checkpoint of this step.
         """
         return self.best if step is None else self._checkpoint_of(step) / BEST
 
@@ -115,20 +104,16 @@ class RunDirectory(NamedTuple):
         """Returns the newest checkpoint whose files are whole, or that of a step; rows of the memory are not looked at.
 
         Raises:
-            ValueError: there is no checkpoint of this step.
+            TfsacError: there is no checkpoint of this step.
             CheckpointError: there is none, or its files are damaged.
         """
-        folder = CheckpointFolder(self.checkpoints)
-        return folder.newest_whole(folder.places() if step is None else [self._checkpoint_of(step)])
+        return newest_whole(self.checkpoints, None if step is None else self._checkpoint_of(step))[0]
 
     def _checkpoint_of(self, step: int) -> pathlib.Path:
-        places = {int(place.name): place for place in CheckpointFolder(self.checkpoints).places()}
-        if step not in places:
-            kept = f"checkpoints of the steps {', '.join(map(str, places))}" if places else "no checkpoints"
-            raise ValueError(
-                f"{self.path} has {kept}; more are kept with num_checkpoints_to_keep. Received: step={step!r}"
-            )
-        return places[step]
+        steps = [int(path.name) for path in checkpoints_in(self.checkpoints)]
+        if step not in steps:
+            raise TfsacError(f"step must be that of a checkpoint of {self.path}, {steps}, got {step!r}")
+        return self.checkpoints / f"{step:09d}"
 
     @property
     def policy(self) -> pathlib.Path:
@@ -165,11 +150,10 @@ class RunDirectory(NamedTuple):
         self.refuse_existing()
         made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
-            with writing(self.path):
-                self.path.mkdir(parents=True, exist_ok=True)
-                note = lock.acquire(self.path) if lock else ""
-                self.refuse_existing()
-                self._write(preset, run, [], others or {})
+            self.path.mkdir(parents=True, exist_ok=True)
+            note = lock.acquire(self.path) if lock else ""
+            self.refuse_existing()
+            self._write(preset, run, [], others or {})
         except BaseException:
             if lock:
                 lock.release()
@@ -179,61 +163,33 @@ class RunDirectory(NamedTuple):
             raise
         return note
 
-    def note_resume(self, preset: Preset, run: RunParameters, step: int, run_files: Mapping[str, bytes]) -> list[str]:
+    def note_resume(self, preset: Preset, run: RunParameters, step: int, run_files: Mapping[str, bytes]) -> None:
         """Brings the run's files to where they were at a checkpoint, and adds where and how the run was continued to
-        the config.
-
-        What was added to files after the checkpoint goes, and so does what killed writers left.
+        the config. What killed writers left is removed.
 
         Args:
             preset, run: with which it continues.
             step: environment steps at the checkpoint.
             run_files: contents of files by name at the checkpoint.
 
-        Returns:
-            a line for each file that was damaged or missing, or changed by something else.
-
         Raises:
             OSError: a file cannot be written.
         """
         for path in list(self.path.iterdir()):
-            if LEFT.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            if TEMP_FILE.fullmatch(path.name) and path.is_file() and not path.is_symlink():
                 path.unlink()
             elif path.name.startswith(f".{self.policy.name}.") and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
-        notes = [note for name, content in run_files.items() if name != CONFIG and (note := self._mend(name, content))]
+        for name, content in run_files.items():
+            path = self.path / name
+            if name != CONFIG and not (path.is_file() and path.read_bytes() == content):
+                with atomic_write(path) as file:
+                    file.write(content)
         if BEST not in run_files:
             self.best.unlink(missing_ok=True)
-        copy = parse_object(run_files.get(CONFIG, b"{}"))
-        try:
-            earlier = read_object(self.config)
-            if not is_sealed(self.config.read_bytes()):
-                notes.append(_changed(copy, earlier))
-        except (OSError, ValueError) as error:
-            earlier = copy
-            notes.append(f"{CONFIG} was {_state_of(error)}; it is made again.")
-        resumed = earlier.get("resumed")
-        resumed = [*(resumed if isinstance(resumed, list) else []), {"env_steps": step, **provenance()}]
-        # What was asked for once is not asked for at the next resume.
-        self._write(preset, dataclasses.replace(run, skip_damaged_rows=False), resumed, earlier)
-        return notes
-
-    def _mend(self, name: str, content: bytes) -> str:
-        path = self.path / name
-        try:
-            found = path.read_bytes()
-            if found == content:
-                return ""
-            if path.suffix == ".npz":
-                read_npz(path, name, lambda headers: headers)
-            elif not found.startswith(content):
-                raise ValueError(name)
-            note = ""
-        except (OSError, ValueError) as error:
-            note = f"{name} was {_state_of(error)}; it is now as it was at the checkpoint."
-        with written_aside(path) as file:
-            file.write(content)
-        return note
+        earlier = read_object(self.config) if self.config.is_file() else parse_object(run_files.get(CONFIG, b"{}"))
+        resumed = [*earlier.get("resumed", []), {"env_steps": step, **provenance()}]
+        self._write(preset, run, resumed, earlier)
 
     def add_to_config(self, values: Mapping[str, Any]) -> None:
         """Adds values to the top level of the config.
@@ -242,14 +198,14 @@ class RunDirectory(NamedTuple):
             OSError: it cannot be written.
         """
         content = sealed({**read_object(self.config), **values})
-        with written_aside(self.config) as file:
+        with atomic_write(self.config) as file:
             file.write(content)
 
     def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], others: dict[str, Any]) -> None:
         # What callbacks have added to the config stays.
         content = {**others, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
-        content["import_folders"] = FOLDERS
-        with written_aside(self.config) as file:
+        content["import_folders"] = IMPORT_FOLDERS
+        with atomic_write(self.config) as file:
             file.write(sealed(content))
 
     def read(self) -> tuple[Preset, RunParameters]:
@@ -260,20 +216,6 @@ class RunDirectory(NamedTuple):
             ParameterError: its config is damaged.
         """
         return read_config(self.config)
-
-
-def _state_of(error: Exception) -> str:
-    return "missing" if isinstance(error, FileNotFoundError) else "damaged"
-
-
-def _changed(copy: dict[str, Any], found: dict[str, Any]) -> str:
-    """Returns a line about a config that something else than tfsac has written."""
-    parts = ("preset", "run")
-    for name, then, now in differences(
-        {part: copy.get(part) for part in parts}, {part: found.get(part) for part in parts}
-    ):
-        return f"{CONFIG} was changed by hand, or damaged: its {name} is {now!r}, and was {then!r} at the checkpoint."
-    return f"{CONFIG} was changed by hand, or damaged; its preset and run parameters are those of the checkpoint."
 
 
 def provenance() -> dict[str, Any]:

@@ -8,24 +8,26 @@ import pathlib
 import socket
 import weakref
 from collections.abc import Iterator
+from typing import IO
 
-from tfsac.files import LOCK, being_trained, lock_file, writing
+from tfsac.utils.files import LOCK, lock_file
 
-_held: weakref.WeakSet[RunLock] = weakref.WeakSet()
+_locks: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
 class RunLock:
-    """A lock that is gone with its process, however that ends. A file that is left by a killed one means nothing."""
+    """File lock, released when the process exits. A stale file is ignored."""
 
     def __init__(self) -> None:
-        self._descriptor: int | None = None
-        self._path = pathlib.Path()
+        self.file: IO[bytes] | None = None
+        self.path = pathlib.Path()
         self._releases = 0  # that are still to come
+        _locks.add(self)
 
     @property
     def held(self) -> bool:
         """Whether this object holds the lock."""
-        return self._descriptor is not None
+        return self.file is not None
 
     def acquire(self, folder: pathlib.Path) -> str:
         """Locks the run in a folder.
@@ -43,45 +45,37 @@ class RunLock:
         if self.held:
             return ""
         path = folder / LOCK
+        file = path.open("a+b", buffering=0)  # programs that are started do not inherit it
         try:
-            descriptor = _opened(path)
-            lock_file(descriptor)
-            while not _is_at(path, descriptor):  # who held it has removed the file meanwhile
-                os.close(descriptor)
-                descriptor = _opened(path)
-                lock_file(descriptor)
+            lock_file(file)
+            if not (path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))):
+                file.close()  # who held it has removed the file meanwhile
+                return self.acquire(folder)
         except BlockingIOError:
-            who = os.read(descriptor, 200).decode(errors="replace").strip()
-            os.close(descriptor)
-            raise being_trained(folder, who) from None
+            file.seek(0)
+            who = file.read(200).decode(errors="replace").strip()
+            file.close()
+            raise BlockingIOError(f"{folder} is being trained already ({who}): wait for its end") from None
         except OSError as error:
-            if "Received: " in str(error):
-                raise
-            os.close(descriptor)
+            file.close()
             path.unlink(missing_ok=True)
-            return (
-                f"There are no locks of files here ({error.strerror}): see to it that only one process trains {folder}."
-            )
-        self._descriptor, self._path, self._releases = descriptor, path, 1
-        _held.add(self)
-        with contextlib.suppress(OSError):  # only for the error of others
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            return f"No file locks here ({error.strerror}): make sure that only one process trains {folder}."
+        self.file, self.path, self._releases = file, path, 1
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         return ""
 
     def release(self) -> None:
         """Unlocks, unless `kept` waits for something else to end."""
         self._releases = max(self._releases - 1, 0)
-        if self._descriptor is not None and not self._releases:
-            with contextlib.suppress(OSError):
-                if _is_at(self._path, self._descriptor):
-                    self._path.unlink()
+        if self.file is not None and not self._releases:
+            self.path.unlink(missing_ok=True)
             self._close()
 
     def _close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self.file is not None:
+            self.file.close()
+            self.file = None
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
@@ -92,26 +86,10 @@ class RunLock:
         finally:
             self.release()
 
-    def __del__(self) -> None:
-        self._releases = 0
-        self.release()
-
-
-def _opened(path: pathlib.Path) -> int:
-    with writing(path):  # programs that are started do not inherit the descriptor
-        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-
-
-def _is_at(path: pathlib.Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
 
 def _leave_to_parent() -> None:
     """In a forked process: closes its copies, so that the lock ends with the process that took it."""
-    for lock in _held:
+    for lock in _locks:
         lock._close()
 
 

@@ -1,67 +1,71 @@
-"""Which updates are pending, and the batches that they learn from."""
+"""When updates are pending, and the batches that they learn from."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from tfsac.device_memory import UPDATES_PER_CALL, DeviceMemory
+from tfsac.environments import Filters
 from tfsac.memories import EpisodicMemory, TransitionMemory
-from tfsac.parameters import ACERAlgorithmParameters, OffPolicyAlgorithmParameters, Preset
+from tfsac.parameters import Preset
 from tfsac.random_streams import Stream
 from tfsac.training.schedule import Schedule
-from tfsac.types import Batches
+from tfsac.types import Batch, Batches
 
 MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes; a rollout and its replays are one stack
 
 
 class Sampler:
-    """Draws the batches of the updates that are pending.
+    """Draws the batches of the updates that are pending, normalised as the agent sees them.
 
     Args:
         preset: the experiment, or that of one worker.
-        memory: of this worker.
+        memory: of this worker; it filters the rewards.
+        filters: normalise the observations.
         schedule: of the run.
         seed: of the run.
+        device_memory: the memory's copy on the accelerator, where batches are drawn there.
 
     Attributes:
         rng: the stream of random numbers from which batches are drawn.
-        source: what batches are drawn from, the memory or its copy on the accelerator.
-        updates_per_call: the most updates in one compiled call.
-        ready: whether the memories of all workers have enough to sample.
-        rollout_complete: whether that of any worker has a complete rollout, for agents that learn from segments.
+        merged: what the memories of all workers have, where there are several; see `merge_status`.
     """
 
-    def __init__(self, preset: Preset, memory: TransitionMemory | EpisodicMemory, schedule: Schedule, seed: int):
-        self.algorithm, self.batch_size = preset.agent.algorithm, preset.agent.batch_size
-        self.memory, self.schedule = memory, schedule
-        self.source: Any = memory
-        self.updates_per_call = MAX_UPDATES_PER_CALL
+    def __init__(
+        self,
+        preset: Preset,
+        memory: TransitionMemory | EpisodicMemory,
+        filters: Filters,
+        schedule: Schedule,
+        seed: int,
+        device_memory: DeviceMemory | None = None,
+    ):
+        self.device_memory = device_memory
+        self.algorithm: Any = preset.agent.algorithm
+        self.memory, self.filters, self.schedule, self.batch_size = memory, filters, schedule, preset.agent.batch_size
         self.rng, self.seed = np.random.default_rng([seed, Stream.SAMPLING]), seed
-        self.ready, self.rollout_complete = False, False
+        self.merged: tuple[bool, bool] | None = None
 
     def reseed(self, seed: Sequence[int]) -> None:
         """Draws from another stream of random numbers from now on."""
         self.rng = np.random.default_rng(seed)
 
-    def offers(self) -> dict[str, np.ndarray]:
-        """Returns what the memory of this worker has, booleans `[1]` by name, for `agree`."""
+    def local_status(self) -> dict[str, np.ndarray]:
+        """Returns what the memory of this worker has, booleans `[1]` by name, for `merge_status`."""
         complete = isinstance(self.memory, EpisodicMemory) and self.memory.rollout_complete
         return {"ready": np.array([self.memory.ready]), "rollout_complete": np.array([complete])}
 
-    def agree(self, offers: dict[str, np.ndarray]) -> None:
-        """Takes what the memories of all workers have, so that each of them makes as many updates.
-
-        Args:
-            offers: booleans `[workers]` by name.
+    def merge_status(self, status: dict[str, np.ndarray]) -> None:
+        """Takes what the memories of all workers have, booleans `[workers]` by name, so that each of them makes as many
+        updates: they sample when all are ready, and learn from rollouts when any is complete.
         """
-        self.ready, self.rollout_complete = all(offers["ready"]), any(offers["rollout_complete"])
+        self.merged = all(status["ready"]), any(status["rollout_complete"])
 
-    def pending_batches(self) -> Iterator[Callable[[], Batches | None]]:
-        """Yields functions that draw the stack of batches to learn from in one compiled call, or None where there is
-        nothing.
+    def pending(self) -> Iterator[int]:
+        """Yields the number of updates of each compiled call to make now.
 
         N updates are pending after every M steps or episodes since the warm-up. An agent that learns from segments
         makes its updates when a rollout is complete: one from the rollout, then those from the replay.
@@ -70,25 +74,35 @@ class Sampler:
             return
         algorithm, memory, counters = self.algorithm, self.memory, self.schedule.counters
         if isinstance(memory, EpisodicMemory):
-            assert isinstance(algorithm, ACERAlgorithmParameters)
-            if self.rollout_complete:
+            ready, complete = self.merged or (memory.ready, memory.rollout_complete)
+            if complete:
                 # The same for all workers: every one of them makes the same number of updates.
                 rng = np.random.default_rng([self.seed, Stream.REPLAYING, counters.env_steps])
-                replays = algorithm.replays(rng) if self.ready else 0
-                yield functools.partial(
-                    memory.batches, replays, self.batch_size, self.rng, online=not algorithm.disable_online_update
-                )
-            return
-        assert isinstance(algorithm, OffPolicyAlgorithmParameters)
-        if not self.ready:
-            return
-        playing = algorithm.num_consecutive_playing_steps
-        periods = self.schedule.since_heatup(playing) // playing.num_steps
-        pending = periods * algorithm.num_consecutive_training_steps - counters.updates
-        while pending > 0:
-            count = min(pending, self.updates_per_call)
-            yield functools.partial(self.source.sample, count, self.batch_size, self.rng)
-            pending -= count
+                yield algorithm.replays(rng) if ready else 0
+        elif self.merged[0] if self.merged else memory.ready:
+            playing = algorithm.num_consecutive_playing_steps
+            periods = self.schedule.since_heatup(playing) // playing.num_steps
+            pending = periods * algorithm.num_consecutive_training_steps - counters.updates
+            most = UPDATES_PER_CALL if self.device_memory else MAX_UPDATES_PER_CALL
+            while pending > 0:
+                yield min(pending, most)
+                pending -= most
+
+    def draw(self, count: int) -> Batches | None:
+        """Returns a stack of batches `[U, B, ...]`, or None where there is nothing to learn from.
+
+        Args:
+            count: as `pending` yielded it.
+        """
+        if self.device_memory:
+            return self.device_memory.sample(count)
+        batch: Batch | None
+        if isinstance(self.memory, EpisodicMemory):
+            online = not self.algorithm.disable_online_update
+            batch = self.memory.batches(count, self.batch_size, self.rng, online=online)
+        else:
+            batch = self.memory.sample(count, self.batch_size, self.rng)
+        return self.filters.batch(batch) if batch is not None and self.filters.mean else batch
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""

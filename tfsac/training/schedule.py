@@ -1,4 +1,4 @@
-"""How far a run is: its counters, its warm-up, its end and what it ended with."""
+"""How far a run is: its counters, its warm-up, its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.parameters import EnvironmentEpisodes, EnvironmentSteps, ScheduleParameters, StepMethod
+from tfsac.parameters import EnvironmentEpisodes, EnvironmentSteps, ScheduleParameters, StepMethod, TrainingSteps
+
+COUNTERS = {EnvironmentSteps: "env_steps", EnvironmentEpisodes: "episodes", TrainingSteps: "updates"}
 
 
 @dataclasses.dataclass
@@ -20,9 +22,7 @@ class Counters:
 
     def of(self, steps: StepMethod) -> int:
         """Returns the counter in the unit of `steps`."""
-        if isinstance(steps, EnvironmentSteps):
-            return self.env_steps
-        return self.episodes if isinstance(steps, EnvironmentEpisodes) else self.updates
+        return getattr(self, COUNTERS[type(steps)])
 
 
 class Period:
@@ -39,7 +39,7 @@ class Period:
         """Begins to watch a counter that is at `count`."""
         self.completed = count // self.length
 
-    def passed(self, count: int) -> bool:
+    def tick(self, count: int) -> bool:
         """Returns whether a period was completed since the last call, or since `start`."""
         before, self.completed = self.completed, count // self.length
         return self.completed > before
@@ -69,8 +69,8 @@ class Schedule:
         return improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0), type(improve).__name__
 
     def steps_between_checkpoints(self) -> int:
-        """Returns the environment steps between checkpoints where nobody chooses them: 10 000, and of a shorter run a
-        tenth, at least 1000.
+        """Returns the default of environment steps between checkpoints: 10 000, and of a shorter run a tenth, at least
+        1000.
         """
         length, unit = self.length()
         return max(1000, min(10_000, length // 10)) if unit == EnvironmentSteps.__name__ else 10_000
@@ -85,7 +85,8 @@ class Schedule:
 
     def since_heatup(self, steps: StepMethod) -> int:
         """Returns how much was counted after the warm-up, in the unit of `steps`."""
-        return self.counters.of(steps) - self.heatup_end.of(steps)
+        name = COUNTERS[type(steps)]
+        return getattr(self.counters, name) - getattr(self.heatup_end, name)
 
     def random_until(self) -> float:
         """Returns the environment steps before which actions are random: the warm-up's, or as many as the schedule

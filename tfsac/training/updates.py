@@ -8,70 +8,68 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from tfsac.agents import Agent
+from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.training.collection import Collector
+from tfsac.training.ray_collector import RayCollector
 from tfsac.types import Batches, UpdateResult
 
 PRIORITY = "updates/priority"  # array of a checkpoint
 
 
 class Updates:
-    """Hands batches to an agent, and its results to the rest of the run.
+    """Hands batches to an agent, and its results to the memory (priorities) and to who acts (weights).
 
     Args:
         agent: that learns.
-        computed: called in the thread of the caller with each batch and its result, as soon as someone waits for it.
-        apply: called with each result when it takes effect: on the priorities of the memory, and on who acts.
+        memory: takes the priorities.
+        collector: gets the weights.
         asynchronous: compute in a thread of its own, so that the caller can act meanwhile. A result takes effect when
             the next call begins, never earlier, so that a run does not depend on how fast the thread is, or on who
             waits for it.
 
     Attributes:
-        pending: the result that was computed and does not take effect yet; part of a checkpoint, which `computed` may
+        on_result: called in the thread of the caller with each batch and its result, as soon as someone waits for it.
+        pending: the result that was computed and does not take effect yet; part of a checkpoint, which `on_result` may
             write.
     """
 
     def __init__(
         self,
         agent: Agent,
-        computed: Callable[[Batches, UpdateResult], None],
-        apply: Callable[[UpdateResult], None],
+        memory: TransitionMemory | EpisodicMemory,
+        collector: Collector | RayCollector,
         asynchronous: bool = False,
     ):
-        self.agent, self.computed, self.apply = agent, computed, apply
+        self.agent, self.memory, self.collector = agent, memory, collector
+        self.on_result: Callable[[Batches, UpdateResult], None] = lambda batch, result: None
         self.thread = ThreadPoolExecutor(1, "updates") if asynchronous else None
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
     def start(self, batch: Batches) -> None:
         """Learns from stacked batches `[U, B, ...]`, after the call before is over and has taken effect."""
-        self.finish()
         if self.thread is None:
             self.pending = self.agent.update(batch)
-            self.computed(batch, self.pending)
+            self.on_result(batch, self.pending)
             self.finish()
-            return
-        self.running = batch, self.thread.submit(self.agent.update, batch)
+        else:
+            self.finish()
+            self.running = batch, self.thread.submit(self.agent.update, batch)
 
     def wait(self) -> None:
-        """Waits for the call that is running, whose result does not take effect yet.
-
-        Raises:
-            Exception: what the update raised.
-        """
+        """Waits for the call that is running, whose result does not take effect yet; raises what the update raised."""
         if self.running:
             (batch, future), self.running = self.running, None
             self.pending = future.result()
-            self.computed(batch, self.pending)
+            self.on_result(batch, self.pending)
 
     def finish(self) -> None:
-        """Waits for the call that is running and lets its result take effect.
-
-        Raises:
-            Exception: what the update raised.
-        """
+        """Waits for the call that is running and lets its result take effect; raises what the update raised."""
         self.wait()
         if self.pending is not None:
             result, self.pending = self.pending, None
-            self.apply(result)
+            self.memory.update_priorities(result.priority)
+            self.collector.sync_from(self.agent.policy, result.acting)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps of a result that does not take effect yet; its weights are the agent's."""

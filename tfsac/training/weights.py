@@ -14,18 +14,18 @@ import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters
-from tfsac.files import Header, neutral, no_weights, parse_object, read_npz, read_object, written_aside
+from tfsac.errors import TfsacError
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
-from tfsac.training.checkpoints.manifest import understanding
+from tfsac.training.checkpoints import wrap_checkpoint_errors
 from tfsac.training.recorded_functions import refuse_other_order
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import TARGET
+from tfsac.utils.files import Header, atomic_write, glob_safe, no_weights, parse_object, read_npz, read_object
 
 STATISTICS = "filters"  # the entry of their statistics
 LOG_ALPHA, ALPHA = "/log_alpha", "/alpha"  # how the name of a temperature ends, by its `log_space`
 SMALLEST_ALPHA = 1e-8  # of a temperature whose logarithm is learned further
-LARGEST_STATISTICS = 64 * 2**20  # bytes
 
 
 def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
@@ -41,7 +41,7 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
     arrays = {name: variable.numpy() for name, variable in {**_variables(agent), **_other_trained(agent)}.items()}
     arrays[STATISTICS], packed = np.array(json.dumps(filters.state())), io.BytesIO()
     np.savez(packed, **arrays)
-    with written_aside(path) as file:
+    with atomic_write(path) as file:
         file.write(packed.getvalue())
     return packed.getvalue()
 
@@ -58,64 +58,46 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file is damaged or belongs to other networks.
+        TfsacError: the file is damaged or belongs to other networks or filters.
     """
     if not path.is_file():
         raise no_weights(path)
     agent = learned if isinstance(learned, Agent) else None
     variables: dict[str, Any] = learned.variables if isinstance(learned, BasePolicy) else _variables(learned)
-    others, own = _other_trained(agent) if agent else {}, filters.state()
+    left_out = _other_networks(learned) if isinstance(learned, BasePolicy) else set()
+    others = _other_trained(agent) if agent else {}
     converted = {_other_space(name): x for name, x in others.items() if name.endswith((ALPHA, LOG_ALPHA))}
     others |= converted
 
     def choose(headers: dict[str, Header]) -> list[str]:
-        text = headers.pop(STATISTICS)
-        if text.shape or text.dtype.kind != "U" or text.dtype.itemsize > LARGEST_STATISTICS:
-            raise ValueError(f"{STATISTICS} is not a text")
-        named = {name: x for name, x in headers.items() if name in variables or not _is_other_trained(name)}
-        theirs, ours = (
-            list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)) for names in (named, variables)
-        )
-        if isinstance(learned, BasePolicy):  # it leaves the agent's other networks in the file
-            left_out = _other_networks(learned)
-            named = {name: x for name, x in named.items() if name.partition("/")[0] not in left_out}
-            theirs = [name for name in theirs if name not in left_out]
-        if sorted(theirs) != sorted(ours):
-            raise ValueError(
-                f"{path} belongs to other networks: those here are {', '.join(ours)}. "
-                f"Received: weights of {', '.join(theirs)}"
+        found = {
+            name: header.shape
+            for name, header in headers.items()
+            if name != STATISTICS
+            and (name in variables or not _is_other_trained(name))
+            and name.partition("/")[0] not in left_out
+        }
+        expected = {name: tuple(variable.shape) for name, variable in variables.items()}
+        extra = [name for name in others if name in headers]
+        found |= {name: headers[name].shape for name in extra}
+        expected |= {name: tuple(others[name].shape) for name in extra}
+        if name := next((name for name in {**expected, **found} if expected.get(name) != found.get(name)), None):
+            raise TfsacError(
+                f"{path} belongs to other networks: {name} has shape {found.get(name)}, the agent needs "
+                f"{expected.get(name)}"
             )
-        wanted = {**variables, **{name: x for name, x in others.items() if name in headers}}
-        for name in {**wanted, **named}:
-            expected, found = (str(tuple(some[name].shape)) if name in some else "None" for some in (wanted, headers))
-            if expected != found:
-                raise ValueError(f"{path} belongs to other networks: {name} should be {expected}. Received: {found}")
-            if headers[name].dtype.kind != "f":
-                raise ValueError(f"{name} is of the type {headers[name].dtype}")
-        return [*wanted, STATISTICS]
+        return [*expected, STATISTICS]
 
     arrays = read_npz(path, "a file of weights", choose)
-    try:
-        statistics = parse_object(str(arrays.pop(STATISTICS)))
-        if statistics["mean"].keys() != filters.mean.keys():
-            raise ValueError(
-                f"The weights of {path} belong to {'normalised' if statistics['mean'] else 'raw'} observations: "
-                f"set environment.filters.observation_normalization to {'true' if statistics['mean'] else 'false'}. "
-                f"Received: {'true' if filters.mean else 'false'}"
-            )
-        for part in ("mean", "squares"):
-            for key, value in own[part].items():
-                if np.shape(statistics[part][key]) != np.shape(value):
-                    raise ValueError(f"{part} of {key} has another shape")
-        filters.restore(statistics)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        filters.restore(own)
-        if "Received: " in str(error):
-            raise
-        said = str(error) or type(error).__name__
-        raise ValueError(
-            f"{path} belongs to other filters, or is damaged ({said}). Received: {path.stat().st_size} bytes"
-        ) from error
+    statistics, own = parse_object(str(arrays.pop(STATISTICS))), filters.state()
+    if {key: np.shape(mean) for key, mean in statistics["mean"].items()} != {
+        key: np.shape(mean) for key, mean in own["mean"].items()
+    }:
+        raise TfsacError(
+            f"{path} belongs to other filters: it normalises {sorted(statistics['mean'])}, this agent "
+            f"{sorted(own['mean'])} (environment.filters.observation_normalization)"
+        )
+    filters.restore(statistics)
     for name, value in arrays.items():
         if name in converted:
             value = np.exp(value) if name.endswith(LOG_ALPHA) else np.log(np.maximum(value, SMALLEST_ALPHA))
@@ -134,8 +116,8 @@ def load_checkpoint(place: pathlib.Path, agent: Agent, filters: Filters) -> None
     Raises:
         CheckpointError: it is of another version or of other networks.
     """
-    with understanding(place):
-        with neutral(place) as folder:
+    with wrap_checkpoint_errors(place):
+        with glob_safe(place) as folder:
             tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
         filters.restore(read_object(place / "state.json")["filters"])
     agent.policy.refresh()
@@ -147,7 +129,7 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
 
     Raises:
         FileNotFoundError: no run there, or one without an evaluation.
-        ValueError: as `load_weights`; its observations have their keys in another order.
+        TfsacError: as `load_weights`; its observations have their keys in another order.
     """
     directory.read()
     refuse_other_order(directory, agent.spec)

@@ -1,7 +1,7 @@
 """Checkpoints: agent, memory and the state of a run, written whole and checked before they are used."""
 
 from tfsac.training.checkpoints.checkpoint import CheckpointManager, Restored
+from tfsac.training.checkpoints.format import FORMAT, CheckpointError, wrap_checkpoint_errors
 from tfsac.training.checkpoints.identity import identity_of
-from tfsac.training.checkpoints.manifest import FORMAT, CheckpointError, understanding
 
-__all__ = ["FORMAT", "CheckpointError", "CheckpointManager", "Restored", "identity_of", "understanding"]
+__all__ = ["FORMAT", "CheckpointError", "CheckpointManager", "Restored", "identity_of", "wrap_checkpoint_errors"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tfsac.networks.observations import as_trained
 from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
 from tfsac.types import Spec
 
@@ -39,11 +38,10 @@ def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
     agents: Any = AgentParameters  # a union of classes
     environment = to_json(from_json(EnvironmentParameters, json.dumps(identity["environment"])))
     found = from_json(agents, json.dumps(agent))
-    shapes = {key: tuple(shape) for key, shape in identity["shapes"].items() if key != "action"}
     return {
         **identity,
         "environment": _of_the_task(environment),
-        "agent": _without_files(to_json(as_trained(found, identity["environment"], shapes))),
+        "agent": _without_files(to_json(found)),
     }
 
 

@@ -1,0 +1,349 @@
+"""Normalisation and scaling of rewards and observations on their way to the agent."""
+
+import itertools
+import json
+
+import golden_tools
+import numpy as np
+import pytest
+import tiny
+from resume_tools import RUN, complete_run, crashed, preset, same_run
+from return_tools import statistics_of
+
+from tfsac.environments import Filters
+from tfsac.parameters import FilterParameters, ParameterError, ReturnScalingParameters, from_json, override, to_json
+from tfsac.training import Trainer
+from tfsac.training.run_directory import RunDirectory
+from tfsac.training.weights import save_weights
+from tfsac.types import ArraySpec, DiscreteSpec, Sequence, Spec, Transition
+
+SPEC = Spec({"state": ArraySpec((3,), "float32"), "camera": ArraySpec((2, 2, 1), "uint8")}, ArraySpec((1,), "float32"))
+GOING = np.array(False)  # no episode ends
+SCALED = "environment.filters.return_scaling"
+
+
+def normalising(**fields):
+    return Filters(FilterParameters(observation_normalization=True, **fields), SPEC)
+
+
+def observations(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    state = rng.normal([1000.0, -2.0, 0.0], [0.5, 3.0, 20.0], (rows, 3)).astype(np.float32)
+    return {"state": state, "camera": rng.integers(0, 256, (rows, 2, 2, 1), np.uint8)}
+
+
+def part(observation, start, stop):
+    return {key: value[start:stop] for key, value in observation.items()}
+
+
+@pytest.mark.parametrize("cuts", [(0, 1000), (0, 1, 2, 500, 1000), (0, 999, 1000)])
+def test_running_statistics_equal_numpys_however_the_data_arrives(cuts):
+    data, filters = observations(1000), normalising(observation_clipping=100.0)
+    for start, stop in itertools.pairwise(cuts):
+        filters.learn(part(data, start, stop))
+    exact = data["state"].astype(np.float64)
+    mean, inverse = filters.scale()["state"]
+    np.testing.assert_allclose(mean, exact.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(1 / inverse, exact.std(axis=0), rtol=1e-6)
+    filtered = filters.observation(data)["state"]
+    assert filtered.dtype == np.float32 and filters.observation(data)["camera"] is data["camera"]
+    np.testing.assert_allclose(filtered, (exact - exact.mean(axis=0)) / exact.std(axis=0), atol=2e-3)
+
+
+def test_normalised_observations_are_clipped():
+    filters = normalising(observation_clipping=1.5)
+    filters.learn(observations(100))
+    filtered = filters.observation({**observations(1), "state": np.array([[1e6, -2.0, -1e6]], np.float32)})["state"]
+    np.testing.assert_array_equal(filtered[0, [0, 2]], [1.5, -1.5])
+    assert abs(filtered[0, 1]) < 0.5
+
+
+def test_a_constant_entry_stays_finite():
+    filters = normalising()
+    data = {**observations(10), "state": np.full((10, 3), 7.0, np.float32)}
+    filters.learn(data)
+    np.testing.assert_allclose(filters.observation(data)["state"], 0.0, atol=1e-6)
+
+
+def test_leading_dimensions_do_not_matter():
+    filters, data = normalising(), observations(12)
+    filters.learn(data)
+    stacked = {key: value.reshape(3, 4, *value.shape[1:]) for key, value in data.items()}
+    flat = filters.observation(data)["state"]
+    np.testing.assert_array_equal(filters.observation(stacked)["state"], flat.reshape(3, 4, 3))
+
+
+def test_the_agents_of_a_team_share_the_statistics():
+    team = Spec({"agent_state": ArraySpec((4, 3), "float32")}, DiscreteSpec(2, (4,)), num_agents=4)
+    filters, alone, data = (
+        Filters(FilterParameters(observation_normalization=True), team),
+        normalising(),
+        observations(40),
+    )
+    filters.learn({"agent_state": data["state"].reshape(10, 4, 3)})
+    alone.learn(data)
+    assert filters.count == alone.count == 40
+    for shared, single in zip(filters.scale()["agent_state"], alone.scale()["state"], strict=True):
+        np.testing.assert_array_equal(shared, single)
+    filtered = filters.observation({"agent_state": data["state"].reshape(10, 4, 3)})["agent_state"]
+    np.testing.assert_array_equal(filtered, alone.observation(data)["state"].reshape(10, 4, 3))
+
+
+def test_rewards_are_scaled_and_then_clipped():
+    filters = Filters(FilterParameters(reward_rescale_factor=5.0, reward_clipping_range=(-1.0, 10.0)), SPEC)
+    reward = filters.reward(np.array([-3.0, -0.1, 1.0, 2.5], np.float32))
+    np.testing.assert_allclose(reward, [-1.0, -0.5, 5.0, 10.0])
+    assert reward.dtype == np.float32
+
+
+def test_only_the_observations_of_a_sampled_batch_are_filtered_and_the_memory_does_not_change():
+    filters = normalising(reward_rescale_factor=2.0)  # the memory has filtered the rewards
+    filters.learn(observations(50))
+    before, after, reward = observations(4, 1), observations(4, 2), np.ones(4, np.float32)
+    batch = Transition(before, np.zeros((4, 1)), reward, np.full(4, 0.9), after)
+    filtered = filters.batch(batch)
+    np.testing.assert_array_equal(filtered.observation["state"], filters.observation(before)["state"])
+    np.testing.assert_array_equal(filtered.next_observation["state"], filters.observation(after)["state"])
+    assert filtered.reward is batch.reward and filtered.action is batch.action and filtered.discount is batch.discount
+    np.testing.assert_array_equal(before["state"], observations(4, 1)["state"])
+    rows = np.zeros(4)
+    stretches = filters.batch(Sequence(before, np.zeros((4, 1)), reward, rows, rows, {"switch": rows}))
+    np.testing.assert_array_equal(stretches.observation["state"], filtered.observation["state"])
+    assert stretches.reward is reward and stretches.step_type is rows and stretches.extras == {"switch": rows}
+
+
+def normalising_rewards(num_rewards=None, **fields):
+    spec = SPEC._replace(num_rewards=num_rewards)
+    return Filters(FilterParameters(reward_normalization=True, **fields), spec)
+
+
+@pytest.mark.parametrize("cuts", [(0, 600), (0, 1, 2, 250, 600)])
+@pytest.mark.parametrize("num_rewards", [None, 2])
+def test_rewards_are_divided_by_their_own_deviation_and_keep_their_mean(num_rewards, cuts):
+    rewards = np.random.default_rng(0).normal([30.0, -0.5], [4.0, 0.1], (600, 2)).astype(np.float32)
+    rewards = rewards[:, 0] if num_rewards is None else rewards
+    filters = normalising_rewards(num_rewards)
+    for start, stop in itertools.pairwise(cuts):
+        filters.learn_reward(rewards[start:stop], GOING)
+    filtered = filters.reward(rewards.reshape(3, 200, *rewards.shape[1:]))
+    assert filtered.dtype == np.float32
+    expected = rewards.astype(np.float64) / rewards.astype(np.float64).std(axis=0)
+    np.testing.assert_allclose(filtered.reshape(rewards.shape), expected, rtol=1e-5)
+
+
+def test_rewards_are_normalised_before_they_are_rescaled_and_clipped():
+    filters = normalising_rewards(reward_rescale_factor=3.0, reward_clipping_range=(-5.0, 5.0))
+    filters.learn_reward(np.float32([8.0, 12.0]), GOING)  # deviation 2
+    filtered = filters.reward(np.float32([-8.0, -2.0, 0.0, 3.0, 12.0]))
+    np.testing.assert_allclose(filtered, [-5.0, -3.0, 0.0, 4.5, 5.0], rtol=1e-6)
+
+
+def test_rewards_that_were_constant_so_far_stay_as_they_are():
+    filters = normalising_rewards(2)
+    filters.learn_reward(np.float32([[2.0, 1.0], [2.0, 3.0]]), GOING)
+    np.testing.assert_allclose(filters.reward(np.float32([[2.0, 2.0], [5.0, 1.0]])), [[2, 2], [5, 1]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("filters", [normalising_rewards(), normalising()], ids=["unlearned", "off"])
+def test_rewards_pass_unchanged_when_there_is_nothing_to_normalise_with(filters):
+    if not filters.parameters.reward_normalization:
+        filters.learn_reward(np.float32([1.0, 5.0]), GOING)
+    np.testing.assert_array_equal(filters.reward(np.float32([-3.0, 7.0])), [-3.0, 7.0])
+    np.testing.assert_array_equal(filters.observation(observations(3))["state"], observations(3)["state"])
+
+
+@pytest.mark.parametrize("num_rewards", [None, 2])
+def test_restored_reward_statistics_continue_exactly_also_through_json(num_rewards):
+    rng, shape = np.random.default_rng(0), (7,) if num_rewards is None else (7, 2)
+    first, second, later = normalising_rewards(num_rewards), normalising_rewards(num_rewards), rng.normal(size=shape)
+    first.learn_reward(rng.normal(1e3, 3.0, shape).astype(np.float32), GOING)
+    second.restore(json.loads(json.dumps(first.state())))
+    for filters in (first, second):
+        filters.learn_reward(later, GOING)
+    assert first.state() == second.state()
+    assert first.state()["reward"]["count"] == 14
+    assert np.shape(first.state()["reward"]["mean"]) == shape[1:]
+    np.testing.assert_array_equal(first.reward(later), second.reward(later))
+
+
+def test_statistics_of_a_run_without_normalised_rewards_begin_with_a_factor_of_one():
+    old, filters, rewards = normalising(), normalising(reward_normalization=True), np.float32([8.0, 12.0])
+    old.learn(observations(50))
+    assert "reward" not in old.state()
+    filters.restore(json.loads(json.dumps(old.state())))
+    data = observations(9, seed=6)
+    np.testing.assert_array_equal(filters.observation(data)["state"], old.observation(data)["state"])
+    np.testing.assert_array_equal(filters.reward(rewards), rewards)
+    filters.learn_reward(rewards, GOING)  # deviation 2
+    np.testing.assert_allclose(filters.reward(rewards), [4.0, 6.0], rtol=1e-6)
+
+
+def test_restored_statistics_continue_exactly_also_through_json():
+    first, second = normalising(), normalising()
+    first.learn(observations(333))
+    second.restore(json.loads(json.dumps(first.state())))
+    for filters in (first, second):
+        filters.learn(observations(77, seed=5))
+    assert first.state() == second.state()
+    data = observations(9, seed=6)
+    np.testing.assert_array_equal(first.observation(data)["state"], second.observation(data)["state"])
+
+
+# -- return scaling ----------------------------------------------------------------------------------------------------
+
+
+def scaling(bound=None, discount=0.9, **fields):
+    return Filters(FilterParameters(return_scaling=ReturnScalingParameters(bound), **fields), SPEC, discount)
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return golden_tools.read("modern_return_scaling.npz")
+
+
+@pytest.mark.parametrize(("bounded", "name"), [(True, "divisor"), (False, "divisor_unbounded")])
+def test_statistics_and_divisor_are_those_of_the_reference_after_every_step(golden, bounded, name):
+    z, meta = golden
+    filters = scaling(meta["bound"] if bounded else None, meta["gamma"])
+    ended = (z["input/terminated"] | z["input/truncated"]).astype(bool)
+    assert ended.any()
+    before = np.zeros(meta["envs"])
+    for t, reward in enumerate(z["input/reward"]):
+        filters.learn_reward(reward, ended[t])
+        returns = filters.returns
+        found = {"mean": returns.mean, "var": returns.squares / returns.count, "max": returns.largest}
+        found[name] = returns.divisor()
+        for key, value in found.items():
+            np.testing.assert_allclose(value, z[f"scaling/{key}"][t], rtol=1e-6, atol=1e-6, err_msg=f"{key} {t}")
+        np.testing.assert_allclose(meta["gamma"] * before + reward, z["scaling/g"][t], rtol=1e-6, atol=1e-6)
+        before = returns.running
+        assert not before[ended[t]].any()
+        if bounded:
+            np.testing.assert_allclose(
+                filters.reward(z["input/batch_reward"]), z["scaling/batch_reward"][t], rtol=5e-6, atol=5e-6
+            )
+
+
+def test_the_last_reward_of_an_episode_counts_in_it_and_not_in_the_next_one():
+    filters = scaling(bound=1.0, discount=0.5)
+    for reward, ended in ([1.0, 4.0], [False, False]), ([1.0, 4.0], [True, False]), ([1.0, 4.0], [False, True]):
+        filters.learn_reward(np.float32(reward), np.array(ended))
+    assert filters.returns.largest == 7.0  # 4 + 4 / 2 + 4 / 4
+    np.testing.assert_array_equal(filters.returns.running, [1.0, 0.0])
+    np.testing.assert_allclose(filters.returns.mean, (1.0 + 1.5 + 1.0 + 4.0 + 6.0 + 7.0) / 6)
+
+
+def test_rewards_keep_their_mean_and_are_scaled_before_they_are_rescaled_and_clipped():
+    filters = scaling(discount=0.0, reward_rescale_factor=3.0, reward_clipping_range=(-5.0, 5.0))
+    np.testing.assert_allclose(filters.reward(np.float32([1.0])), [3.0])  # nothing was learned yet
+    filters.learn_reward(np.float32([8.0, 12.0]), np.array([False, False]))  # deviation 2
+    np.testing.assert_allclose(filters.reward(np.float32([-8.0, -2.0, 0.0, 3.0, 12.0])), [-5.0, -3.0, 0.0, 4.5, 5.0])
+    assert filters.reward(np.float32([3.0])).dtype == np.float32
+
+
+def test_restored_returns_continue_exactly_also_through_json():
+    rng, (first, second) = np.random.default_rng(0), (scaling(5.0), scaling(5.0))
+    for _ in range(7):
+        first.learn_reward(rng.normal(30.0, 3.0, 4).astype(np.float32), rng.random(4) < 0.3)
+    second.restore(json.loads(json.dumps(first.state())))
+    later = rng.normal(size=4).astype(np.float32)
+    for filters in (first, second):
+        filters.learn_reward(later, np.zeros(4, bool))
+    assert first.state() == second.state() and first.returns.count == 32 and first.returns.running.all()
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def same_statistics(filters, rows, discount):
+    returns, running = statistics_of(rows, discount)
+    assert filters.returns.count == returns.size
+    np.testing.assert_allclose(filters.returns.mean, returns.mean(), rtol=1e-9)
+    np.testing.assert_allclose(filters.returns.squares / returns.size, returns.var(), rtol=1e-9)
+    assert filters.returns.largest == np.abs(returns).max()
+    np.testing.assert_array_equal(filters.returns.running, running)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    changes = {SCALED: {"bound": 5.0}, "agent.memory.max_size": 1000, "environment.max_episode_steps": 40}
+    return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", preset(**changes))
+
+
+@pytest.mark.slow
+def test_a_run_learns_from_all_steps_with_the_algorithms_discount_and_samples_scaled_rewards(uninterrupted):
+    filters, memory = uninterrupted.filters, uninterrupted.memory
+    discount = uninterrupted.preset.agent.algorithm.discount
+    same_statistics(filters, memory.between(0, memory.total_rows), discount)  # those of the warm-up too
+    batch = memory.gather(np.arange(50))
+    raw = memory.ring["reward"].reshape(-1)[:50]
+    assert filters.returns.divisor() > 1.5
+    np.testing.assert_allclose(batch.reward, raw / filters.returns.divisor(), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(uninterrupted, tmp_path):
+    crashed(tmp_path / "run", 163, uninterrupted.preset)
+    resumed = Trainer(uninterrupted.preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.filters.returns.running.any()  # in the middle of an episode
+    resumed.run()
+    same_run(resumed, uninterrupted)
+    assert resumed.filters.state() == uninterrupted.filters.state()
+
+
+@pytest.mark.slow
+def test_returns_of_several_environments_start_anew_with_their_new_episodes(tmp_path):
+    several = preset(**{SCALED: {}, "environment.num_envs": 3, "agent.memory.max_size": 1000})
+    crashed(tmp_path / "run", 180, several)
+    resumed = Trainer(several, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert 0 < resumed.counters.env_steps < 180 and resumed.environments.is_first.all()
+    assert not resumed.filters.returns.running.any()
+    resumed.run()
+    memory = resumed.memory  # which marks where the episodes were cut off
+    same_statistics(resumed.filters, memory.between(0, memory.total_rows), several.agent.algorithm.discount)
+
+
+@pytest.mark.usefixtures("untraced")
+@pytest.mark.parametrize("make", [tiny.taac, tiny.acer], ids=["sequences", "segments"])
+def test_other_memories_sample_rewards_divided_by_the_same(make, tmp_path):
+    trainer = Trainer(make(**{SCALED: {"bound": 2.0}}), tmp_path / "run", quiet=True)
+    for _ in range(5):
+        trainer.collect()
+    divisor = trainer.filters.returns.divisor()
+    assert divisor != 1.0 and trainer.filters.returns.discount == trainer.preset.agent.algorithm.discount
+    np.testing.assert_allclose(trainer.memory.reward_filter(np.float32([3.0])), [3.0 / divisor], rtol=1e-6)
+    trainer.close()
+
+
+@pytest.mark.usefixtures("untraced")
+@pytest.mark.slow
+def test_weights_bring_the_statistics_but_no_running_episodes(tmp_path):
+    scaled = preset(**{SCALED: {"bound": None}})
+    source = Trainer(scaled, tmp_path / "unused", quiet=True)
+    for _ in range(5):
+        source.collect()
+    directory = RunDirectory(tmp_path / "source")
+    directory.create(source.preset, source.settings)
+    save_weights(directory.best, source.agent, source.filters)
+    trainer = Trainer(scaled, tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
+    assert trainer.filters.returns.count == 5 and trainer.filters.returns.divisor() == source.filters.returns.divisor()
+    assert source.filters.returns.running.any() and not trainer.filters.returns.running.any()
+    for some in (source, trainer):
+        some.close()
+
+
+@pytest.mark.parametrize(("given", "bound"), [({}, None), ({"bound": None}, None), ({"bound": 5.0}, 5.0)])
+def test_the_bound_is_a_number_or_none_and_comes_back_from_json(given, bound):
+    changed = override(preset(), {SCALED: given})
+    assert changed.environment.filters.return_scaling == ReturnScalingParameters(bound)
+    again = from_json(type(changed), json.dumps(to_json(changed)))
+    assert again == changed and preset().environment.filters.return_scaling is None
+
+
+def test_what_cannot_be_scaled_by_returns_is_refused():
+    with pytest.raises(ParameterError):
+        FilterParameters(reward_normalization=True, return_scaling=ReturnScalingParameters())
+    with pytest.raises(ParameterError):
+        tiny.taac(**{SCALED: {}, "agent.algorithm.reward_discounts": [0.9]})
+    with pytest.raises(ParameterError, match="reward_normalization"):
+        Filters(FilterParameters(return_scaling=ReturnScalingParameters()), SPEC._replace(num_rewards=2))

@@ -1,0 +1,356 @@
+"""Spaces: what can be trained in, the spec that follows from it, and actions in the environment's own units."""
+
+import functools
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import tfsac
+from tfsac.environments import (
+    ActionNumbering,
+    ActionRescaling,
+    Environments,
+    Team,
+    action_map,
+    as_arrays,
+    check,
+    checked_action,
+    spec_of,
+)
+from tfsac.environments.spaces import spaces_by_key
+from tfsac.errors import TfsacError
+from tfsac.parameters import EnvironmentParameters
+from tfsac.testing import discrete_spec, random_batches, team_spec, vector_spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete
+MultiBinary, MultiDiscrete = gym.spaces.MultiBinary, gym.spaces.MultiDiscrete
+VECTOR, ACTION = Box(-np.inf, np.inf, (3,), np.float32), Box(-2.0, 2.0, (1,), np.float32)
+
+
+def spaces_env(observation=VECTOR, action=ACTION):
+    env = gym.Env()
+    env.observation_space, env.action_space = observation, action
+    return env
+
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_action_dimension_is_rescaled_to_its_own_bounds():
+    rescale = ActionRescaling(np.array([-1, 0, -3], np.float32), np.array([2, 10, -1], np.float32))
+    given = np.array([[-1, -1, -1], [0, 0, 0], [1, 1, 1], [0.5, -0.5, 0.5]], np.float32)
+    expected = [[-1, 0, -3], [0.5, 5, -2], [2, 10, -1], [1.25, 2.5, -1.5]]
+    np.testing.assert_allclose(rescale(given), expected, rtol=1e-6)
+
+
+def test_rescaled_actions_never_leave_the_bounds():
+    low, high = np.array([-0.4, 0.1], np.float32), np.array([0.4, 0.7], np.float32)
+    action = ActionRescaling(low, high)(np.array([[-5.0, 5.0], [1.0, -1.0]], np.float32))
+    assert action.dtype == np.float32
+    assert (action >= low).all() and (action <= high).all()
+    np.testing.assert_array_equal(action[0], [low[0], high[1]])
+
+
+def test_the_inverse_of_rescaling_comes_back_to_the_same_action():
+    low, high = np.array([-1, 0, -3], np.float32), np.array([2, 10, -1], np.float32)
+    rescale = action_map(Spec({}, ArraySpec((3,), "float32", low, high)))
+    np.testing.assert_allclose(rescale.inverse(np.stack([low, high])), [[-1, -1, -1], [1, 1, 1]], atol=1e-6)
+    given = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
+    np.testing.assert_allclose(rescale.inverse(rescale(given)), given, atol=1e-6)
+
+
+def test_each_agent_of_a_team_is_rescaled_to_its_own_bounds():
+    low, high = np.array([[-1, 0], [-2, 4]], np.float32), np.array([[1, 10], [2, 6]], np.float32)
+    rescale = action_map(Spec({}, ArraySpec((2, 2), "float32", low, high), num_agents=2))
+    given = np.array([[[0, -1], [1, 0.5]], [[-1, 1], [0, 0]]], np.float32)
+    expected = [[[0, 0], [2, 5.5]], [[-1, 10], [0, 5]]]
+    np.testing.assert_allclose(rescale(given), expected)
+    np.testing.assert_allclose(rescale.inverse(np.array(expected)), given)
+
+
+def test_discrete_actions_are_numbered_from_zero_here_and_from_the_start_in_the_environment():
+    number = action_map(Spec({}, DiscreteSpec(3, (), 5)))
+    assert number == ActionNumbering(5)
+    given = np.array([[0, 2], [1, 1]], np.int32)
+    theirs, ours = number(given), number.inverse(np.array([[5, 7], [6, 6]]))
+    np.testing.assert_array_equal(theirs, [[5, 7], [6, 6]])
+    np.testing.assert_array_equal(ours, given)
+    assert theirs.dtype == np.int64 and ours.dtype == np.int32
+
+
+class Contained(gym.Env):
+    """Takes no action that its space does not have, and shows and rewards it.
+
+    Args:
+        space: of the actions.
+    """
+
+    observation_space = Box(-np.inf, np.inf, (1,), np.float32)
+
+    def __init__(self, space):
+        self.action_space = space
+        if isinstance(space, MultiDiscrete):
+            self.observation_space = Dict(agent_state=Box(-np.inf, np.inf, (space.shape[0], 1), np.float32))
+
+    def seen(self, value):
+        shape = spaces_by_key(self.observation_space)
+        seen = {key: np.full(space.shape, value, np.float32) for key, space in shape.items()}
+        return seen if isinstance(self.observation_space, Dict) else seen["observation"]
+
+    def reset(self, *, seed=None, options=None):
+        return self.seen(0.0), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), (type(action), action.dtype)
+        return self.seen(np.sum(action)), float(np.sum(action)), False, False, {}
+
+
+@pytest.mark.parametrize(
+    "space, action, total",
+    [
+        (Discrete(3, dtype=np.int32), 2, 2),
+        (Discrete(3, dtype=np.uint8), 2, 2),
+        (Discrete(120, start=-100, dtype=np.int8), 119, 19),
+        (Discrete(3, start=2**40, dtype=np.int64), None, None),
+        (MultiDiscrete([3, 3], dtype=np.int32, start=[1, 1]), [0, 2], 4),
+        (MultiDiscrete([3, 3], dtype=np.int8), [1, 2], 3),
+        (Box(-2.0, 2.0, (1,), np.float64), [0.5], 1.0),
+    ],
+    ids=str,
+)
+def test_the_space_contains_every_action(space, action, total):
+    one = functools.partial(Contained, space)
+    if action is None:  # an export's int32 would not have it
+        with pytest.raises(TfsacError, match="int32"):
+            check(one())
+        return
+    environments = Environments(EnvironmentParameters(), 0, one)
+    result = environments.step(np.array([action]))
+    assert result.reward.tolist() == [total]
+    state, observation = environments.state(), environments.observation
+    assert environments.restore(state, np.array([action]), observation) is True  # the same action, replayed
+    environments.close()
+    assert tfsac.check_environment(one, num_steps=20).usable
+
+
+class Parallel:
+    """Two agents of PettingZoo, each of whose spaces contains its actions."""
+
+    possible_agents, metadata, render_mode = ["one", "other"], {}, None
+
+    def __init__(self, space):
+        self.space = space
+
+    def observation_space(self, agent):
+        return Box(-1.0, 1.0, (1,), np.float32)
+
+    def action_space(self, agent):
+        return self.space
+
+    def close(self):
+        pass
+
+    def reset(self, seed=None, options=None):
+        return {agent: np.zeros(1, np.float32) for agent in self.possible_agents}, {}
+
+    def step(self, actions):
+        assert all(self.space.contains(action) for action in actions.values()), actions
+        answers = [dict.fromkeys(self.possible_agents, value) for value in (1.0, False, False)]
+        return self.reset()[0], *answers, {}
+
+
+@pytest.mark.parametrize("space", [Discrete(3, dtype=np.int8), Box(-0.1, np.pi, (1,), np.float64)], ids=str)
+def test_the_space_of_each_agent_of_a_team_contains_its_action(space):
+    environments = Environments(EnvironmentParameters(), 0, lambda: Team(Parallel(space)))
+    for bound in (-1, 1):
+        environments.step(np.full((1, *environments.spec.action.shape), max(bound, 0 if space.shape == () else -1)))
+    environments.close()
+
+
+def test_bounds_are_rounded_inwards_so_that_the_space_has_every_action():
+    one = functools.partial(Contained, Box(-0.1, np.pi, (2,), np.float64))
+    spec = spec_of(one())
+    assert (spec.action.low >= -0.1).all() and (spec.action.high <= np.pi).all()
+    np.testing.assert_allclose([spec.action.low, spec.action.high], [[-0.1] * 2, [np.pi] * 2], rtol=2e-7)
+    environments = Environments(EnvironmentParameters(), 0, one)
+    for action in (-1.0, 1.0):
+        environments.step(np.full((1, 2), action, np.float32))
+    environments.close()
+    for bound in (-0.1, np.pi):  # what the environment itself calls its bound is accepted
+        assert checked_action("act returns", np.full(2, bound), spec.action).dtype == np.float32
+    assert checked_action("act returns", [0, 1], spec.action).dtype == np.float32
+    with pytest.raises(TfsacError, match="act returns"):
+        checked_action("act returns", np.full(2, 3.1416), spec.action)
+
+
+# -- observations ------------------------------------------------------------------------------------------------------
+
+
+def test_spec_holds_shapes_types_and_bounds():
+    image, vector = Box(0, 255, (8, 8, 3), np.uint8), Box(-1, 1, (4,), np.float64)
+    flags = Box(0, 1, (2,), np.int64)
+    env = spaces_env(Dict(image=image, vector=vector, flags=flags), Box(np.float32([-1, -2]), np.float32([1, 3])))
+    spec = spec_of(env)
+    assert spec.observation == {
+        "flags": ArraySpec((2,), "float32"),
+        "image": ArraySpec((8, 8, 3), "uint8"),
+        "vector": ArraySpec((4,), "float32"),
+    }
+    assert spec.action.shape == (2,)
+    np.testing.assert_array_equal(spec.action.low, [-1, -2])
+    np.testing.assert_array_equal(spec.action.high, [1, 3])
+
+
+@pytest.mark.parametrize(
+    "mask", [MultiBinary(3), Box(0, 1, (3,), np.int8), Box(0.0, 1.0, (3,)), MultiDiscrete([2, 2, 2])], ids=str
+)
+def test_spec_of_discrete_actions_has_its_start_and_a_mask_of_bools(mask):
+    env = spaces_env(Dict(state=VECTOR, action_mask=mask), Discrete(3, start=5))
+    check(env)
+    spec = spec_of(env)
+    assert spec.action == DiscreteSpec(3, (), 5) and spec.num_agents is None
+    assert spec.observation == {"state": ArraySpec((3,), "float32"), "action_mask": ArraySpec((3,), "bool")}
+    arrays = as_arrays({"state": np.zeros(3), "action_mask": np.array([0, 1, 1], mask.dtype)}, spec)
+    assert arrays["action_mask"].dtype == bool and arrays["action_mask"].tolist() == [False, True, True]
+
+
+def test_arrays_take_the_types_of_the_spec():
+    spec = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
+    arrays = as_arrays(np.array([[1.0, 2.0]]), spec)
+    assert arrays["observation"].dtype == np.float32
+    np.testing.assert_array_equal(arrays["observation"], [[1, 2]])
+
+
+@pytest.mark.parametrize(
+    "observation, words",
+    [
+        (np.zeros((5, 3)), "shape"),
+        ({"speed": np.zeros(2)}, "keys"),
+        ((np.zeros(2), {}), "reset and step return tuples"),
+        (["a", "b"], "numeric"),
+    ],
+)
+def test_observations_that_do_not_fit_the_spec_are_refused(observation, words):
+    spec = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
+    with pytest.raises(TfsacError, match=words):
+        as_arrays(observation, spec)
+
+
+def test_parts_of_an_observation_that_do_not_belong_together_are_refused():
+    spec = Spec({"observation": ArraySpec((3,), "float32"), "action_mask": ArraySpec((4,), "bool")}, DiscreteSpec(4))
+    good = {"observation": np.zeros((2, 3)), "action_mask": np.ones((2, 4))}
+    assert as_arrays(good, spec)["action_mask"].dtype == bool
+    with pytest.raises(TfsacError, match="leading dimensions"):
+        as_arrays({**good, "action_mask": np.ones(4)}, spec)
+
+
+def test_an_image_of_other_numbers_than_bytes_is_refused():
+    spec = Spec({"observation": ArraySpec((2, 2, 1), "uint8")}, ArraySpec((1,), "float32"))
+    assert as_arrays(np.full((2, 2, 1), 255), spec)["observation"].dtype == np.uint8
+    for wrong in (0.5, 256, -1):
+        with pytest.raises(TfsacError, match="0 to 255"):
+            as_arrays(np.full((2, 2, 1), wrong), spec)
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+THREE = Discrete(3)
+
+
+def masked(mask, action=THREE):
+    return dict(observation=Dict(state=VECTOR, action_mask=mask), action=action)
+
+
+STATE = Dict(agent_state=Box(-1, 1, (2, 3)))
+REFUSED = {
+    "no space": (dict(action=None), "action_space"),
+    "several discrete actions": (dict(action=MultiDiscrete([2, 3])), "actions must be a Box"),
+    "tuple of actions": (dict(action=gym.spaces.Tuple([Discrete(2)])), "actions must be a Box"),
+    "beyond int32": (dict(action=Discrete(3, start=2**31 - 2)), "int32"),
+    "no width in float32": (dict(action=Box(np.array([1.0]), np.array([1.0 + 1e-9]), dtype=np.float64)), "low < high"),
+    "unbounded": (dict(action=Box(np.float32([-1, -1]), np.float32([1, np.inf]))), r"high=inf at \[1\]"),
+    "matrix of actions": (dict(action=Box(-1, 1, (2, 2), np.float32)), "shape"),
+    "integers": (dict(action=Box(0, 3, (2,), np.int64)), "floats"),
+    "discrete observation": (dict(observation=Discrete(5)), "FlattenObservation"),
+    "discrete in dict": (dict(observation=Dict(a=VECTOR, b=Discrete(5))), "'b'"),
+    "mask of another size": (masked(MultiBinary(4)), "action_mask"),
+    "mask of continuous actions": (masked(MultiBinary(1), ACTION), "discrete"),
+    "mask alone": (dict(observation=Dict(action_mask=MultiBinary(3)), action=Discrete(3)), "more than"),
+    "a team that sees vectors": (dict(observation=Dict(agent_state=VECTOR)), "agent_state"),
+    "a team of one discrete action": (dict(observation=STATE, action=Discrete(4)), "MultiDiscrete"),
+    "a team of unequal sizes": (dict(observation=STATE, action=MultiDiscrete([4, 3])), "equal sizes"),
+    "a team of unequal starts": (dict(observation=STATE, action=MultiDiscrete([4, 4], start=[0, 1])), "equal sizes"),
+    "a team of others": (dict(observation=STATE, action=Box(-1, 1, (3, 2))), r"\(2, A\)"),
+    "a state of others": (dict(observation=Dict(**STATE, all=Box(-1, 1, (3, 7))), action=MultiDiscrete([4, 4])), "all"),
+    "a mask of others": (
+        dict(observation=Dict(**STATE, action_mask=MultiBinary((3, 4))), action=MultiDiscrete([4, 4])),
+        r"\(2, 4\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("spaces, words", REFUSED.values(), ids=REFUSED.keys())
+def test_spaces_that_cannot_be_used_are_refused(spaces, words):
+    with pytest.raises(TfsacError, match=words):
+        check(spaces_env(**spaces))
+
+
+@pytest.mark.parametrize(
+    "keys", [["a/b"], ["_a"], ["self"], ["Action"], ["class"], ["a-b", "a.b"], ["Arm", "arm"], ["Action_Mask"]], ids=str
+)
+def test_keys_that_exported_policies_cannot_have_are_refused(keys):
+    observation = Dict({**dict.fromkeys(keys, VECTOR), "action_mask": MultiBinary(3)})
+    with pytest.raises(TfsacError, match="exported"):
+        check(spaces_env(observation, Discrete(3)))
+
+
+@pytest.mark.parametrize("name", ["Observation", "Reward"])
+def test_running_statistics_of_a_wrapper_are_refused_but_for_frozen_ones(name):
+    wrapper = getattr(gym.wrappers, f"Normalize{name}")
+    env = gym.wrappers.TimeLimit(wrapper(gym.make("Pendulum-v1")), 5)
+    with pytest.raises(TfsacError, match=f"{name.lower()}_normalization"):
+        check(env)
+    env.env.update_running_mean = False
+    check(env)
+
+
+def test_a_dict_of_boxes_is_accepted():
+    env = spaces_env(Dict({"image": Box(0, 255, (8, 8, 3), np.uint8), "a.b-c": Box(-np.inf, np.inf, (2,), np.float32)}))
+    check(env)
+    assert set(spec_of(env).observation) == {"image", "a.b-c"}
+
+
+# -- what the package offers for tests ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        vector_spec(),
+        discrete_spec(),
+        discrete_spec(5, 3, masked=True),
+        team_spec(),
+        team_spec(3, masked=True),
+        team_spec(discrete=False),
+    ],
+    ids=["vector", "choice", "masked", "team", "masked team", "team of real actions"],
+)
+def test_random_batches_fit_their_spec(spec):
+    spec = spec._replace(extras={"is_expert": ArraySpec((), "float32")})
+    batch = random_batches(spec, 3, 50)
+    assert batch.action.shape == (3, 50, *spec.action.shape) and batch.action.dtype == spec.action.dtype
+    assert batch.reward.shape == batch.discount.shape == batch.extras["is_expert"].shape == (3, 50)
+    for observation in (batch.observation, batch.next_observation):
+        for key, array in spec.observation.items():
+            assert observation[key].shape == (3, 50, *array.shape) and observation[key].dtype == array.dtype
+    if isinstance(spec.action, DiscreteSpec):
+        assert set(batch.action.ravel()) == set(range(spec.action.num_actions))
+    else:
+        assert (np.abs(batch.action) <= 1).all() and batch.action.std() > 0.5
+    if "action_mask" in spec.observation:
+        mask, after = batch.observation["action_mask"], batch.next_observation["action_mask"]
+        assert np.take_along_axis(mask, batch.action[..., None], axis=-1).all()
+        assert after.any(axis=-1).all() and not after.all() and not mask.all()

@@ -1,0 +1,164 @@
+"""Videos of episodes: what the process that records them meets in other people's environments."""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tfsac.environments import EnvironmentFailure, video
+from tfsac.environments.video import write_video
+from tfsac.errors import TfsacError
+from tfsac.parameters import EnvironmentParameters
+
+imageio = pytest.importorskip("imageio.v2")
+pytest.importorskip("imageio_ffmpeg")
+
+# imageio's reader leaves its pipes open.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+STEPS = 9
+
+
+class Drawn(gym.Env):
+    """Episodes of `STEPS` steps; picture t has a bright column more than the one before."""
+
+    observation_space, action_space = gym.spaces.Box(-9, 9, (1,)), gym.spaces.Box(-1, 1, (1,))
+    metadata, render_mode = {"render_modes": ["rgb_array"], "render_fps": 20}, "rgb_array"
+
+    def __init__(self, shape=(16, 16, 3), at_step=lambda t: None, render_mode=None):
+        self.shape, self.at_step = shape, at_step
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(1, np.float32), 1.0, False, self.t == STEPS, {}
+
+    def render(self):
+        picture = np.zeros(self.at_step(self.t) or self.shape, np.uint8)
+        picture[:, : self.t] = 255
+        return picture
+
+
+def record(path, env_fn=None, level="Drawn-v0", episodes=1, **others):
+    actions = [np.zeros((STEPS, 1), np.float32)] * episodes
+    write_video(EnvironmentParameters(level), [0] * episodes, actions, path, env_fn, **others)
+    with imageio.get_reader(path) as reader:
+        return [np.asarray(frame)[..., :3] for frame in reader]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
+@pytest.mark.parametrize("shape", [(63, 65, 3), (20, 30, 4)], ids=str)
+def test_pictures_of_odd_sizes_are_recorded(shape, ending, tmp_path):
+    def opaque(t):
+        return None if shape[2] == 3 else (20, 30, 3)
+
+    frames = record(tmp_path / f"video.{ending}", lambda: Drawn(shape, opaque))
+    height, width = shape[:2]
+    even = ending == "mp4"  # those that H.264 takes: a black line is added
+    assert len(frames) == STEPS
+    assert frames[0].shape == (height + height % 2 * even, width + width % 2 * even, 3)
+    assert frames[8][: height - 2, :6].min() > 200 and frames[8][:, 14:].max() < 60
+    assert frames[0][:, 6:].max() < 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
+def test_memory_does_not_grow_with_the_number_of_frames(ending, tmp_path):
+    grown = tmp_path / "grown"
+
+    def measure(t):
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MB
+        grown.write_text(f"{grown.read_text() if grown.exists() else ''} {used}")
+
+    record(tmp_path / f"video.{ending}", lambda: Drawn((1000, 1000, 3), measure), episodes=4)
+    used = [float(megabytes) for megabytes in grown.read_text().split()]
+    assert len(used) == 4 * STEPS and used[-1] - used[STEPS - 1] < 30  # 27 more frames have 81 MB
+
+
+FAILURES = {
+    "crashed": (lambda t: os.kill(os.getpid(), signal.SIGSEGV), "no video of Drawn-v0"),
+    "other sizes": (lambda t: (8, 8, 3) if t > 4 else None, "same size"),
+    "hanging": (lambda t: t == 3 and time.sleep(1000), "no video of Drawn-v0"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_step, message", FAILURES.values(), ids=FAILURES)
+def test_a_video_that_fails_says_why_and_leaves_no_file(at_step, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(video, "FRAME_TIMEOUT", 8)
+    with pytest.raises(EnvironmentFailure, match=message):
+        record(tmp_path / "video.mp4", lambda: Drawn(at_step=at_step))
+    assert not list(tmp_path.iterdir())
+
+
+class SlowToLoad:
+    """Hangs where another process imports or makes it."""
+
+    def __reduce__(self):
+        return time.sleep, (1000,)
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_before_its_first_frame_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(video, "FRAME_TIMEOUT", 5)
+    with pytest.raises(EnvironmentFailure, match="no video"):
+        record(tmp_path / "video.mp4", SlowToLoad())
+    assert not list(tmp_path.iterdir())
+
+
+class NeverClosed(Drawn):
+    def close(self):
+        time.sleep(1000)
+
+
+@pytest.mark.slow
+def test_a_video_is_complete_though_the_environment_does_not_close(tmp_path):
+    assert len(record(tmp_path / "video.mp4", NeverClosed)) == STEPS
+
+
+def test_what_cannot_be_sent_to_another_process_is_named(tmp_path):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    with pytest.raises(TfsacError, match="cannot be sent"):
+        record(tmp_path / "video.mp4", lambda: Drawn(process))
+
+
+@pytest.mark.slow
+def test_another_episode_than_the_evaluated_one_is_not_shown_silently(tmp_path):
+    actions, path = [np.zeros((STEPS, 1), np.float32)] * 2, tmp_path / "video.mp4"
+    with pytest.warns(RuntimeWarning, match="shows other episodes"):
+        write_video(EnvironmentParameters("Drawn-v0"), [0, 0], actions, path, Drawn, [STEPS, STEPS - 1])
+    with imageio.get_reader(path) as reader:
+        assert sum(1 for _ in reader) == 2 * STEPS
+    record(tmp_path / "same.mp4", Drawn, episodes=2, returns=[STEPS, STEPS])
+
+
+@pytest.mark.slow
+def test_a_level_that_only_this_process_has_registered_is_recorded(tmp_path):
+    gym.register("OnlyHere-v0", entry_point=lambda render_mode: Drawn())
+    try:
+        assert len(record(tmp_path / "video.gif", level="OnlyHere-v0")) == STEPS
+    finally:
+        del gym.registry["OnlyHere-v0"]
+
+
+@pytest.mark.slow
+def test_an_environment_that_computes_with_tensorflow_is_recorded(tmp_path):
+    import tensorflow as tf
+
+    weights = tf.Variable([[100.0]])
+    tf.function(lambda: tf.matmul(weights, weights))()  # starts threads, for which a forked process would wait
+
+    def at_step(t):
+        assert tf.function(lambda x: tf.matmul(x, weights))(tf.constant([[t]], tf.float32)) == 100 * t
+
+    assert len(record(tmp_path / "video.mp4", lambda: Drawn(at_step=at_step))) == STEPS

@@ -1,0 +1,142 @@
+"""A model card as its user loads it: the policy acts, and plays episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.api import AFTER_TRAINING, DrawingError
+from tfsac.environments import episode_seed, maker, spec_of
+from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.video import check_display, write_video
+from tfsac.errors import TfsacError
+from tfsac.exporting.exported import Exported, load_exported
+from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
+from tfsac.training import Evaluation, RunDirectory, evaluate
+from tfsac.training.recorded_functions import refuse_other_spaces
+from tfsac.types import input_name
+from tfsac.utils.files import new_file, read_object
+
+FORMAT = "card"  # the key in config.json that makes a folder a card
+
+
+class Card:
+    """A model card: an exported policy, its environment and its returns. `tfsac.load_card` returns one.
+
+    Args:
+        path: of the folder.
+        policy: the exported policy.
+        environment: parameters of the environment in which it was trained.
+        results: content of results.json; empty without it.
+
+    Example:
+        >>> card = tfsac.load_card("card")
+        >>> card.reset()
+        >>> action = card.act(observation)
+    """
+
+    def __init__(
+        self, path: pathlib.Path, policy: Exported, environment: EnvironmentParameters, results: Mapping[str, Any]
+    ):
+        self.path, self.policy, self.environment, self.results = path, policy, environment, results
+
+    def reset(self) -> None:
+        """Sets the policy's state to the initial one: an episode starts, in all environments."""
+        self.policy.reset()
+
+    def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
+        """Returns an action, the policy's mode or a sample, as the `act` of `tfsac.load_policy` does."""
+        return self.policy(observation, deterministic)
+
+    def evaluate(
+        self,
+        episodes: int | None = None,
+        deterministic: bool = True,
+        seed: int | None = None,
+        render: Literal["", "human"] = "",
+        dump_mp4: str | pathlib.Path | None = None,
+        env_fn: Callable[[], gym.Env] | None = None,
+    ) -> Evaluation:
+        """Plays episodes of the card's environment.
+
+        Args:
+            episodes: how many; None for as many as the card has returns, or 10.
+            deterministic: the policy's mode instead of samples.
+            seed: of the episodes; None for that of the card, so that they are the card's own.
+            render: "human" to open a window.
+            dump_mp4: a new .mp4 or .gif file for a video of the episodes.
+            env_fn: makes the environment, of a policy that was trained with a function; it then draws by itself.
+
+        Returns:
+            returns and lengths of the episodes.
+
+        Raises:
+            TfsacError: the environment is that of a function, which is missing.
+            ValueError: the environment's spaces are not those of the policy.
+            DrawingError: the video failed; it has the evaluation.
+        """
+        if self.environment.by_env_fn and env_fn is None:
+            raise TfsacError(
+                f"a Python function made the environment {self.environment.name} of this policy; pass it as env_fn"
+            )
+        episodes = episodes or len(self.results.get("returns", ())) or 10
+        seed = self.results.get("seed", 0) if seed is None else seed
+        check_display(render)
+        video = None if dump_mp4 is None else new_file(dump_mp4, ".mp4", ".gif")
+        drawn = {"render_mode": render} if render else {}
+        parameters = dataclasses.replace(self.environment, kwargs={**self.environment.kwargs, **drawn})
+        env, actions = maker(parameters, env_fn, to_play=True)(), list[np.ndarray]()
+        try:
+            spec = spec_of(env)
+            read = [key for key in spec.observation if input_name(key) in self.policy.reads]
+            refuse_other_spaces(RunDirectory(self.path), spec, read)
+            done = evaluate(
+                lambda observation: self.act(observation, deterministic),
+                env,
+                EnvironmentEpisodes(episodes),
+                seed,
+                AFTER_TRAINING,
+                lambda _, action, *step: actions.append(action),
+                self.reset,
+            )
+        finally:
+            env.close()
+        if video:
+            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
+            by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
+            try:
+                write_video(self.environment, seeds, by_episode, video, env_fn, done.returns.tolist())
+            except (OSError, ImportError, ValueError, RuntimeError) as error:
+                raise DrawingError.of(done, error) from error
+        return done
+
+
+def load_card(folder: str | pathlib.Path) -> Card:
+    """Loads a model card's folder. Load only cards of people whom you trust; see docs/exports.md.
+
+    Args:
+        folder: what `tfsac card` wrote, also without its page, pictures and results.
+
+    Raises:
+        OSError: no config.json or policy there.
+        TfsacError: the folder of something else, such as a run.
+
+    Example:
+        >>> card = tfsac.load_card("card")
+        >>> print(card.evaluate(episodes=5).returns)
+    """
+    folder = pathlib.Path(folder)
+    config = read_object(folder / "config.json")
+    if FORMAT not in config:
+        raise TfsacError(f"{folder} is no model card; `tfsac card` makes one of a run")
+    results = folder / "results.json"
+    environment = from_json(EnvironmentParameters, json.dumps(config["preset"]["environment"]))
+    return Card(
+        folder, load_exported(folder / "policy"), environment, read_object(results) if results.is_file() else {}
+    )

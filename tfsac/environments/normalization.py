@@ -1,0 +1,210 @@
+"""Rewards and observations on their way to the agent; the memory stores raw ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfsac.parameters import FilterParameters, ParameterError, ReturnScalingParameters
+from tfsac.types import Batch, Spec
+
+EPSILON = 1e-8  # added to a variance, so that what is constant is divided by 1e-4 and not by zero
+
+
+class RunningStatistics:
+    """Mean and variance in float64, merged batch by batch as in Chan, Golub and LeVeque (1979).
+
+    Attributes:
+        count: values so far.
+        mean, squares: `[...]`; `squares` are summed squared deviations from the mean.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()):
+        self.count, self.mean, self.squares = 0, np.zeros(shape), np.zeros(shape)
+
+    def add(self, values: np.ndarray) -> None:
+        """Adds values `[K, ...]`."""
+        batch, total = values.astype(np.float64), self.count + len(values)
+        batch_mean = batch.mean(axis=0)
+        delta = batch_mean - self.mean
+        between = delta**2 * (self.count * len(values) / total)
+        self.squares = self.squares + ((batch - batch_mean) ** 2).sum(axis=0) + between
+        self.mean = self.mean + delta * (len(values) / total)
+        self.count = total
+
+    def deviation(self) -> np.ndarray:
+        """Returns the standard deviation `[...]`."""
+        return np.sqrt(self.squares / max(self.count, 1) + EPSILON)
+
+    def state(self) -> dict[str, Any]:
+        """Returns the statistics as plain lists, exactly."""
+        return {"count": self.count, "mean": self.mean.tolist(), "squares": self.squares.tolist()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Loads what `state` returned."""
+        self.count = state["count"]
+        self.mean, self.squares = np.array(state["mean"], np.float64), np.array(state["squares"], np.float64)
+
+
+class ReturnScaling(RunningStatistics):
+    """Divides rewards by the deviation of the discounted returns of training.
+
+    The return g of each environment becomes gamma * g + r with a reward r. Every g enters the statistics. After the
+    last step of an episode, terminated or truncated, g is zero.
+
+    Attributes:
+        running: g `[E]`; `[1]`, a zero, where all episodes start.
+        largest: |g| so far.
+    """
+
+    def __init__(self, parameters: ReturnScalingParameters, discount: float):
+        super().__init__()
+        self.parameters, self.discount = parameters, discount
+        self.largest, self.running = 0.0, np.zeros(1)
+
+    def learn(self, reward: np.ndarray, ended: np.ndarray) -> None:
+        """Adds raw rewards `[E]` of a step; booleans `[E]` say where it was the last one of its episode."""
+        returns = self.discount * self.running + reward.astype(np.float64)
+        self.add(returns)
+        self.largest = max(self.largest, float(np.abs(returns).max()))
+        self.running = np.where(ended, 0.0, returns)
+
+    def divisor(self) -> float:
+        """Returns the deviation of the returns, or more to keep them inside the bound; 1 before there are any."""
+        if not self.count:
+            return 1.0
+        deviation, bound = float(self.deviation()), self.parameters.bound
+        return deviation if bound is None else max(deviation, self.largest / bound)
+
+    def state(self) -> dict[str, Any]:
+        """Returns statistics and running returns as plain numbers, exactly."""
+        return {**super().state(), "largest": self.largest, "running": self.running.tolist()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Loads what `state` returned."""
+        super().restore(state)
+        self.largest, self.running = state["largest"], np.array(state["running"], np.float64)
+
+
+class Filters:
+    """Reward scale and clip, normalisation of rewards and observations with running statistics of all training steps.
+
+    Each of several rewards a step has its own statistics; images are left alone. The agents of a team share them as
+    they share the policy: the same observation looks the same to each.
+
+    Args:
+        parameters: of the filters.
+        spec: of the agent.
+        discount: gamma, of the returns by which return scaling divides.
+
+    Raises:
+        ParameterError: return scaling of several rewards a step.
+    """
+
+    def __init__(self, parameters: FilterParameters, spec: Spec, discount: float = 0.99):
+        self.parameters = parameters
+        self.observations: dict[str, RunningStatistics] = {}
+        if parameters.observation_normalization:
+            arrays = spec.of_one_agent().observation
+            self.observations = {
+                key: RunningStatistics(array.shape) for key, array in arrays.items() if array.dtype == "float32"
+            }
+        self.rewards = RunningStatistics(() if spec.num_rewards is None else (spec.num_rewards,))
+        self.returns: ReturnScaling | None = None
+        if parameters.return_scaling:
+            if spec.num_rewards is not None:
+                raise ParameterError(
+                    f"return_scaling needs one reward a step, got {spec.num_rewards}; reward_normalization=True "
+                    "divides each reward by its own deviation"
+                )
+            self.returns = ReturnScaling(parameters.return_scaling, discount)
+
+    @property
+    def count(self) -> int:
+        """How many observations the running statistics have; 0 without observation normalisation."""
+        return max((statistics.count for statistics in self.observations.values()), default=0)
+
+    @property
+    def mean(self) -> dict[str, np.ndarray]:
+        """Running means of the observations that are normalised, by key."""
+        return {key: statistics.mean for key, statistics in self.observations.items()}
+
+    def learn(self, observation: dict[str, np.ndarray]) -> None:
+        """Adds observations `[E, ...]`, or `[E, P, ...]` of a team's agents, to the running statistics."""
+        for key, statistics in self.observations.items():
+            statistics.add(observation[key].reshape(-1, *statistics.mean.shape))
+
+    def learn_reward(self, reward: np.ndarray, ended: np.ndarray) -> None:
+        """Adds raw rewards `[E]` or `[E, D]` of a step; booleans `[E]` say where it was the last one of its episode."""
+        if self.returns:
+            self.returns.learn(reward, ended)
+        if self.parameters.reward_normalization:
+            self.rewards.add(reward)
+
+    def end_episodes(self) -> None:
+        """Forgets the returns of the running episodes: new ones start everywhere, perhaps in more environments."""
+        if self.returns:
+            self.returns.running = np.zeros(1)
+
+    def scale(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Returns (mean, 1 / deviation) by observation key, float32, for the keys that are normalised."""
+        return {
+            key: (statistics.mean.astype(np.float32), (1.0 / statistics.deviation()).astype(np.float32))
+            for key, statistics in self.observations.items()
+        }
+
+    def observation(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns observations with any leading dimensions as the agent sees them."""
+        if not self.count:
+            return observation
+        bound = np.float32(self.parameters.observation_clipping)
+        filtered = dict(observation)
+        for key, (mean, inverse) in self.scale().items():
+            if key in observation:
+                filtered[key] = np.clip((observation[key] - mean) * inverse, -bound, bound)
+        return filtered
+
+    def reward(self, reward: np.ndarray) -> np.ndarray:
+        """Returns raw rewards with any leading dimensions as the agent sees them: divided, rescaled, then clipped."""
+        scaled = reward * self.reward_scale()
+        if self.parameters.reward_clipping_range is None:
+            return scaled
+        low, high = self.parameters.reward_clipping_range
+        return np.clip(scaled, np.float32(low), np.float32(high))
+
+    def reward_scale(self) -> np.ndarray:
+        """Returns what rewards are multiplied by now, float32, `[]` or `[D]`."""
+        scale = np.asarray(self.parameters.reward_rescale_factor)
+        if self.rewards.count:
+            # Without subtracting the mean: that would change what ending an episode is worth.
+            scale = scale / np.where(self.rewards.squares > 0, self.rewards.deviation(), 1.0)  # constant ones stay
+        if self.returns:
+            scale = scale / self.returns.divisor()
+        return scale.astype(np.float32)
+
+    def batch(self, batch: Batch) -> Batch:
+        """Returns a sampled batch with its observations filtered; the memory filters its rewards with `reward`."""
+        names = [name for name in ("observation", "next_observation") if name in batch._fields]
+        return batch._replace(**{name: self.observation(getattr(batch, name)) for name in names})
+
+    def state(self) -> dict[str, Any]:
+        """Returns the statistics as plain lists, exactly."""
+        observations = {key: statistics.state() for key, statistics in self.observations.items()}
+        of_key = {name: {key: each[name] for key, each in observations.items()} for name in ("mean", "squares")}
+        state: dict[str, Any] = {"count": self.count, **of_key}
+        if self.parameters.reward_normalization:
+            state["reward"] = self.rewards.state()
+        if self.returns:
+            state["returns"] = self.returns.state()
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Loads statistics that `state` returned."""
+        for key in state["mean"]:
+            self.observations[key] = statistics = RunningStatistics()
+            statistics.restore({"count": state["count"], **{name: state[name][key] for name in ("mean", "squares")}})
+        if self.parameters.reward_normalization and "reward" in state:  # weights may come from a run without
+            self.rewards.restore(state["reward"])
+        if self.returns and "returns" in state:
+            self.returns.restore(state["returns"])

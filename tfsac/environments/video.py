@@ -1,0 +1,139 @@
+"""Videos of episodes, recorded in a process of their own.
+
+The software renderers that MuJoCo uses on machines without a GPU carry another LLVM than TensorFlow does, and crash
+when both are loaded. So the actions are replayed from the episodes' seeds in a new process, which has TensorFlow only
+where the environment imports it. Frames go to ffmpeg as they are drawn, so memory does not grow with the length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import faulthandler
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+import gymnasium as gym
+import numpy as np
+
+from tfsac.environments.check import EnvironmentFailure
+from tfsac.environments.make import maker
+from tfsac.errors import TfsacError
+from tfsac.parameters import EnvironmentParameters
+
+FRAME_TIMEOUT = 120  # seconds for one frame, and for making the environment
+DIFFERENT_EPISODES = 3  # exit status: the video is complete
+
+
+def check_display(render: str) -> None:
+    """Refuses a window on a machine without a display, because the libraries that open it would end the process."""
+    displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if render == "human" and sys.platform == "linux" and not any(map(os.environ.get, displays)):
+        raise TfsacError(
+            "a window needs a display (DISPLAY or WAYLAND_DISPLAY); record a video instead (dump_mp4), or set "
+            "SDL_VIDEODRIVER=dummy for an environment that draws elsewhere"
+        )
+
+
+def write_video(
+    parameters: EnvironmentParameters,
+    seeds: Sequence[int],
+    actions: Sequence[np.ndarray],
+    path: pathlib.Path,
+    env_fn: Callable[[], gym.Env] | None = None,
+    returns: Sequence[float] | None = None,
+) -> None:
+    """Records a video of episodes: a frame after every step.
+
+    Args:
+        parameters: the environment.
+        seeds: of the episodes.
+        actions: of each episode, `[T, ...]` in the environment's own numbers.
+        path: a .mp4 or .gif file.
+        env_fn: made the environment instead of a level; it draws with `render_mode="rgb_array"`.
+        returns: of the episodes; a warning says where the replayed ones have others.
+
+    Raises:
+        EnvironmentFailure: the environment cannot be drawn here, or the video cannot be written.
+    """
+    spec = gym.registry.get(parameters.level)  # a script or a notebook may have registered it
+    try:
+        job = cloudpickle.dumps((parameters, list(seeds), list(actions), path, env_fn, spec, returns))
+    except Exception as error:  # whatever the user's objects raise
+        raise TfsacError(
+            f"env_fn cannot be sent to the process that draws ({error}); create what it holds inside it"
+        ) from error
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    with tempfile.TemporaryFile() as errors:  # no pipe, which processes of the environment could keep open
+        command = [sys.executable, "-m", __name__, str(FRAME_TIMEOUT)]
+        done = subprocess.run(command, input=job, env=variables, stdout=subprocess.DEVNULL, stderr=errors, check=False)
+        errors.seek(0)
+        output = errors.read().decode(errors="replace").strip()
+    if done.returncode == DIFFERENT_EPISODES:
+        warnings.warn(
+            f"the video {path} shows other episodes than those that were evaluated: their seeds and actions do not "
+            "determine what the environment does",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    elif done.returncode:
+        path.unlink(missing_ok=True)
+        cause = output.splitlines()[-1] if output else f"exit status {done.returncode}"
+        raise EnvironmentFailure(
+            f"no video of {parameters.name} ({cause}); videos need tfsac[video], an environment with "
+            "render_mode='rgb_array', and for MuJoCo on a machine without a screen libegl1 and MUJOCO_GL=egl"
+        ) from RuntimeError(output)
+
+
+def _record(
+    timeout: float,
+    parameters: EnvironmentParameters,
+    seeds: Sequence[int],
+    actions: Sequence[np.ndarray],
+    path: pathlib.Path,
+    env_fn: Callable[[], gym.Env] | None,
+    spec: gym.envs.registration.EnvSpec | None,
+    returns: Sequence[float] | None,
+) -> bool:
+    """Plays the episodes and writes the video in this process, which ends where a frame takes longer than the timeout,
+    in seconds; returns whether the episodes have these returns.
+    """
+    import imageio.v2 as imageio
+
+    if spec is not None:
+        gym.registry.setdefault(spec.id, spec)
+    kwargs = {} if env_fn is not None else {**parameters.kwargs, "render_mode": "rgb_array"}
+    env = maker(dataclasses.replace(parameters, kwargs=kwargs), env_fn, to_play=True)()
+    fps, replayed = float((env.metadata or {}).get("render_fps") or 30), list[float]()
+    options: dict[str, Any] = {"loop": 0, "duration": 1000 / fps}
+    if path.suffix != ".gif":
+        options = {"fps": fps, "macro_block_size": 2}  # H.264 with its usual colours needs even sizes
+    video: Any
+    with imageio.get_writer(path, **options) as video:
+        for seed, of_episode in zip(seeds, actions, strict=True):
+            env.reset(seed=seed)
+            replayed.append(0.0)
+            for action in of_episode:
+                _, reward, terminated, truncated, _ = env.step(action)
+                replayed[-1] += float(reward)
+                video.append_data(env.render())
+                faulthandler.dump_traceback_later(timeout, exit=True)  # starts the timer again
+                if terminated or truncated:
+                    break
+    faulthandler.cancel_dump_traceback_later()
+    return returns is None or np.allclose(returns, replayed, rtol=1e-3, atol=1e-3)
+
+
+if __name__ == "__main__":
+    limit = float(sys.argv[1])
+    faulthandler.dump_traceback_later(limit, exit=True)  # before anything of the user's is imported
+    same = _record(limit, *pickle.loads(sys.stdin.buffer.read()))
+    sys.stderr.flush()
+    os._exit(0 if same else DIFFERENT_EPISODES)  # the video is complete, even if the environment cannot be closed

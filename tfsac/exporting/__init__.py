@@ -1,0 +1,8 @@
+"""Leaving training: loading what a run has learned, and exporting it as a SavedModel or a LiteRT file."""
+
+from tfsac.exporting.exported import Exported, load_exported
+from tfsac.exporting.loading import load_policy
+from tfsac.exporting.policy_graph import PolicyGraph
+from tfsac.exporting.saving import TOLERANCE, export, verify
+
+__all__ = ["TOLERANCE", "Exported", "PolicyGraph", "export", "load_exported", "load_policy", "verify"]

@@ -1,0 +1,145 @@
+"""Running an exported policy, a SavedModel or a LiteRT file."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
+from tfsac.errors import TfsacError
+from tfsac.exporting.litert import INITIAL_STATE, litert_interpreter
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, input_name
+from tfsac.utils.files import glob_safe
+from tfsac.utils.machine import use_tensorflow
+
+TFLITE_FILE = "policy.tflite"
+SAVED_MODEL_FILE = "saved_model.pb"
+EXPORT_FILES = {TFLITE_FILE, SAVED_MODEL_FILE, "fingerprint.pb", "variables", "assets"}
+
+
+def is_export_alone(path: pathlib.Path) -> bool:
+    """Returns whether a folder holds an exported policy and nothing else, as a model card or a server's folder may."""
+    names = {part.name for part in path.iterdir()} if path.is_dir() else set()
+    return bool(names & {TFLITE_FILE, SAVED_MODEL_FILE}) and names <= EXPORT_FILES
+
+
+class Exported:
+    """The actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
+
+    A policy with a state keeps it from one call to the next: call `reset` at the start of an episode. Threads may
+    share a policy without a state; one with a state belongs to one thread.
+
+    Args:
+        path: what `export` returned (or its folder, for a LiteRT file).
+
+    Attributes:
+        wanted: names of the inputs.
+        fields: names of the parts of the state.
+        reads: shape and dtype by name of the observations.
+
+    Raises:
+        FileNotFoundError: no exported policy there.
+        TfsacError: a LiteRT file without the package that runs it.
+
+    Example:
+        >>> policy = tfsac.load_exported("exported")
+        >>> action = policy(observation)
+    """
+
+    def __init__(self, path: str | pathlib.Path):
+        path = pathlib.Path(path)
+        if (path / TFLITE_FILE).is_file():
+            path = path / TFLITE_FILE
+        self.path, self.lite = path.absolute(), path.suffix == ".tflite" and path.is_file()
+        if self.lite:
+            interpreter, self.lock = litert_interpreter(path), threading.Lock()
+            signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
+            serve = signatures["serving_default"]
+            inputs = {
+                name: (x["shape_signature"].tolist(), x["dtype"]) for name, x in serve.get_input_details().items()
+            }
+            outputs = set(serve.get_output_details())
+        elif (path / SAVED_MODEL_FILE).is_file():
+            use_tensorflow()
+            with glob_safe(path) as folder:
+                self.loaded = tf.saved_model.load(str(folder))
+            signatures = self.loaded.signatures
+            serve = signatures["serving_default"]
+            specs = serve.structured_input_signature[1]
+            inputs = {name: (x.shape.as_list(), x.dtype.as_numpy_dtype) for name, x in specs.items()}
+            outputs = set(serve.structured_outputs)
+        else:
+            hint = " (a run: `tfsac export` makes one of it)" if (path / "config.json").is_file() else ""
+            raise FileNotFoundError(f"no SavedModel and no .tflite file in {path}{hint}")
+        self.serve, self.sample, self.initial = serve, signatures["sample"], signatures.get(INITIAL_STATE)
+        self.wanted, self.fields = set(inputs), outputs - {"action"}
+        self.reads = {
+            name: (tuple(shape[1:]), np.dtype(x)) for name, (shape, x) in inputs.items() if name not in outputs
+        }
+        self.reset()
+
+    def __reduce__(self) -> Any:
+        """Is pickled as its path: another process loads it from there."""
+        return Exported, (self.path,), {"state": self.state}
+
+    def reset(self) -> None:
+        """Sets the state to the initial one: an episode starts."""
+        self.state: dict[str, np.ndarray] = {}
+
+    def __call__(self, observation: Any, deterministic: bool = True) -> np.ndarray:
+        """Returns an action for an observation, with the same leading dimensions, as `Policy.act` does.
+
+        Args:
+            observation: raw, an array or by key; keys that the policy does not read are left out.
+            deterministic: the policy's mode; a SavedModel also returns samples.
+
+        Raises:
+            ValueError: an observation that `Policy.act` refuses.
+            TfsacError: a sample of a LiteRT file, or a state of another number of environments.
+        """
+        if not deterministic and self.lite:
+            raise TfsacError("a LiteRT file takes the noise of its samples as an input; call its signature `sample`")
+        by_key = observation if isinstance(observation, Mapping) else {"observation": observation}
+        named = {input_name(key): value for key, value in by_key.items()}
+        spec = Spec({name: self._spec(name, named.get(name)) for name in self.reads}, DiscreteSpec(1))
+        arrays, leading = batched(named, spec)
+        rows = len(next(iter(arrays.values())))
+        if self.fields and len(leading) > 1:
+            raise TfsacError(ONE_SEQUENCE.format(leading))
+        if self.fields and not self.state:
+            self.state = self._run(self.initial, {"rows": np.int32(rows)})
+        if others := {len(value) for value in self.state.values()} - {rows}:
+            raise TfsacError(
+                f"the state is that of {others.pop()} environments; call reset before acting in {rows} others"
+            )
+        inputs = {**arrays, **self.state}
+        outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
+        action = outputs.pop("action")
+        self.state = outputs
+        return unflattened(action, leading)
+
+    def _spec(self, name: str, value: Any) -> ArraySpec:
+        """Returns the spec of a part of an observation, with as many agents as it is of."""
+        shape, dtype = self.reads[name]
+        with contextlib.suppress(ValueError, IndexError):  # `batched` refuses it
+            if shape[0] in (None, -1):
+                shape = (np.shape(value)[-len(shape)], *shape[1:])
+        return ArraySpec(shape, dtype.name)
+
+    def _run(self, function: Any, inputs: dict[str, Any]) -> dict[str, np.ndarray]:
+        if self.lite:
+            with self.lock:  # the interpreter has one set of inputs and outputs
+                return dict(function(**inputs))
+        use_tensorflow()
+        return {name: x.numpy() for name, x in function(**{k: tf.constant(x) for k, x in inputs.items()}).items()}
+
+
+def load_exported(path: str | pathlib.Path) -> Exported:
+    """Loads an exported policy; see `Exported`."""
+    return Exported(path)

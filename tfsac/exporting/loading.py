@@ -1,0 +1,147 @@
+"""Loading what a run has learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.environments import Filters, maker, spec_of
+from tfsac.networks import ModelMaker
+from tfsac.parameters import EnvironmentParameters, ParameterError, override, to_json
+from tfsac.training import Policy, RunDirectory
+from tfsac.training.build import build_agent, build_policy
+from tfsac.training.devices import configure_once
+from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others, spec_in
+from tfsac.training.weights import load_checkpoint, load_weights
+from tfsac.types import DiscreteSpec, Spec
+from tfsac.utils.files import differences, read_object
+from tfsac.utils.imports import name_of
+
+EnvFn = Callable[[], gym.Env]
+
+
+def load_policy(
+    run_dir: str | pathlib.Path,
+    env_fn: EnvFn | None = None,
+    models: ModelMaker | None = None,
+    critics: bool = False,
+    step: int | None = None,
+    last: bool = False,
+    seed: int | None = None,
+) -> Policy:
+    """Loads a run's policy: that of the best evaluation, or the last one.
+
+    Args:
+        run_dir: of the run.
+        env_fn, models: the functions that it was trained with, if it was. Another env_fn may make any environment with
+            the same actions in which the policy can read what it read in training.
+        critics: whether its agent is built too, with the critics that `Policy.values` and
+            `tfsac.export(..., values=True)` need.
+        step: of a checkpoint, for the best policy until then.
+        last: take the policy as it was at the newest checkpoint, or that of `step`, whatever its evaluations.
+        seed: of the samples that `act(observation, deterministic=False)` takes; None for others at every load.
+
+    Raises:
+        FileNotFoundError: no run there, or one without an evaluation yet and not `last`.
+        ValueError: the run's files are damaged, its environment or networks are not those of the run, or there is no
+            checkpoint of this step.
+        CheckpointError: `last`, and no checkpoint that is whole.
+
+    Example:
+        >>> policy = tfsac.load_policy("runs/pendulum")
+        >>> action = policy.act(observation)
+    """
+    directory = RunDirectory(pathlib.Path(run_dir))
+    if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
+        refuse_others(directory, env_fn, models)
+        spec = spec_in(read_object(directory.config)["spaces"])
+    else:
+        env = environment_of(run_dir, env_fn, models)
+        env.close()
+        spec = spec_of(env)
+    policy = policy_in(spec, run_dir, models, critics, step, last)
+    policy.acting.rng = np.random.default_rng(seed)
+    return policy
+
+
+def policy_in(
+    spec: Spec,
+    run_dir: str | pathlib.Path,
+    models: ModelMaker | None,
+    critics: bool = False,
+    step: int | None = None,
+    last: bool = False,
+) -> Policy:
+    """Returns a run's policy for the spec of an environment in which it can play; see `load_policy`."""
+    configure_once()
+    directory = RunDirectory(pathlib.Path(run_dir))
+    preset, run = directory.read()
+    spaces = read_object(directory.config).get("spaces")  # not of old runs
+    trained = spec if spaces is None else spec_in(spaces)
+    if isinstance(trained.action, DiscreteSpec) and isinstance(spec.action, DiscreteSpec):
+        trained = trained._replace(action=trained.action._replace(native_dtype=spec.action.native_dtype))
+    filters = Filters(preset.environment.filters, trained)
+    agent = build_agent(preset, run, trained, models) if critics or last else None
+    acting = build_policy(preset, run, trained, models) if agent is None else agent.policy
+    policy = Policy(acting, filters, agent if critics else None)
+    refuse_other_spaces(directory, spec, policy.reads.observation)
+    if agent is not None and last:
+        load_checkpoint(directory.checkpoint(step), agent, filters)
+    else:
+        load_weights(directory.weights(step), agent or acting, filters)
+    return policy
+
+
+def environment_of(
+    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, **kwargs: Any
+) -> gym.Env:
+    """Makes the environment of a run, or what env_fn makes.
+
+    Args:
+        run_dir: of the run.
+        env_fn, models: see `load_policy`.
+        **kwargs: for `gymnasium.make`, or the PettingZoo environment; not for what env_fn makes.
+    """
+    parameters = played_in(run_dir, env_fn, models)
+    return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn, to_play=True)()
+
+
+def played_in(
+    run_dir: str | pathlib.Path,
+    env_fn: EnvFn | None,
+    models: ModelMaker | None,
+    changes: Mapping[str, Any] | None = None,
+    quiet: bool = True,
+) -> EnvironmentParameters:
+    """Returns the parameters of the environment in which a run's policy is to play.
+
+    Args:
+        run_dir, env_fn, models: as in `environment_of`.
+        changes: see `tfsac.evaluate`.
+        quiet: print no line where it is another environment than that of training.
+
+    Raises:
+        ParameterError: changes of something else than the environment, or a function is missing.
+    """
+    directory, changes = RunDirectory(pathlib.Path(run_dir)), changes or {}
+    preset, _ = directory.read()
+    played, trained = override(preset, changes).environment, preset.environment
+    if played.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
+        raise ParameterError(
+            "A trained policy keeps its agent and normalisation; only its environment can change, such as "
+            f"environment.kwargs, got {', '.join(changes)}"
+        )
+    refuse_others(directory, env_fn, models, played)
+    different = differences(to_json(trained), to_json(played))
+    env_fn_of_training = read_object(directory.config).get("env_fn")
+    if env_fn is not None and name_of(env_fn) != env_fn_of_training:
+        different.append(("env_fn", env_fn_of_training, name_of(env_fn)))
+    if different and not quiet:
+        listed = ", ".join(f"{name}={ours} (in training {theirs})" for name, theirs, ours in different)
+        print(f"This is not the environment of training: {listed}")
+    return played

@@ -1,0 +1,125 @@
+"""A policy as a TensorFlow graph, without NumPy, Keras or tfsac: what is inside an export."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfsac.environments import ActionNumbering, action_map
+from tfsac.exporting.litert import INITIAL_STATE
+from tfsac.policies.base_policy import read_by
+from tfsac.training.policy import Policy
+from tfsac.types import DiscreteSpec, input_name
+
+
+class PolicyGraph:
+    """Observation normalisation, network, distribution and the map to the environment's own actions, as one graph.
+
+    Args:
+        policy: to be exported.
+        values: whether the agent's values are exported too.
+
+    Attributes:
+        weights: the variables that the functions use. Saving these alone keeps Keras and tfsac out of the SavedModel.
+        state: specs `[E, ...]` of the policy state by field.
+    """
+
+    def __init__(self, policy: Policy, values: bool = False):
+        self.acting, self.critics, self.filters = policy.acting, policy.critics, policy.filters
+        self.map = action_map(self.acting.spec.of_one_agent())  # the same for each of several agents
+        action = self.acting.spec.action
+        self.action_dtype = action.export_dtype if isinstance(action, DiscreteSpec) else action.dtype
+        self.networks = {**self.acting.networks, **(self.critics.networks if self.critics and values else {})}
+        variables = [v.value for network in self.networks.values() for v in network.variables]
+        self.weights = [*variables, *(v for v in self.acting.variables.values() if isinstance(v, tf.Variable))]
+        self.state = {
+            name: tf.TensorSpec([None, *array.shape], array.dtype, name=name)
+            for name, array in self.acting.state.items()
+        }
+
+    def to_environment(self, action: tf.Tensor) -> tf.Tensor:
+        """Returns the environment's actions for the agent's."""
+        if isinstance(self.map, ActionNumbering):
+            return tf.cast(action + self.map.start, self.action_dtype)
+        low, high = self.map.low, self.map.high
+        # No sum in units of [-1, 1], for which an int8 export would have few of its 256 numbers.
+        return tf.clip_by_value(action * self.map.scale + (0.5 * low + 0.5 * high), low, high)
+
+    def to_agent(self, action: tf.Tensor) -> tf.Tensor:
+        """Returns the agent's actions for the environment's."""
+        if isinstance(self.map, ActionNumbering):
+            return tf.cast(action, tf.int32) - self.map.start
+        return (action - self.map.low) / self.map.scale - 1.0
+
+    def normalized(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns observations as they are normalised in training."""
+        if not self.filters.count:
+            return dict(observation)
+        bound = self.filters.parameters.observation_clipping
+        scale = self.filters.scale()
+        return {
+            key: tf.clip_by_value((x - scale[key][0]) * scale[key][1], -bound, bound) if key in scale else x
+            for key, x in observation.items()
+        }
+
+    def act(self, inputs: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """Returns "action" `[E, ...]` in the environment's units and the next state by field: the mode, or a sample.
+
+        Args:
+            inputs: observations and state by name.
+            noise: for a sample, as `BasePolicy.sample_noise` draws it.
+        """
+        state = {name: inputs[name] for name in self.state}
+        action, next_state = self.acting.act_tensors(self.normalized(inputs), noise, state)
+        return {"action": self.to_environment(action), **next_state}
+
+    def sample(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns sampled actions, with randomness of TensorFlow's own."""
+        return self.act(inputs, self.acting.sample_noise(inputs))
+
+    def values(self, inputs: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the agent's values of observations (and a state) and the environment's actions."""
+        assert self.critics is not None
+        state = {name: inputs[name] for name in self.state}
+        return self.critics.value_tensors(self.normalized(inputs), self.to_agent(action), state)
+
+    def initial_state(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the state of `rows` environments at an episode start, by field."""
+        return {name: tf.zeros([rows, *spec.shape[1:]], spec.dtype) for name, spec in self.state.items()}
+
+    def inputs(self, *names: str) -> dict[str, tf.TensorSpec]:
+        """Returns specs of the observations `[E, ...]` that the named networks read, action masks and the state."""
+        observation = read_by(names, self.networks, self.acting.spec).observation
+        return {
+            key: tf.TensorSpec(self._batched(array.shape), array.dtype, name=input_name(key))
+            for key, array in observation.items()
+        } | self.state
+
+    def _batched(self, shape: tuple[int, ...]) -> list[int | None]:
+        """Returns a shape for any number of environments, and of agents where several share the policy."""
+        return [None, *shape] if self.acting.spec.num_agents is None else [None, None, *shape[1:]]
+
+    def signatures(self, noise_as_input: bool, values: bool = False) -> dict[str, Any]:
+        """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
+        inputs, action = self.inputs(*self.acting.acts_through), self.acting.spec.action
+        function = functools.partial(tf.function, autograph=False)  # AutoGraph would take most of the time of an export
+        signatures = {"serving_default": function(lambda given: self.act(given)).get_concrete_function(inputs)}
+        if self.state:
+            rows = tf.TensorSpec([], tf.int32, name="rows")
+            signatures[INITIAL_STATE] = function(self.initial_state).get_concrete_function(rows)
+        if noise_as_input:
+            one = {key: tf.zeros([1, *array.shape], array.dtype) for key, array in self.acting.spec.observation.items()}
+            shape = self._batched(tuple(self.acting.sample_noise(one).shape[1:]))
+            noise = tf.TensorSpec(shape, tf.float32, name="noise")
+            signatures["sample"] = function(self.act).get_concrete_function(inputs, noise)
+        else:
+            signatures["sample"] = function(self.sample).get_concrete_function(inputs)
+        if values:
+            assert self.critics is not None
+            inputs = self.inputs(*self.critics.values_through)
+            taken = tf.TensorSpec(self._batched(action.shape), self.action_dtype, name="action")
+            signatures["values"] = function(self.values).get_concrete_function(inputs, taken)
+        return signatures

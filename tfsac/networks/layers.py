@@ -1,0 +1,281 @@
+"""Hidden layers that know batch statistics and dropout, of one network or of N critics whose weights are stacked.
+
+A layer computes with weights that it is given (`forward`), so that one formula serves one network, each critic of a
+stack, all of a stack at once, and NumPy.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfsac.networks.bfloat16 import OPTION
+from tfsac.networks.initializers import registered
+
+if TYPE_CHECKING:
+    from tfsac.networks.batch_normalization import BatchNormalization
+
+EPSILON = 1e-6  # of layer and RMS normalisation
+
+Value = Callable[[keras.Variable], Any]  # what to compute with in a variable's place
+
+
+class ForwardMode(NamedTuple):
+    """How layers compute that do not always compute the same.
+
+    Attributes:
+        batch_statistics: batch normalisation by the statistics of the batch, else by the running ones.
+        moments: takes the statistics of each layer in the order of the critics, to move the running ones; or None.
+        mask: returns dropout's factors `[N, B, F]` for a layer's name and rate and F; None for no dropout.
+        critic: which of the N critics computes; None for all at once.
+    """
+
+    batch_statistics: bool = False
+    moments: dict[BatchNormalization, list[tuple[tf.Tensor, tf.Tensor]]] | None = None
+    mask: Callable[[str, float, int], tf.Tensor] | None = None
+    critic: int | None = None
+
+
+INFERENCE = ForwardMode()
+
+
+class SavedLayer(keras.layers.Layer):
+    """A layer that Keras saves and makes again: every argument of its class is an attribute too."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments, as Keras saves them."""
+        names = inspect.signature(type(self)).parameters
+        return {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in names}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SavedLayer:
+        """Returns a layer of what `get_config` returned."""
+        return cls(**keras.saving.deserialize_keras_object(config))
+
+    def track(self, inner: list[BodyLayer]) -> None:
+        """Makes layers attributes: those of a list alone are not in TensorFlow's checkpoints."""
+        for i, layer in enumerate(inner):
+            setattr(self, f"layer_{i}", layer)
+
+
+class BodyLayer(SavedLayer):
+    """A layer of a body.
+
+    Args:
+        name: of the layer, and the beginning of its weights' names.
+        critics: N where its weights are those of N critics, `[N, ...]`; None for one network.
+    """
+
+    def __init__(self, name: str, critics: int | None = None):
+        super().__init__(name=name)
+        self.critics = critics
+
+    def weight(self, name: str, shape: tuple[int, ...], initializer: Any, trainable: bool = True) -> keras.Variable:
+        """Makes a weight of this shape for each critic."""
+        stack = () if self.critics is None else (self.critics,)
+        return self.add_weight(name=name, shape=(*stack, *shape), initializer=initializer, trainable=trainable)
+
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns the layer of x `[B, F]`.
+
+        Args:
+            x: tensor, or array in inference.
+            value: what to compute with in the place of each variable.
+            mode: how.
+        """
+        raise NotImplementedError
+
+    def call(self, x: Any) -> Any:
+        """Returns the layer of x `[B, F]` in inference, of one network."""
+        return self.forward(x, tensor)
+
+
+def tensor(variable: keras.Variable) -> tf.Tensor:
+    """Returns a variable's value."""
+    return variable.value
+
+
+@registered
+class Linear(BodyLayer):
+    """A dense layer without activation.
+
+    Args:
+        name, critics: see `BodyLayer`.
+        units: its width.
+        initializer: of the kernel; of a stack it makes `[N, F, units]`.
+        use_bias: whether it adds a bias.
+        bias_initializer: of the bias.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        units: int,
+        initializer: keras.initializers.Initializer,
+        critics: int | None = None,
+        use_bias: bool = True,
+        bias_initializer: Any = "zeros",
+    ):
+        super().__init__(name, critics)
+        self.units, self.initializer = units, initializer
+        self.use_bias, self.bias_initializer = use_bias, bias_initializer
+
+    def build(self, shape: Any) -> None:
+        """Makes the weights."""
+        self.kernel = self.weight("kernel", (shape[-1], self.units), self.initializer)
+        self.bias = self.weight("bias", (self.units,), self.bias_initializer) if self.use_bias else None
+
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns `x W + b`."""
+        x = x @ value(self.kernel)
+        return x if self.bias is None else x + value(self.bias)
+
+
+def float32_product(x: Any, kernel: Any) -> Any:
+    """Returns `x W` in float32 whatever other products are in; arrays or tensors.
+
+    Critics' last layers need it: bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
+    """
+    if not tf.is_tensor(x) or not tf.config.optimizer.get_experimental_options().get(OPTION, False):
+        return x @ kernel
+    # The graph optimizer narrows operations by their type, and does not know this one.
+    return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
+
+
+@registered
+class ValueLinear(Linear):
+    """The last layer of critics, in float32 whatever the others compute in."""
+
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns `x W + b`."""
+        return float32_product(x, value(self.kernel)) + value(self.bias)
+
+
+@registered
+class Activation(BodyLayer):
+    """An activation function, by Keras's name."""
+
+    def __init__(self, name: str, function: str):
+        super().__init__(name)
+        self.function = function
+        self.activation = keras.activations.get(function)
+
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns the activation."""
+        if isinstance(x, np.ndarray):
+            return NUMPY_ACTIVATIONS[self.activation.__name__](x)
+        return self.activation(x)
+
+
+NUMPY_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "linear": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0.0, out=x),
+    "tanh": lambda x: np.tanh(x, out=x),
+}
+
+
+@registered
+class Dropout(BodyLayer):
+    """Leaves out units at this rate where the mode has a mask, and scales the others up."""
+
+    def __init__(self, name: str, rate: float):
+        super().__init__(name)
+        self.rate = rate
+
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns what is kept."""
+        if mode.mask is None:
+            return x
+        factors_NBF = mode.mask(self.name, self.rate, x.shape[-1])
+        return x * (factors_NBF if mode.critic is None else factors_NBF[mode.critic])
+
+
+@registered
+class LayerNormalization(BodyLayer):
+    """Each row minus its mean, divided by its deviation, times a scale, plus a bias (arXiv 1607.06450)."""
+
+    def build(self, shape: Any) -> None:
+        """Makes the weights."""
+        self.scale, self.bias = self.weight("scale", (shape[-1],), "ones"), self.weight("bias", (shape[-1],), "zeros")
+
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns normalised rows."""
+        normalised = centred_and_scaled(x)[0] if isinstance(x, np.ndarray) else standardized(x)
+        return normalised * value(self.scale) + value(self.bias)
+
+
+@registered
+class RMSNormalization(BodyLayer):
+    """Each row divided by the root of its mean square, times a scale (arXiv 1910.07467)."""
+
+    def build(self, shape: Any) -> None:
+        """Makes the scale."""
+        self.scale = self.weight("scale", (shape[-1],), "ones")
+
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns normalised rows."""
+        return x * (over_units(x * x) + EPSILON) ** -0.5 * value(self.scale)
+
+
+def over_units(x: Any) -> Any:
+    """Returns the mean of each row, `[B, 1]`."""
+    return x.mean(-1, keepdims=True) if isinstance(x, np.ndarray) else tf.reduce_mean(x, axis=-1, keepdims=True)
+
+
+def centred_and_scaled(x: Any) -> tuple[Any, Any]:
+    """Returns each row minus its mean divided by its deviation, and one over that deviation, `[B, 1]`."""
+    x = x - over_units(x)
+    factor = (over_units(x * x) + EPSILON) ** -0.5
+    return x * factor, factor
+
+
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def standardized(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """Returns each row minus its mean divided by its deviation."""
+    y, factor = centred_and_scaled(x)
+
+    # The derivative by hand: TensorFlow's own has more steps, each of which passes over all rows.
+    def gradient(dy: tf.Tensor) -> tf.Tensor:
+        return (dy - over_units(dy) - y * over_units(dy * y)) * factor
+
+    return y, gradient
+
+
+@registered
+class Residual(BodyLayer):
+    """`x + f(x)`, f being layers one after the other."""
+
+    def __init__(self, name: str, layers: list[BodyLayer]):
+        super().__init__(name)
+        self.layers = layers
+        self.track(layers)
+
+    def build(self, shape: Any) -> None:
+        """Makes the weights of its layers."""
+        build(self.layers, shape)
+
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+        """Returns the sum."""
+        return x + forward(self.layers, x, value, mode)
+
+
+def build(layers: list[BodyLayer], shape: Any) -> Any:
+    """Makes the weights of layers that follow one another on `[..., F]`, and returns the last shape."""
+    for layer in layers:
+        if not layer.built:
+            layer.build(shape)
+            layer.built = True
+        shape = (*shape[:-1], layer.units) if isinstance(layer, Linear) else shape
+    return shape
+
+
+def forward(layers: list[BodyLayer], x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
+    """Returns what layers compute one after the other; see `BodyLayer.forward`."""
+    for layer in layers:
+        x = layer.forward(x, value, mode)
+    return x

@@ -1,0 +1,195 @@
+"""Parameters of actor-critic with experience replay (ACER), for discrete and for continuous actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from tfsac.parameters.agent_networks import discrete_acer_networks, gaussian_acer_networks
+from tfsac.parameters.base import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    ParameterError,
+    PositiveInt,
+    UnusedIf,
+    parameters,
+    reject_unused_fields,
+)
+from tfsac.parameters.base_agent import AlgorithmParameters, BaseAgentParameters
+from tfsac.parameters.memories import EpisodicReplayParameters
+from tfsac.parameters.networks import FEATURES, NetworkParameters
+from tfsac.parameters.steps import EnvironmentSteps, StepMethod
+from tfsac.parameters.user_classes import ByKind
+
+
+@parameters
+class ACERAlgorithmParameters(AlgorithmParameters):
+    """Actor-critic with experience replay (ChainerRL; Wang et al. 2017, arXiv 1611.01224), for all kinds of actions.
+
+    Attributes:
+        t_max: the most steps of a segment: a rollout of this many steps of every environment is learned from once while
+            it is fresh, and segments up to this length are replayed. A longer one looks further ahead and learns less
+            often.
+        n_times_replay: updates from the replay after each rollout.
+        replay_times: "fixed" replays exactly so often, "poisson" draws the number with this mean, as in the paper.
+        disable_online_update: learn from the replay alone.
+        beta: weight of the policy's entropy; a larger one keeps the policy more random.
+        normalize_loss_by_steps: divide each segment's loss by its number of steps.
+        truncation_threshold: c, the largest importance weight of the policy gradient; what it cuts off, a correction of
+            the bias brings back. None does not truncate. A smaller one has less variance, and relies more on Q.
+        use_q_opc: advantages from returns without importance weights instead of Retrace's.
+        use_trust_region: keep each step's policy near the average policy.
+        trust_region_delta: how far along the gradient of the divergence a step may go; a smaller one changes the policy
+            more slowly.
+        trust_region_alpha: decay of the average policy's weights, which follow after every update.
+        statistics_decay: decay per update of the running averages of value, entropy and divergence among the metrics.
+        use_deterministic_for_evaluation: evaluate the policy's mode instead of a sample.
+    """
+
+    t_max: PositiveInt = 50
+    n_times_replay: NonNegativeInt = 8
+    replay_times: Annotated[Literal["fixed", "poisson"], UnusedIf("n_times_replay", 0)] = "fixed"
+    disable_online_update: bool = False
+    beta: NonNegativeFloat = 1e-2
+    normalize_loss_by_steps: bool = True
+    truncation_threshold: NonNegativeFloat | None = 10.0
+    use_q_opc: bool = False
+    use_trust_region: bool = True
+    trust_region_delta: Annotated[NonNegativeFloat, UnusedIf("use_trust_region", False)] = 1.0
+    trust_region_alpha: Fraction = 0.99
+    statistics_decay: Fraction = 0.999
+    use_deterministic_for_evaluation: bool = False
+    num_updates_between_policy_updates: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.disable_online_update and not self.n_times_replay:
+            raise ParameterError("With disable_online_update=True n_times_replay must be at least 1, got 0")
+
+    @property
+    def rate_for_copying_weights_to_target(self) -> float:
+        """The average policy's step towards the policy."""
+        return 1.0 - self.trust_region_alpha
+
+    def updates_in(self, steps: StepMethod, num_envs: int) -> int:
+        """Returns about how many updates a run of so many steps makes; see `AlgorithmParameters.updates_in`."""
+        if not isinstance(steps, EnvironmentSteps):
+            return super().updates_in(steps, num_envs)
+        updates = self.n_times_replay + (0 if self.disable_online_update else 1)
+        return max(1, steps.num_steps // (self.t_max * num_envs) * updates)
+
+    def replays(self, rng: Any) -> int:
+        """Returns how many updates from the replay follow a rollout, drawn with a NumPy generator where it is
+        random.
+        """
+        return int(rng.poisson(self.n_times_replay)) if self.replay_times == "poisson" else self.n_times_replay
+
+
+@parameters
+class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
+    """Actor-critic with experience replay for discrete actions.
+
+    Attributes:
+        trust_region_statistics: statistics of the policy in which the trust region is measured: its logits,
+            log-probabilities or probabilities.
+    """
+
+    trust_region_statistics: Annotated[
+        Literal["logits", "log_probs", "probabilities"], UnusedIf("use_trust_region", False)
+    ] = "logits"
+
+
+@parameters
+class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
+    """Actor-critic with experience replay for continuous actions.
+
+    Attributes:
+        trust_region_statistics: statistics of the policy in which the trust region is measured: mean and variance, or
+            mean and standard deviation ("scale").
+        num_advantage_samples: n, actions of the policy whose mean advantage is subtracted from every advantage (section
+            5 of the paper); more have less noise and cost more.
+    """
+
+    trust_region_statistics: Annotated[Literal["variance", "scale"], UnusedIf("use_trust_region", False)] = "variance"
+    num_advantage_samples: PositiveInt = 5
+
+
+class _ACER(BaseAgentParameters):
+    """What the parameters of discrete and Gaussian actor-critic with experience replay share."""
+
+    algorithm: Any
+    memory: EpisodicReplayParameters
+
+    def _check_acer(self, heads: Mapping[str, str]) -> None:
+        """Checks networks and memory.
+
+        Raises:
+            ParameterError: see `check_networks`; a trunk that others do not read, no average policy for the trust
+                region, a Huber loss, several critics.
+        """
+        trunk = "trunk" in self.networks
+        averaged = ("trunk", "policy") if trunk else ("policy",)
+        self.check_networks({**({"trunk": "features"} if trunk else {}), **heads}, averaged, recurrent=True)
+        for name, network in self.networks.items():
+            if trunk and name in heads and [*network.input_embedders_parameters] != [FEATURES]:
+                raise ParameterError(
+                    f"With a trunk the other networks read its features alone, the key {FEATURES!r}, got "
+                    f"{sorted(network.input_embedders_parameters)} in {name}"
+                )
+            if name in averaged and self.algorithm.use_trust_region and not network.create_target_network:
+                raise ParameterError(
+                    f"use_trust_region=True needs the average policy, create_target_network=True in {name}, got False"
+                )
+            reject_unused_fields(network, ["replace_mse_with_huber_loss"], "ACER, whose losses are squared errors")
+            if getattr(network.head_parameters, "num_critics", 1) != 1:
+                raise ParameterError(f"ACER has one {name}: num_critics must be 1")
+        if not self.networks["policy"].create_target_network:
+            reject_unused_fields(self.algorithm, ["trust_region_alpha"], "create_target_network=False")
+
+
+@parameters
+class DiscreteACERAgentParameters(_ACER):
+    """Actor-critic with experience replay for discrete actions: policy with its average, and Q of every action.
+
+    Attributes:
+        algorithm: what is computed and how often.
+        exploration: none beside the policy's own sampling.
+        memory: the replay; an update has `batch_size` segments, at least as many as environments.
+        networks: "policy" and "q", and perhaps a "trunk" before both.
+    """
+
+    algorithm: DiscreteACERAlgorithmParameters = Field(default_factory=DiscreteACERAlgorithmParameters)
+    exploration: None = None
+    memory: Annotated[EpisodicReplayParameters, ByKind()] = Field(default_factory=EpisodicReplayParameters)
+    networks: dict[str, NetworkParameters] = Field(default_factory=discrete_acer_networks)
+    kind: Literal["discrete_acer"] = "discrete_acer"
+    path: ClassVar[str] = "tfsac.agents.acer:DiscreteACERAgent"
+    discrete_actions: ClassVar[bool | None] = True
+
+    def __post_init__(self) -> None:
+        self._check_acer({"policy": "categorical_policy", "q": "q"})
+
+
+@parameters
+class GaussianACERAgentParameters(_ACER):
+    """Actor-critic with experience replay for continuous actions: policy with its average, V and advantage.
+
+    Attributes:
+        algorithm: what is computed and how often.
+        exploration: none beside the policy's own sampling.
+        memory: the replay; an update has `batch_size` segments, at least as many as environments.
+        networks: "policy", "v" and "advantage", and perhaps a "trunk" before all.
+    """
+
+    algorithm: GaussianACERAlgorithmParameters = Field(default_factory=GaussianACERAlgorithmParameters)
+    exploration: None = None
+    memory: Annotated[EpisodicReplayParameters, ByKind()] = Field(default_factory=EpisodicReplayParameters)
+    networks: dict[str, NetworkParameters] = Field(default_factory=gaussian_acer_networks)
+    kind: Literal["gaussian_acer"] = "gaussian_acer"
+    path: ClassVar[str] = "tfsac.agents.acer:GaussianACERAgent"
+    discrete_actions: ClassVar[bool | None] = False
+
+    def __post_init__(self) -> None:
+        self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "q"})

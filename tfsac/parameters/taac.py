@@ -1,0 +1,113 @@
+"""Parameters of temporally abstract actor-critic (TAAC, TaacL, TaacQ)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tfsac.parameters.agent_networks import temporally_abstract_networks
+from tfsac.parameters.base import (
+    ParameterError,
+    PositiveFloat,
+    PositiveInt,
+    Rising,
+    UnusedIf,
+    UnusedUnless,
+    parameters,
+)
+from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
+from tfsac.parameters.memories import SequenceReplayParameters
+from tfsac.parameters.networks import NetworkParameters
+from tfsac.parameters.user_classes import ByKind
+
+Probability = Annotated[float, Field(gt=0, lt=1)]
+
+
+@parameters
+class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
+    """Temporally abstract actor-critic (ALF; Yu, Xu and Zhang 2021, arXiv 2104.06521).
+
+    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or keeps the one
+    before.
+
+    Attributes:
+        trajectory: the actions while it is kept: "constant" repeats the action (TAAC), "linear" lets it change
+            evenly (TaacL), "quadratic" lets its change change evenly (TaacQ).
+        inverse_mode: the policy gives the new action, and the derivatives follow from it and the one before; otherwise
+            it gives the highest derivative itself. Constant trajectories have none.
+        max_repeat_steps: the most steps of one trajectory, in collection and evaluation, or None.
+        randomize_first_state_tau: begin episodes of training with a uniform previous trajectory instead of zeros.
+        b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed,
+            either of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
+        compare_through: "sampled" is ALF's operator; "unbiased" averages over the current switch policy where the
+            stored step kept.
+        epsilon_greedy: probability with which a deterministic policy nevertheless draws its proposal and,
+            independently, its choice. Exported policies have none.
+        initial_alpha: first value of both temperatures, of the switch and of the proposal.
+        alpha_learning_rate: of their Adam.
+        min_prob: probability of the rarer of switching and keeping, and in each action dimension the density relative
+            to the range, from which the target entropies follow: one number for both or (switch, action). A larger one
+            switches and acts more randomly; for the switch below 0.5, beyond which 0.9 means what 0.1 does.
+        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action); of the switch between 0 and
+            0.69.
+        reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones.
+            One of 0 leaves its reward to the critics alone.
+        reward_discounts: gamma of each reward instead of `discount`, or None.
+    """
+
+    discount: Annotated[float, Field(ge=0, le=1), UnusedUnless("reward_discounts", None)] = 0.99
+    trajectory: Literal["constant", "linear", "quadratic"] = "constant"
+    inverse_mode: Annotated[bool, UnusedIf("trajectory", "constant")] = True
+    max_repeat_steps: PositiveInt | None = None
+    randomize_first_state_tau: bool = False
+    b1_advantage_clipping: Annotated[tuple[float | None, float | None], Rising] | None = None
+    compare_through: Literal["sampled", "unbiased"] = "sampled"
+    epsilon_greedy: Annotated[float, Field(ge=0, le=1)] = 0.0
+    initial_alpha: PositiveFloat = 1.0
+    alpha_learning_rate: PositiveFloat = 3e-4
+    min_prob: Annotated[Probability | tuple[Probability, Probability], UnusedUnless("target_entropy", None)] = 0.1
+    target_entropy: float | tuple[float, float] | None = None
+    reward_weights: tuple[float, ...] | None = None
+    reward_discounts: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_step != 1:
+            raise ParameterError(
+                "This agent's targets already look several steps ahead, so n_step must be 1, got "
+                f"{self.n_step}: agent.memory.sequence_length says how many steps at most"
+            )
+        if self.reward_weights is not None and not any(self.reward_weights):
+            raise ParameterError(f"At least one of reward_weights must not be 0, got {self.reward_weights}")
+        switch = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
+        if switch == 0.5 and self.target_entropy is None:
+            raise ParameterError(
+                "min_prob of the switch must not be 0.5, whose entropy is the largest there is, which a temperature "
+                "never reaches"
+            )
+
+
+@parameters
+class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
+    """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: policy and critics with their target networks.
+
+    Attributes:
+        algorithm: what is computed and how often.
+        exploration: none beside the policy's own sampling.
+        memory: the replay; a batch has `batch_size` sequences of `sequence_length` rows.
+        networks: "policy" and "q".
+    """
+
+    algorithm: TemporallyAbstractActorCriticAlgorithmParameters = Field(
+        default_factory=TemporallyAbstractActorCriticAlgorithmParameters
+    )
+    exploration: None = None
+    memory: Annotated[SequenceReplayParameters, ByKind()] = Field(default_factory=SequenceReplayParameters)
+    networks: dict[str, NetworkParameters] = Field(default_factory=temporally_abstract_networks)
+    kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
+    path: ClassVar[str] = "tfsac.agents.taac:TemporallyAbstractActorCriticAgent"
+    discrete_actions: ClassVar[bool | None] = False
+
+    def __post_init__(self) -> None:
+        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))

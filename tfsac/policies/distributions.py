@@ -1,0 +1,226 @@
+"""What policies sample from: the squashed Gaussian, the masked categorical and the plain Gaussian.
+
+Samples and modes are computed with NumPy where the parameters are NumPy arrays: acting and training share one formula.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
+LEAST_LOGIT = 0.5 * np.finfo(np.float32).min  # of masked actions
+
+
+class SquashedGaussian:
+    """`a = tanh(u)`, `u ~ N(loc, exp(log_scale)^2)` in each of A dimensions (arXiv 1801.01290, appendix C).
+
+    Args:
+        loc: `[B, A]`.
+        log_scale: `[B, A]`, clipped to [-20, 2]; outside, its gradient is zero.
+
+    Raises:
+        ValueError: shapes that are not `[B, A]` or differ.
+    """
+
+    def __init__(self, loc: Any, log_scale: Any):
+        check_shapes(loc, log_scale)
+        self.functions = functions_of(loc)
+        self.loc = loc
+        self.log_scale = self.functions.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX)
+
+    def mode(self) -> Any:
+        """Returns the deterministic action `tanh(loc)`, `[B, A]`."""
+        return self.functions.tanh(self.loc)
+
+    def sample(self, noise: Any) -> Any:
+        """Returns reparameterised actions `[B, A]` in (-1, 1), made with standard normal noise of that shape."""
+        return self.functions.tanh(self.loc + self.functions.exp(self.log_scale) * noise)
+
+    def sample_and_log_prob(self, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns a reparameterised action and its log density.
+
+        Args:
+            noise: `[B, A]`, standard normal.
+
+        Returns:
+            actions `[B, A]` in (-1, 1) and log densities `[B]` over [-1, 1]^A, computed from the sample before tanh.
+
+        Raises:
+            ValueError: noise of another shape.
+        """
+        check_shapes(self.loc, noise)
+        u = self.loc + tf.exp(self.log_scale) * noise
+        log_normal = -0.5 * (tf.square(noise) + math.log(2.0 * math.pi)) - self.log_scale
+        log_slope = 2.0 * (math.log(2.0) - u - tf.math.softplus(-2.0 * u))  # log(1 - tanh(u)^2), finite far out too
+        return tf.tanh(u), tf.reduce_sum(log_normal - log_slope, axis=-1)
+
+
+ROUNDING = 1e-5  # relative error of values in float32, computed in different ways
+
+
+class MaskedCategorical:
+    """A categorical distribution over A actions, of which those outside the mask have probability zero, exactly.
+
+    Args:
+        logits: `[B, A]`.
+        mask: `[B, A]` booleans, True for valid actions; None where all are. In a row without any valid action all
+            probabilities are zero.
+
+    Attributes:
+        prob: `[B, A]`.
+        log_prob: `[B, A]`, zero outside the mask.
+
+    Raises:
+        ValueError: shapes that are not `[B, A]` or differ.
+    """
+
+    def __init__(self, logits: Any, mask: Any = None):
+        check_shapes(logits, logits if mask is None else mask)
+        self.functions, self.given, self.given_mask = functions_of(logits), logits, mask
+        # A finite number instead of minus infinity: its differences and gradients are finite too.
+        self.logits = logits if mask is None else self.functions.where(mask, logits, LEAST_LOGIT)
+        if self.functions is np:  # sampling needs no probabilities
+            return
+        self.mask = tf.ones_like(logits, tf.bool) if mask is None else mask
+        log_prob, zero = tf.nn.log_softmax(self.logits), tf.zeros([], logits.dtype)
+        self.log_prob = tf.where(self.mask, log_prob, zero)
+        self.prob = tf.where(self.mask, tf.exp(log_prob), zero)
+
+    def mode(self) -> Any:
+        """Returns the likeliest actions, `[B]` int32; the first of equally likely ones."""
+        return self._likeliest_valid(self.given)
+
+    def is_tie(self) -> bool:
+        """Returns whether two actions are the likeliest but for rounding, in any of the rows; logits are an array."""
+        second_B, first_B = np.partition(self.logits, -2, axis=-1)[:, -2:].T
+        return bool((first_B - second_B <= ROUNDING * (1.0 + np.abs(first_B))).any())
+
+    def entropy(self) -> tf.Tensor:
+        """Returns `-sum_a pi(a) log pi(a)` in nats, `[B]`."""
+        return -tf.reduce_sum(tf.math.multiply_no_nan(self.log_prob, self.prob), axis=-1)
+
+    def max_entropy(self) -> tf.Tensor:
+        """Returns the largest entropy, of equally likely valid actions: the log of how many there are, `[B]`."""
+        valid_B = tf.math.count_nonzero(self.mask, axis=-1, dtype=tf.int32)
+        return tf.math.log(tf.cast(tf.maximum(valid_B, 1), self.logits.dtype))
+
+    def sample(self, uniform: Any) -> Any:
+        """Returns actions `[B]` int32 sampled with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax.
+
+        Raises:
+            ValueError: numbers of another shape.
+        """
+        check_shapes(self.logits, uniform)
+        log = self.functions.log
+        # -log(-log(x)) is finite inside these bounds.
+        inside = self.functions.maximum(self.functions.minimum(uniform, np.float32(1.0 - 1e-7)), np.float32(1e-20))
+        return self._likeliest_valid(self.given - log(-log(inside)))
+
+    def _likeliest_valid(self, score: Any) -> Any:
+        """Returns where scores `[B, A]` are largest among the valid actions, `[B]` int32."""
+        if self.given_mask is None:
+            return likeliest(score)
+        # A little below all others: beside LEAST_LOGIT the scores of an export in int8 would all be the same number.
+        lowest = self.functions.min(score, axis=-1, keepdims=True)
+        return likeliest(self.functions.where(self.given_mask, score, lowest - 1.0 - self.functions.abs(lowest)))
+
+
+def likeliest(score: Any) -> Any:
+    """Returns where each row `[B, A]` is largest, `[B]` int32; the first of equal ones. In NumPy it is -1, which is no
+    action, where that is not a finite number.
+    """
+    if isinstance(score, np.ndarray):
+        best = np.argmax(score, axis=-1).astype(np.int32)
+        best[~np.isfinite(score.max(axis=-1))] = -1  # the largest of a row with a NaN is NaN
+        return best
+    return tf.argmax(score, axis=-1, output_type=tf.int32)
+
+
+class DiagonalGaussian:
+    """A Gaussian over all of R^A with independent dimensions.
+
+    Args:
+        mean: `[B, A]`.
+        variance: `[B, A]`, positive.
+
+    Raises:
+        ValueError: shapes that are not `[B, A]` or differ.
+    """
+
+    def __init__(self, mean: Any, variance: Any):
+        check_shapes(mean, variance)
+        self.mean, self.variance = mean, variance
+
+    def mode(self) -> Any:
+        """Returns the mean, `[B, A]`."""
+        return self.mean
+
+    def log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        """Returns log densities over R^A: of actions `[B, A]`, `[B]`; of `[J, B, A]`, `[J, B]`."""
+        check_shapes(self.mean, action[0] if len(action.shape) == 3 else action)
+        squared = tf.square(action - self.mean) / self.variance
+        return -0.5 * tf.reduce_sum(squared + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
+
+    def sample(self, noise: Any) -> Any:
+        """Returns reparameterised actions, made with standard normal noise `[B, A]` or `[J, B, A]`."""
+        return self.mean + functions_of(self.mean).sqrt(self.variance) * noise
+
+    def entropy(self) -> tf.Tensor:
+        """Returns the differential entropy in nats, `[B]`."""
+        return 0.5 * tf.reduce_sum(1.0 + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
+
+    def kl_to(self, other: DiagonalGaussian) -> tf.Tensor:
+        """Returns KL(self || other) in nats, `[B]`."""
+        check_shapes(self.mean, other.mean)
+        ratio, distance = self.variance / other.variance, tf.square(self.mean - other.mean) / other.variance
+        return 0.5 * tf.reduce_sum(distance + ratio - 1.0 - tf.math.log(ratio), axis=-1)
+
+
+class TensorFunctions:
+    """TensorFlow's functions under NumPy's names."""
+
+    abs, clip, concatenate, exp, log = tf.abs, tf.clip_by_value, tf.concat, tf.exp, tf.math.log
+    maximum, minimum, ones_like, sqrt = tf.maximum, tf.minimum, tf.ones_like, tf.sqrt
+    min, tanh, where = tf.reduce_min, tf.tanh, tf.where
+
+
+def functions_of(x: Any) -> Any:
+    """Returns the module whose functions compute with `x`: NumPy, or TensorFlow under NumPy's names."""
+    return np if isinstance(x, np.ndarray) or not tf.is_tensor(x) else TensorFunctions
+
+
+def check_shapes(x: Any, other: Any) -> None:
+    """Refuses shapes, of arrays or tensors, that are not `[B, A]` or differ: a broadcast would be silent.
+
+    Raises:
+        ValueError: they are.
+    """
+    if len(x.shape) != 2 or (x.shape != other.shape and not tf.TensorShape(x.shape).is_compatible_with(other.shape)):
+        raise ValueError(f"shapes must be [B, A] and equal, got {x.shape} and {other.shape}")
+
+
+def constant(x: Any) -> Any:
+    """Returns an array as it is, and a tensor without its gradient."""
+    return tf.stop_gradient(x) if tf.is_tensor(x) else x
+
+
+def of_type(value: Any, x: Any) -> Any:
+    """Returns a number as an array or a tensor, as `x` is, of the type of `x`."""
+    if not tf.is_tensor(x):
+        return np.asarray(value, x.dtype)
+    # A number is never in float32 on the way.
+    return tf.cast(tf.convert_to_tensor(value, dtype_hint=x.dtype), x.dtype)
+
+
+def sigmoid(x: Any) -> Any:
+    """Returns `1 / (1 + exp(-x))`, without overflow."""
+    return tf.sigmoid(x) if tf.is_tensor(x) else 0.5 * (1.0 + np.tanh(0.5 * x))
+
+
+def softplus(x: Any) -> Any:
+    """Returns `log(1 + exp(x))`, without overflow."""
+    return tf.math.softplus(x) if tf.is_tensor(x) else np.logaddexp(np.zeros([], x.dtype), x)

@@ -1,0 +1,78 @@
+"""Policies' distributions as those of TensorFlow Probability, which is imported when one is first asked for."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, SquashedGaussian
+from tfsac.types import ArraySpec, DiscreteSpec
+
+POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)  # of expectations over a standard normal variable
+
+
+def tfp_distribution(
+    policy: SquashedGaussian | MaskedCategorical | DiagonalGaussian,
+    action: ArraySpec | DiscreteSpec,
+    batch_shape: Sequence[int],
+) -> Any:
+    """Returns a distribution of actions in the environment's units.
+
+    Args:
+        policy: of arrays `[B, A]`.
+        action: the environment's, with its bounds or the first number of discrete actions.
+        batch_shape: of the distribution, with B entries.
+
+    Returns:
+        `Categorical` (with another first number than 0 `FiniteDiscrete`), or an `Independent` over the dimensions of
+        real actions, whose `quantile` is that of each dimension and whose `entropy` is computed by quadrature.
+    """
+    import tensorflow_probability as tfp
+
+    def shaped(x: Any) -> tf.Tensor:
+        return tf.reshape(tf.convert_to_tensor(x), [*batch_shape, x.shape[-1]])
+
+    if isinstance(policy, MaskedCategorical):
+        assert isinstance(action, DiscreteSpec)
+        logits = shaped(policy.logits)
+        if action.start == 0:
+            return tfp.distributions.Categorical(logits=logits)
+        outcomes = tf.range(action.start, action.start + action.num_actions)
+        return tfp.distributions.FiniteDiscrete(outcomes, logits=logits)
+    assert isinstance(action, ArraySpec) and action.low is not None and action.high is not None
+    low, high = np.asarray(action.low, np.float32), np.asarray(action.high, np.float32)
+    bijectors = [tfp.bijectors.Shift((high + low) / 2), tfp.bijectors.Scale((high - low) / 2)]
+    if isinstance(policy, SquashedGaussian):
+        normal = tfp.distributions.Normal(shaped(policy.loc), tf.exp(shaped(policy.log_scale)))
+        bijectors.append(tfp.bijectors.Tanh())
+    else:
+        normal = tfp.distributions.Normal(shaped(policy.mean), tf.sqrt(shaped(policy.variance)))
+    return _independent_class()(
+        tfp.distributions.TransformedDistribution(normal, tfp.bijectors.Chain(bijectors)), reinterpreted_batch_ndims=1
+    )
+
+
+@functools.cache
+def _independent_class() -> Any:
+    import tensorflow_probability as tfp
+
+    class IndependentActions(tfp.distributions.Independent):
+        """Independent dimensions, each a function of a normal variable."""
+
+        def _quantile(self, value: Any) -> Any:
+            return self.distribution.quantile(value)
+
+        def _entropy(self) -> Any:
+            normal, bijector = self.distribution.distribution, self.distribution.bijector
+            points = tf.reshape(tf.constant(POINTS, normal.dtype), [-1, *[1] * len(normal.batch_shape)])
+            log_slope = bijector.forward_log_det_jacobian(normal.loc + normal.scale * points, event_ndims=0)
+            weights = tf.constant(WEIGHTS / math.sqrt(2.0 * math.pi), normal.dtype)
+            expected = tf.tensordot(weights, tf.broadcast_to(log_slope, [len(POINTS), *normal.batch_shape]), 1)
+            return tf.reduce_sum(normal.entropy() + expected, axis=-1)
+
+    return IndependentActions

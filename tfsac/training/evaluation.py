@@ -1,0 +1,348 @@
+"""Evaluation: whole episodes with seeds of their own, and a run's evaluations with its best weights and threshold."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.agents import Agent
+from tfsac.environments import episode_seed, name_of_environment
+from tfsac.environments.check import check_finite, longest_episode, placed
+from tfsac.environments.groups import convert
+from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW, number
+from tfsac.experiments.estimates import estimate, mean
+from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
+from tfsac.random_streams import Stream
+from tfsac.training.loggers.recorder import RECENT, SUMMARY, summary
+from tfsac.training.non_finite import refuse_non_finite_action, refuse_non_finite_weights
+from tfsac.training.policy import Policy
+from tfsac.training.run_directory import BEST, RunDirectory
+from tfsac.training.schedule import Counters
+from tfsac.training.weights import save_weights
+from tfsac.types import SWITCH
+
+LONGEST_EPISODE = 100_000  # steps of an evaluation episode that does not end
+SWITCHING = ("switch_rate", "repeats_mean")
+
+
+class Evaluation(NamedTuple):
+    """Undiscounted returns and lengths of whole episodes, `[E]` each.
+
+    Attributes:
+        switched: of policies that keep or switch trajectories, which of all steps began a new one, booleans `[steps]`;
+            else None.
+        info: numbers in the info of each episode's last step by key, `[E]`, NaN where there is none.
+    """
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    switched: np.ndarray | None = None
+    info: Mapping[str, np.ndarray] = {}
+
+    def __str__(self) -> str:
+        """Returns the mean return, its 95 % bootstrap interval and the number of episodes."""
+        return f"{estimate(mean, [self.returns])}, {len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
+
+    def summary(self, prefix: str) -> dict[str, float]:
+        """Returns mean, std, min and max of the returns, the mean length and means of `info` as `prefix/name`; and how
+        often it switched.
+        """
+        row = {f"{prefix}/{key}": float(np.nanmean(values)) for key, values in self.info.items()}
+        row |= summary(prefix, self.returns, self.lengths)
+        if self.switched is not None:
+            row |= dict(zip([f"{prefix}/{name}" for name in SWITCHING], self.switching(), strict=True))
+        return row
+
+    def switching(self) -> tuple[float, float]:
+        """Returns the part of the steps in which the policy switched, and for how many steps a trajectory lasted on
+        average.
+        """
+        assert self.switched is not None
+        # Every episode begins a trajectory, also where the first choice is to keep the one of zeros.
+        starts = np.cumsum(self.lengths) - self.lengths
+        begun = self.switched.copy()
+        begun[starts] = True
+        return float(self.switched.mean()), len(begun) / float(begun.sum())
+
+
+def evaluate_policy(
+    policy: Policy,
+    env: gym.Env,
+    amount: StepMethod,
+    deterministic: bool = True,
+    seed: int = 0,
+    evaluation_index: int = 0,
+    each_step: Callable[..., None] | None = None,
+    seeds_below: int = SEEDS_BELOW,
+    begun: Any = None,
+    begin: Callable[[], None] = lambda: None,
+) -> Evaluation:
+    """Runs whole episodes of a policy, whose state is reset at each episode start.
+
+    Args:
+        policy: to be evaluated.
+        deterministic: its mode instead of samples.
+        env, amount, seed, evaluation_index, each_step, seeds_below, begun, begin: see `evaluate`.
+
+    Raises:
+        EnvironmentFailure: the environment raised.
+        NonFiniteError: the policy's action is not finite.
+    """
+    switched: list[bool] = []
+
+    def act(observation: Any) -> np.ndarray:
+        chosen, action = policy.choose(observation, deterministic)
+        refuse_non_finite_action(chosen, "in an evaluation")
+        if policy.switched is not None:
+            switched.append(policy.switched)
+        return action
+
+    def begin_episode() -> None:
+        policy.reset()
+        begin()
+
+    done = evaluate(act, env, amount, seed, evaluation_index, each_step, begin_episode, seeds_below, begun)
+    return done._replace(switched=np.array(switched) if switched else None)
+
+
+def time_limit_warning(env: gym.Env) -> str | None:
+    """Returns a line for an environment without a known time limit, None for others."""
+    if longest_episode(env):
+        return None
+    return (
+        f"{name_of_environment(env)} has no registered time limit. If it never ends an episode, stop now and set "
+        f"environment.max_episode_steps; evaluation episodes are cut off after {LONGEST_EPISODE} steps."
+    )
+
+
+def evaluate(
+    act: Callable[[Any], np.ndarray],
+    env: gym.Env,
+    amount: StepMethod,
+    seed: int = 0,
+    evaluation_index: int = 0,
+    each_step: Callable[..., None] | None = None,
+    begin: Callable[[], None] | None = None,
+    seeds_below: int = SEEDS_BELOW,
+    begun: Any = None,
+) -> Evaluation:
+    """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
+    after its time limit where that is longer.
+
+    Args:
+        act: raw observation of one environment to an action in the environment's bounds.
+        env: the environment.
+        amount: a number of episodes, or of steps (the last episode is finished).
+        seed: of the run.
+        evaluation_index: distinguishes evaluations of one run; the episodes' seeds follow from both.
+        each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
+        begin: called at the begin of every episode.
+        seeds_below: what the episodes' seeds are below.
+        begun: the observation after a reset that was made already, with which the first episode begins.
+
+    Raises:
+        EnvironmentFailure: the environment raised, or returned what it must not.
+    """
+    returns: list[float] = []
+    lengths: list[int] = []
+    infos: list[dict[str, float]] = []
+    longest = max(LONGEST_EPISODE, longest_episode(env) or 0)
+    name = name_of_environment(env)
+    made = 0  # episodes, or steps
+    while made < amount.num_steps:
+        with _failing_in(name, len(returns), 0):
+            observation, begun = begun, None
+            if observation is None:
+                observation, _ = env.reset(
+                    seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns), below=seeds_below)
+                )
+            check_finite(observation, 0.0)
+        total, length, done = 0.0, 0, False
+        if begin is not None:
+            begin()
+        while not done:
+            seen = observation
+            if each_step is not None:  # environments may write the next one into the same array, and so may act
+                observation = copy.deepcopy(observation)
+            action = act(seen)
+            with _failing_in(name, len(returns), length):
+                taken = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
+                next_observation, reward, terminated, truncated, info = env.step(taken)
+                total, length = total + float(reward), length + 1
+                check_finite(next_observation, total)
+            if length == longest and not terminated and not truncated:
+                truncated = True
+                warnings.warn(
+                    f"an evaluation episode was cut off after {length} steps: set environment.max_episode_steps",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            done = bool(terminated or truncated)
+            if each_step is not None:
+                each_step(observation, action, reward, terminated, truncated, copy.deepcopy(next_observation))
+            observation = next_observation
+        returns.append(total)
+        lengths.append(length)
+        infos.append(convert(info, number))
+        made += 1 if isinstance(amount, EnvironmentEpisodes) else length
+    keys = dict.fromkeys(key for each in infos for key in each)
+    found = {key: np.array([each.get(key, np.nan) for each in infos]) for key in keys}
+    return Evaluation(np.array(returns), np.array(lengths), info=found)
+
+
+@contextlib.contextmanager
+def _failing_in(name: str, episode: int, step: int) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise placed(error, name, f"evaluation episode {episode}, step {step}") from error
+
+
+class Evaluator:
+    """Evaluates the policy of a run and keeps its weights when they are the best so far.
+
+    Args:
+        preset: the experiment, with its schedule and threshold.
+        settings: with the seed and `stochastic_evaluation`.
+        policy: to evaluate.
+        agent: whose weights are kept.
+        env: in which.
+        directory: of the run, with the file of the best weights.
+        begin_episode: called at each episode start.
+
+    Attributes:
+        best_return: mean return of the best evaluation; minus infinity before the first.
+        best_step, best_updates: environment steps and updates of the run at that evaluation; None before the first.
+        best_weights: content of their file.
+        accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
+        periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
+        seeds_below: what the episodes' seeds are below.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        settings: RunParameters,
+        policy: Policy,
+        agent: Agent,
+        env: gym.Env,
+        directory: RunDirectory,
+        begin_episode: Callable[[], None],
+    ):
+        self.preset, self.settings, self.policy, self.agent = preset, settings, policy, agent
+        self.env, self.directory = env, directory
+        self.begin_episode = begin_episode
+        self.best_return, self.accepted = -np.inf, False
+        self.best_step: int | None = None
+        self.best_updates: int | None = None
+        self.best_weights = b""
+        self.periods, self.evaluated_at = 0, 0
+        self.seeds_below = SEEDS_BELOW
+
+    def columns(self) -> list[str]:
+        """Returns the names of what `evaluate` returns."""
+        if self.preset.environment.evaluation == "none":
+            return [RECENT]
+        names = (*SUMMARY, *SWITCHING) if SWITCH in self.policy.acting.spec.extras else SUMMARY
+        kinds = ["evaluation", "stochastic_evaluation"] if self.settings.stochastic_evaluation else ["evaluation"]
+        return [f"{kind}/{name}" for kind in kinds for name in names]
+
+    def due(self, counters: Counters) -> bool:
+        """Returns whether a period between evaluations has passed since the last evaluation that was completed."""
+        return self._periods(counters) > self.periods
+
+    def completed(self, counters: Counters) -> None:
+        """Notes that the run was evaluated at these counters."""
+        self.periods, self.evaluated_at = self._periods(counters), counters.env_steps
+
+    def _periods(self, counters: Counters) -> int:
+        period = self.preset.schedule.steps_between_evaluation_periods
+        return counters.of(period) // period.num_steps
+
+    def evaluate(self, env_steps: int, begun: dict[str, np.ndarray] | None = None) -> dict[str, float]:
+        """Returns the summary of an evaluation, and of one with sampled actions where the run asks for it.
+
+        Args:
+            env_steps: of the run so far, from which the episodes' seeds follow.
+            begun: the observation after a reset that was made already.
+
+        Raises:
+            EnvironmentFailure: the environment raised.
+        """
+        deterministic = self.preset.agent.algorithm.use_deterministic_for_evaluation
+        row = self._evaluate("evaluation", deterministic, env_steps, begun)
+        if self.settings.stochastic_evaluation:
+            row |= self._evaluate("stochastic_evaluation", False, env_steps)
+        return row
+
+    def _evaluate(self, prefix: str, deterministic: bool, env_steps: int, begun: Any = None) -> dict[str, float]:
+        # Samples drawn here must not shift the stream of training.
+        acting, seed = self.policy.acting, self.settings.seed
+        training, acting.rng = acting.rng, np.random.default_rng([seed, Stream.EVALUATING, env_steps])
+        try:
+            amount = self.preset.schedule.evaluation_steps
+            given = self.policy, self.env, amount, deterministic, seed, env_steps
+            more = {"begun": begun, "begin": self.begin_episode}
+            return evaluate_policy(*given, seeds_below=self.seeds_below, **more).summary(prefix)
+        finally:
+            acting.rng = training
+
+    def save_if_best(self, value: float, counters: Counters) -> None:
+        """Saves the weights if they are the best so far; from the first update on, earlier ones no longer count.
+
+        Args:
+            value: mean return of the evaluation.
+            counters: of the run when it was made.
+
+        Raises:
+            NonFiniteError: they are the best and one is not finite.
+            OSError: the weights cannot be written.
+        """
+        if value > self.best_return or (self.best_updates == 0 and counters.updates):
+            self.save(value, counters)
+
+    def reached_threshold(self, value: float, counters: Counters) -> bool:
+        """Returns whether the mean return of an evaluation is at least the preset's threshold, after an update."""
+        validation = self.preset.validation
+        threshold, within = validation.min_reward_threshold, validation.max_episodes_to_achieve_reward
+        if threshold is None or value < threshold or not counters.updates:  # the warm-up's policy learned nothing
+            return False
+        self.accepted = self.accepted or within is None or counters.episodes <= within
+        return True
+
+    def save(self, value: float, counters: Counters) -> None:
+        """Saves the weights as the best so far; see `save_if_best`."""
+        refuse_non_finite_weights(self.agent.trained, counters.env_steps)
+        self.best_return, self.best_step, self.best_updates = value, counters.env_steps, counters.updates
+        self.best_weights = save_weights(self.directory.best, self.agent, self.policy.filters)
+
+    def state(self, counters: Counters) -> dict[str, Any]:
+        """Returns what a checkpoint keeps of a run at `counters`, as JSON values."""
+        best = None if np.isinf(self.best_return) else self.best_return
+        return {
+            "evaluated_at": self.evaluated_at,
+            "due": self.due(counters),
+            "best_return": best,
+            "best_step": self.best_step,
+            "best_updates": self.best_updates,
+            "accepted": self.accepted,
+        }
+
+    def files(self) -> dict[str, bytes]:
+        """Returns the content of the file of the best weights by its name, once there is one."""
+        return {BEST: self.best_weights} if self.best_weights else {}
+
+    def restore(self, state: dict[str, Any], counters: Counters, files: Mapping[str, bytes]) -> None:
+        """Takes what `state` and `files` returned when the run was at `counters`."""
+        self.best_weights = files.get(BEST, b"")
+        failed = state["due"]  # an evaluation that its environment ended, which is made again
+        self.periods, self.evaluated_at = self._periods(counters) - failed, state["evaluated_at"]
+        self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
+        self.best_step, self.best_updates = state["best_step"], state["best_updates"]
+        self.accepted = state["accepted"]

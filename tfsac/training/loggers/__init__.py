@@ -1,0 +1,34 @@
+"""Where the metrics of a run go: metrics.csv, the terminal, TensorBoard, W&B, MLflow, and loggers of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tfsac.training.loggers.csv_file import CSVLogger
+from tfsac.training.loggers.logger import Kind, Logger, RunInfo
+from tfsac.training.loggers.services import MLflowLogger, WandbLogger
+from tfsac.training.loggers.tensorboard import TensorBoardLogger
+from tfsac.training.loggers.terminal import NotebookLogger, TerminalLogger, terminal_or_notebook
+from tfsac.utils.imports import load
+
+SERVICES: Mapping[str, Callable[[], Logger]] = {"wandb": WandbLogger, "mlflow": MLflowLogger}
+
+
+def make_loggers(loggers: Sequence[Logger | str]) -> list[Logger]:
+    """Returns loggers, made where they are given as "wandb", "mlflow" or "module:Class"."""
+    return [(SERVICES.get(each) or load(each))() if isinstance(each, str) else each for each in loggers]
+
+
+__all__ = [
+    "CSVLogger",
+    "Kind",
+    "Logger",
+    "MLflowLogger",
+    "NotebookLogger",
+    "RunInfo",
+    "TensorBoardLogger",
+    "TerminalLogger",
+    "WandbLogger",
+    "make_loggers",
+    "terminal_or_notebook",
+]

@@ -1,0 +1,138 @@
+"""Weights & Biases and MLflow.
+
+Neither takes rows back. A resumed run continues the same run there and leaves out the rows that were sent already.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import re
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tfsac.training.loggers.logger import Kind, RunInfo
+from tfsac.utils.files import atomic_write, leaves
+
+WANDB_RUN, MLFLOW_RUN = "wandb_run.json", "mlflow_run.json"  # in the run's folder
+
+
+class WandbLogger:
+    """Logs every row of metrics to Weights & Biases; a resumed run continues the same run there.
+
+    Args:
+        project: of Weights & Biases.
+        **kwargs: for `wandb.init`, such as `entity`, `tags` or `mode="offline"`.
+
+    Raises:
+        ImportError: the package wandb is missing.
+
+    Example:
+        >>> tfsac.train(preset, "runs/first", loggers=[WandbLogger("pendulum", mode="offline")])
+    """
+
+    def __init__(self, project: str = "tfsac", **kwargs: Any):
+        self.wandb, self.kwargs = _package("wandb"), {"project": project, **kwargs}
+
+    def start(self, run: RunInfo, resumed_at: int | None) -> None:
+        """Starts or continues the run there."""
+        self.file = run.path / WANDB_RUN
+        known = _read(self.file)
+        self.sent = known.get("env_steps", resumed_at if known else None)
+        self.run = self.wandb.init(
+            **{
+                "name": run.path.name,
+                "dir": str(run.path),
+                "id": known.get("id"),
+                "resume": "allow" if known else None,
+                "config": _config(run),
+                **self.kwargs,
+            }
+        )
+        _write(self.file, {"id": self.run.id, "env_steps": -1 if self.sent is None else self.sent})
+
+    def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
+        """Logs the row of an evaluation at its environment step."""
+        if kind == "evaluation" and (self.sent is None or step > self.sent):
+            self.run.log(dict(values), step=step)
+            _write(self.file, {"id": self.run.id, "env_steps": step})
+
+    def close(self, reason: str) -> None:
+        """Completes the run there, or marks it as failed."""
+        self.run.finish(exit_code=int(reason.startswith("failed")))
+
+
+class MLflowLogger:
+    """Logs every row of metrics to MLflow; a resumed run continues the same run there.
+
+    Args:
+        experiment: of MLflow.
+        tracking_uri: where it keeps runs, such as "http://localhost:5000" or "sqlite:///mlflow.db"; by default as
+            MLflow is set up.
+
+    Raises:
+        ImportError: the package mlflow is missing.
+
+    Example:
+        >>> tfsac.train(preset, "runs/first", loggers=[MLflowLogger("pendulum", "sqlite:///mlflow.db")])
+    """
+
+    def __init__(self, experiment: str = "tfsac", tracking_uri: str | None = None):
+        self.mlflow = _package("mlflow")
+        self.client, self.experiment, self.sent = self.mlflow.MlflowClient(tracking_uri), experiment, -1.0
+
+    def start(self, run: RunInfo, resumed_at: int | None) -> None:
+        """Starts or continues the run there."""
+        if known := _read(run.path / MLFLOW_RUN):
+            self.run_id = known["run_id"]
+            self.client.update_run(self.run_id, "RUNNING")
+            self.sent = self.client.get_run(self.run_id).data.metrics.get("env_steps", -1)
+            return
+        found = self.client.get_experiment_by_name(self.experiment)
+        experiment = found.experiment_id if found else self.client.create_experiment(self.experiment)
+        self.run_id = self.client.create_run(experiment, run_name=run.path.name).info.run_id
+        _write(run.path / MLFLOW_RUN, {"run_id": self.run_id})
+        for name, value in leaves(_config(run)):
+            self.client.log_param(self.run_id, _accepted(name), value)
+
+    def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
+        """Logs the row of an evaluation at its environment step."""
+        if kind == "evaluation" and step > self.sent:
+            now, metric = int(time.time() * 1000), self.mlflow.entities.Metric
+            metrics = [metric(_accepted(name), value, now, step) for name, value in values.items()]
+            self.client.log_batch(self.run_id, metrics)  # all of them or, after a kill, none
+
+    def close(self, reason: str) -> None:
+        """Completes the run there, or marks it as killed by a signal or failed."""
+        status = "KILLED" if reason in signal.Signals.__members__ else "FINISHED"
+        self.client.set_terminated(self.run_id, "FAILED" if reason.startswith("failed") else status)
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(f"{name} is missing: pip install 'tfsac[{name}]'", name=name) from error
+
+
+def _config(run: RunInfo) -> dict[str, Any]:
+    """Returns preset and run parameters; what the preset would be on other levels does not describe the run."""
+    preset = {name: value for name, value in run.preset.items() if name != "levels"}
+    return {"preset": preset, "run": run.settings}
+
+
+def _accepted(name: str) -> str:
+    """Returns a name in which MLflow accepts every letter."""
+    return re.sub(r"[^/\w.\- ]", "_", name)
+
+
+def _read(file: pathlib.Path) -> dict[str, Any]:
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def _write(file: pathlib.Path, content: dict[str, Any]) -> None:
+    with atomic_write(file) as opened:
+        opened.write(json.dumps(content).encode())

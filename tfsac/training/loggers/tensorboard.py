@@ -1,0 +1,81 @@
+"""TensorBoard's events: scalars, a layout of charts, histograms of weights."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfsac.training.loggers.logger import Kind, RunInfo
+
+CHARTS = {  # of TensorBoard's tab "Custom Scalars": title, and tags as regular expressions
+    "Evaluation return: mean, worst and best episode": ["evaluation/return_(mean|min|max)"],
+    "Training return": ["training/episode_return", "training/return_mean"],
+    "Critics": ["q/q[0-9]*", "q/target", "v/value", "v/target"],
+    "Losses": ["loss/.*"],
+    "Policy: entropy, or log-probability (its negative)": ["policy/log_prob", "policy/entropy"],
+    "Temperature": ["temperature/.*"],
+    "Norms of gradients": [".*/gradient_norm"],
+    "Environment steps a second": ["steps_per_second"],
+}
+
+
+class TensorBoardLogger:
+    """Writes an event file of its own for every start of a run.
+
+    TensorBoard's own record writer takes the events, because only an event with a session's start makes TensorBoard
+    drop what an earlier file has after the checkpoint, and because it raises OSError on a full disk.
+
+    Args:
+        directory: of the event files.
+        weights: returns arrays by tag, which become histograms at each evaluation.
+    """
+
+    def __init__(self, directory: pathlib.Path, weights: Callable[[], Mapping[str, Any]] | None = None):
+        self.directory, self.weights = directory, weights
+
+    def start(self, run: RunInfo, resumed_at: int | None) -> None:
+        """Begins a file; what earlier ones have after the checkpoint is void."""
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout, MultilineChartContent
+        from tensorboard.plugins.custom_scalar.summary import pb
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self.event, self.curves = Event, frozenset(run.update_metrics)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{time.time_ns() // 1000:016d}.{socket.gethostname()}.{os.getpid()}"
+        self.writer = RecordWriter((self.directory / name).open("wb"))
+        self._add(file_version="brain.Event:2")
+        first = 0 if resumed_at is None else resumed_at + 1
+        self._add(step=first, session_log=SessionLog(status=SessionLog.START))
+        charts = [
+            Chart(title=title, multiline=MultilineChartContent(tag=[f"^{tag}$" for tag in tags]))
+            for title, tags in CHARTS.items()
+        ]
+        layout = pb(Layout(category=[Category(title="tfsac", chart=charts)]))  # perhaps of TensorFlow's class
+        self._add(step=first, summary=Summary.FromString(layout.SerializeToString()))
+
+    def _add(self, **fields: Any) -> None:
+        self.writer.write(self.event(wall_time=time.time(), **fields).SerializeToString())
+
+    def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
+        """Adds scalars; the metrics of updates have curves of their own, so that rows leave them out."""
+        from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+        from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+
+        for tag, value in values.items():
+            if kind != "evaluation" or tag not in self.curves:
+                self._add(step=step, summary=scalar_pb(tag, value))
+        if kind == "evaluation" and self.weights:
+            for tag, array in self.weights().items():
+                self._add(step=step, summary=histogram_pb(tag, array))
+        if kind != "episode":
+            self.writer.flush()
+
+    def close(self, reason: str) -> None:
+        """Flushes and closes the file."""
+        self.writer.close()

@@ -1,0 +1,197 @@
+"""Progress on the terminal or in a notebook: a bar, and a line for each evaluation."""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+from collections.abc import Mapping
+from typing import IO, Any, cast
+
+import rich.console
+import rich.progress
+
+from tfsac.training.loggers.logger import Kind, RunInfo
+
+COLUMNS = ("evaluation/return_mean", "evaluation/return_std", "training/return_mean", "steps_per_second")
+
+
+class _Stdout:
+    """What `sys.stdout` is at that time; a terminal that was closed is a broken pipe, too."""
+
+    def write(self, text: str) -> int:
+        """Writes text."""
+        return self._call("write", text)
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        self._call("flush")
+
+    def _call(self, name: str, *arguments: str) -> Any:
+        try:
+            return getattr(_stdout(), name)(*arguments)
+        except OSError as error:
+            raise BrokenPipeError from error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_stdout(), name)
+
+
+def _stdout() -> Any:
+    return getattr(sys.stdout, "rich_proxied_file", sys.stdout)  # which rich replaces while it shows a bar
+
+
+class _Console(rich.console.Console):
+    """Notes that what is printed has no reader any more, instead of ending the program there."""
+
+    stdout_closed = False
+
+    def on_broken_pipe(self) -> None:
+        """Discards what is printed from now on."""
+        self.quiet = self.stdout_closed = True
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())  # Python flushes it at its end
+        os.close(nothing)
+
+
+class TerminalLogger:
+    """A progress bar with speed, return and time left, and one line for each evaluation.
+
+    A subclass may print something else: `Trainer(..., terminal=MyLogger)`.
+
+    Args:
+        quiet: print nothing.
+    """
+
+    def __init__(self, quiet: bool = False):
+        self.quiet = quiet
+        self.console = _Console(file=cast(IO[str], _Stdout()), quiet=quiet, highlight=False, soft_wrap=True)
+        self.bar = rich.progress.Progress(
+            rich.progress.TextColumn("{task.description}"),
+            rich.progress.BarColumn(),
+            rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[unit]}"),
+            rich.progress.TextColumn("{task.fields[speed]:.0f}/s  return {task.fields[value]}"),
+            rich.progress.TimeRemainingColumn(),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+            transient=True,
+        )
+        self.header_printed, self.extra = False, list[str]()
+
+    @property
+    def stdout_closed(self) -> bool:
+        """Whether the program that read what is printed has ended, as `head` does."""
+        return self.console.stdout_closed
+
+    def start(self, run: RunInfo, resumed_at: int | None) -> None:
+        """Shows the bar."""
+        self.extra = run.extra
+        self.task = self.bar.add_task("training", total=run.total, unit=run.unit, speed=0.0, value="-")
+        self.bar.start()
+
+    def advance(self, completed: int, speed: float, value: float | None) -> None:
+        """Moves the bar.
+
+        Args:
+            completed: steps, in the run's unit.
+            speed: environment steps a second.
+            value: mean return of recent training episodes.
+        """
+        self.bar.update(self.task, completed=completed, speed=speed, value="-" if value is None else f"{value:.1f}")
+
+    def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
+        """Prints one evaluation."""
+        if kind != "evaluation":
+            return
+        if not self.header_printed:
+            titles = "".join(f"  {name:>12}" for name in self.extra)
+            self.print(f"{'steps':>9}  {'evaluation return':>20}  {'training return':>15}  {'steps/s':>7}{titles}")
+            self.header_printed = True
+        mean, std, training, speed = (values.get(column) for column in COLUMNS)
+        evaluated = "-" if mean is None else f"{mean:.1f} {self._plus_minus()} {std:<7.1f}"
+        trained = "-" if training is None else f"{training:.1f}"
+        more = "".join(f"  {_short(values.get(name)):>{max(12, len(name))}}" for name in self.extra)
+        self.print(f"{step:>9}  {evaluated:>20}  {trained:>15}  {speed:>7.0f}{more}")
+
+    def _plus_minus(self) -> str:
+        try:
+            "±".encode(self.console.encoding)
+        except (UnicodeError, LookupError):
+            return "+"
+        return "±"
+
+    def print(self, text: str) -> None:
+        """Prints a line above the bar."""
+        self.bar.console.print(text, markup=False)
+
+    def close(self, reason: str) -> None:
+        """Removes the bar."""
+        self.bar.stop()
+
+
+class NotebookLogger(TerminalLogger):
+    """A progress bar and a table of evaluations in the output of a notebook's cell, both updated in place.
+
+    Args:
+        quiet: print nothing.
+    """
+
+    def __init__(self, quiet: bool = False):
+        super().__init__(quiet)
+        self.rows: list[list[str]] = []
+        self.state, self.handle = "", None
+
+    def start(self, run: RunInfo, resumed_at: int | None) -> None:
+        """Shows an empty table."""
+        self.extra, self.total, self.unit = run.extra, run.total, run.unit
+        self._show()
+
+    def advance(self, completed: int, speed: float, value: float | None) -> None:
+        """Moves the bar; see `TerminalLogger.advance`."""
+        shown = "-" if value is None else f"{value:.1f}"
+        self.state = (
+            f"<progress value='{completed}' max='{self.total}'></progress> "
+            f"{completed}/{self.total} {self.unit}, {speed:.0f} steps/s, return {shown}"
+        )
+        self._show()
+
+    def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
+        """Adds one evaluation to the table."""
+        if kind == "evaluation":
+            mean, std, training, speed = (values.get(column) for column in COLUMNS)
+            cells = [str(step), "-" if mean is None else f"{mean:.1f} ± {std:.1f}", _short(training), f"{speed:.0f}"]
+            self.rows.append([*cells, *(_short(values.get(name)) for name in self.extra)])
+            self._show()
+
+    def print(self, text: str) -> None:
+        """Prints a line below."""
+        if not self.quiet:
+            print(text)
+
+    def close(self, reason: str) -> None:
+        """Leaves the table as it is."""
+
+    def _show(self) -> None:
+        if self.quiet:
+            return
+        from IPython.display import HTML, display
+
+        titles = ["steps", "evaluation return", "training return", "steps/s", *self.extra]
+        lines = [
+            "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+            for tag, cells in [("th", titles), *(("td", cells) for cells in self.rows)]
+        ]
+        content = HTML(f"<div>{self.state}</div><table>{''.join(lines)}</table>")
+        if self.handle is None:
+            self.handle = display(content, display_id=True)
+        else:
+            self.handle.update(content)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else "-"
+
+
+def terminal_or_notebook(quiet: bool) -> TerminalLogger:
+    """Returns the logger of the place where the program runs: a notebook or a terminal."""
+    return (NotebookLogger if rich.console.Console().is_jupyter else TerminalLogger)(quiet)
