@@ -291,8 +291,11 @@ def test_configs_of_the_version_before_are_read(path):
     preset, run = read_config(path)
     assert run.seed == content["run"]["seed"] == 7
     read = to_json(preset)
+    agent = content["preset"]["agent"]
+    if agent["memory"]["kind"] == "uniform":
+        agent["memory"]["device"] = "cpu"  # which is newer
     for section in ("algorithm", "memory", "exploration"):
-        assert content["preset"]["agent"][section].items() <= read["agent"][section].items()
+        assert read["agent"][section] == agent[section]
     for section in ("environment", "schedule", "validation"):
         assert read[section] == content["preset"][section]
     assert len(CONFIGS) >= 3
