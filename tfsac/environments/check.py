@@ -174,8 +174,7 @@ def time_limit_of(env: gym.Env) -> int | None:
 
 def longest_episode(env: gym.Env) -> int | None:
     """Returns the steps after which an environment's registration or one of its wrappers ends its episodes, or None."""
-    in_another_process: int | None = getattr(env, "time_limit", None)
-    return (env.spec and env.spec.max_episode_steps) or in_another_process or time_limit_of(env)
+    return (env.spec and env.spec.max_episode_steps) or time_limit_of(env)
 
 
 # -- what reset and step return ----------------------------------------------------------------------------------------
