@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import pathlib
 import re
 import traceback
 import warnings
@@ -50,12 +51,16 @@ class EnvironmentFailure(TfsacError, RuntimeError):
 
 
 def format_error(error: BaseException) -> str:
-    """Returns an error in one line; one that an environment's own code raised with its type, file and line."""
+    """Returns an error in one line; one that an environment's own code raised with its type, and with file and line
+    outside tfsac and installed packages where there is such a place.
+    """
     if isinstance(error, EnvironmentFailure):
         return str(error)
     message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{message} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else message
+    libraries = ("site-packages", str(pathlib.Path(__file__).parents[1]))
+    own = [frame for frame in frames if not any(folder in frame.filename for folder in libraries)]
+    return f"{message} ({(own or frames)[-1].filename}, line {(own or frames)[-1].lineno})" if frames else message
 
 
 def placed(error: Exception, level: str, place: str) -> EnvironmentFailure:
