@@ -233,7 +233,7 @@ def test_only_that_is_in_no_name_is_refused(learning, capsys):
 def test_without_its_interpreter_the_commands_that_make_it_are_printed_and_nothing_starts(learning, tmp_path, capsys):
     with pytest.raises(SystemExit):
         learning.main(["--suite=twin_sac", f"--sb3_python={tmp_path}/python", f"--runs={tmp_path}/runs"])
-    said, page = capsys.readouterr().err, (BENCHMARKS.parent / "docs" / "repeating_results.md").read_text()
+    said, page = capsys.readouterr().err, (BENCHMARKS.parent / "docs" / "results.md").read_text()
     commands = re.findall(r"^    (python.*)$", said, flags=re.MULTILINE)
     assert len(commands) == 2 and "--suite=twin_sac" in commands[1]
     assert "\n".join(commands).replace("twin_sac", "mujoco") in page
@@ -291,12 +291,7 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
 
 
 def test_the_page_has_the_number_of_runs_of_every_suite_and_of_those_with_records(module):
-    page = (
-        (BENCHMARKS.parent / "docs" / "repeating_results.md")
-        .read_text()
-        .partition("## Suites")[2]
-        .partition("\n## ")[0]
-    )
+    page = (BENCHMARKS.parent / "docs" / "results.md").read_text().partition("### Suites")[2]
     rows = re.findall(r"^\| \[`(\w+)`\]\(\S+\) \|.*\| (\d+) \| (\d+) \|$", page, flags=re.MULTILINE)
     results, make_records = module("learning").RESULTS, module("learning_runs").Records
     expected = []

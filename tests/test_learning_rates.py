@@ -167,7 +167,7 @@ def test_a_run_ends_at_the_end_of_its_learning_rates(tmp_path):
 
 
 def test_only_a_trainer_knows_how_long_a_run_is():
-    with pytest.raises(ValueError, match=r"Only a Trainer knows .* Received: learning_rate_decay_steps='run'"):
+    with pytest.raises(ValueError, match="learning_rate_decay_steps"):
         make_agent(**COSINE)
     preset = override(TWIN, {f"agent.networks.q.{name}": value for name, value in COSINE.items()})
     agent = build_agent(preset, RunParameters(seed=1), SPEC)

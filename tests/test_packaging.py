@@ -18,7 +18,7 @@ PACKAGE = ROOT / "tfsac"
 # Import name -> name in the package index, where they differ.
 DISTRIBUTIONS = {
     "absl": "absl-py", "cv2": "opencv-python-headless", "pydantic_core": "pydantic", "ale_py": "ale-py",
-    "ai_edge_litert": "ai-edge-litert", "imageio_ffmpeg": "imageio-ffmpeg", "mlflow": "mlflow-skinny", "mo_gymnasium": "mo-gymnasium",
+    "ai_edge_litert": "ai-edge-litert", "imageio_ffmpeg": "imageio-ffmpeg", "mlflow": "mlflow-skinny", "mo_gymnasium": "mo-gymnasium", "tensorflow_probability": "tensorflow-probability",
 }  # fmt: skip
 NOT_OURS = {"IPython"}  # is there wherever a notebook runs
 
@@ -94,7 +94,7 @@ def test_the_makefile_installs_what_its_targets_run(given):
 
 
 def test_the_page_about_installing_has_every_extra(given):
-    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "first_steps.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     assert given["extras_require"].keys() <= named

@@ -60,7 +60,7 @@ tfsac evaluate \\
 
 <!-- output -->
 ```
-tfsac: --run_dir is required. Received: no --run_dir
+tfsac: --run_dir is required
 ```
 
 <!-- skip -->

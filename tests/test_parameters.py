@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tfsac.catalog import load_preset, read_config
-from tfsac.files import differences
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     AtariPreprocessingParameters,
@@ -71,6 +70,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.other_names import PATHS, find_path
+from tfsac.utils.files import differences
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
@@ -322,8 +322,7 @@ MISTAKES = {
     "activation": (lambda: InputEmbedderParameters(activation_function="rely"), "leaky_relu"),
     "embedder scheme": (lambda: InputEmbedderParameters("Huge"), "Huge"),
     "reversed clipping": (lambda: FilterParameters(reward_clipping_range=(1, -1)), "reward_clipping_range"),
-    "visible entries": (lambda: EnvironmentParameters(visible_entries=(2, 0, 2)), "visible_entries"),
-    "argument with a field": (lambda: EnvironmentParameters(kwargs={"atari": 1}), "environment.atari"),
+    "visible entries": (lambda: EnvironmentParameters(visible_entries=()), "visible_entries"),
     "period not whole": (lambda: Agent(Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3))), PERIOD),
     "period of zero": (lambda: Agent(Algorithm(**{PERIOD: EnvironmentSteps(0)})), PERIOD),
     "period in episodes": (lambda: Agent(Algorithm(**{PERIOD: EnvironmentEpisodes(1)})), PERIOD),
@@ -333,16 +332,15 @@ MISTAKES = {
     "play counts updates": (lambda: Algorithm(num_consecutive_playing_steps=TrainingSteps(3)), "num_consecutive_playing"),
     "no play": (lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(0)), "at least 1"),
     "first policy update": (lambda: Algorithm(first_policy_update=2), "first_policy_update"),
-    "falling resets": (lambda: Algorithm(reset_steps=(5, 4)), "reset_steps"),
     "warm-up counts updates": (lambda: ScheduleParameters(heatup_steps=TrainingSteps(3)), "heatup_steps"),
     "no training": (lambda: ScheduleParameters(improve_steps=0), "at least 1"),
     "unequal batches": (lambda: Agent(networks=networks("q", batch_size=7)), "batch_size"),
     "wrong head": (lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}), "'q'"),
     "unknown network": (lambda: Agent(networks={**NETWORKS, "polisy": NETWORKS["q"]}), "polisy"),
     "missing network": (lambda: Agent(networks={"q": NETWORKS["q"], "v": NETWORKS["v"]}), "policy, v, q"),
-    "target of q": (lambda: Agent(networks=networks("q", create_target_network=True)), "target network only of v"),
+    "target of q": (lambda: Agent(networks=networks("q", create_target_network=True)), "no target network"),
     "part of a user's class": (lambda: Preset(environment=OwnEnvironment()), "OwnEnvironment"),
-    "nothing to read": (lambda: network(input_embedders_parameters={}), "observation"),
+    "nothing to read": (lambda: network(input_embedders_parameters={}), "input_embedders"),
     "huber for a policy": (
         lambda: NetworkParameters(SACPolicyHeadParameters(), replace_mse_with_huber_loss=True), "policy",
     ),

@@ -148,15 +148,14 @@ class CompiledUpdates:
 
     def _one_update(self, batch: Batch, diagnosed: bool) -> tuple[tf.Tensor, tf.Tensor]:
         self.agent.diagnosed = diagnosed
+        update = self._of_replica if self.agent.replicas == 1 else self._on_replicas
         if not self.has_policy_delay:
-            return self._on_replicas(batch, True)
+            return update(batch, True)
         due = self.agent.algorithm.policy_learns_in(self.agent.updates + 1)
-        return tf.cond(due, lambda: self._on_replicas(batch, True), lambda: self._on_replicas(batch, False))
+        return tf.cond(due, lambda: update(batch, True), lambda: update(batch, False))
 
     def _on_replicas(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
         strategy = self.agent.strategy
-        if self.agent.replicas == 1:
-            return self._of_replica(batch, learns)
         metrics, priority = strategy.run(self._of_replica, args=(batch, learns))
         mean = strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
         return mean, tf.concat(strategy.experimental_local_results(priority), axis=0)
@@ -168,7 +167,8 @@ class CompiledUpdates:
             batch: of this worker.
             learns: whether the policy learns too.
         """
-        agent, rows = self.agent, self.agent.replica_rows(batch)
+        agent = self.agent
+        rows: Any = batch if agent.replicas == 1 else agent.replica_rows(batch)
         num_agents = agent.spec.num_agents
         rows = rows if num_agents is None else _folded(rows, num_agents)
         metrics, td_error_B = agent.update_once(rows) if learns else agent.update_critics_once(rows)

@@ -21,7 +21,7 @@ from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.losses.ensembles import draw_critics, reduce_q
 from tfsac.networks import ModelMaker, project, weight_norm
 from tfsac.networks.critics import Masks
-from tfsac.parameters import TwinSoftActorCriticAgentParameters, refuse_layers_of_custom_models
+from tfsac.parameters import TwinSoftActorCriticAgentParameters, reject_layers_of_custom_models
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Spec, Transition
 
@@ -53,7 +53,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         critics: reads Q out of the critics' outputs.
 
     Raises:
-        ValueError: see `Agent`.
+        TfsacError: see `Agent`.
 
     Example:
         >>> head = QHeadParameters(num_critics=10)
@@ -78,7 +78,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         jit_compile: bool = False,
     ):
         if models is not None:
-            refuse_layers_of_custom_models(parameters.networks)
+            reject_layers_of_custom_models(parameters.networks)
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         q: Any = parameters.networks["q"]
         self.critics = critic_values(self.algorithm, q.head_parameters, q.replace_mse_with_huber_loss)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Path, read_curve
-from tfsac.files import no_run, read_object
+from tfsac.utils.files import read_object
 
 
 class RunEvaluations(NamedTuple):
@@ -51,10 +51,8 @@ def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
     Raises:
         OSError, TfsacError: it is none, or from `read_evaluations`.
     """
-    config = pathlib.Path(path) / "config.json"
-    if not config.is_file():
-        raise no_run(config.parent)
-    return read_evaluations(path, read_object(config)["preset"]["environment"]["level"], last_evaluations)
+    preset = read_object(pathlib.Path(path) / "config.json")["preset"]
+    return read_evaluations(path, preset["environment"]["level"], last_evaluations)
 
 
 def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEvaluations:

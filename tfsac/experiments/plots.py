@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
 import pathlib
@@ -13,7 +14,7 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.estimates import combined, mean
-from tfsac.files import new_file, read_object, written_aside
+from tfsac.utils.files import atomic_write, new_file, read_object
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,21 +126,14 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
         preset = read_object(folder / "config.json")["preset"]
         title = f"{preset['environment']['level']}, {preset['agent']['kind']}, {folder.resolve().name}"
     figure, (axes,) = _axes(title or folder.resolve().name, "return")
-    missing = []
-    try:
+    with contextlib.suppress(TfsacError):  # no episode has ended
         axes.plot(*read_curve(run_dir, TRAINING), color=GREY, linewidth=1, alpha=0.7, label="training episodes")
-    except TfsacError as error:  # no episode has ended
-        missing.append(error)
-    try:
+    with contextlib.suppress(TfsacError) if axes.lines else contextlib.nullcontext():  # no evaluations
         steps, values = read_curve(run_dir)
         worst, best = (read_curve(run_dir, f"evaluation/return_{name}")[1] for name in ("min", "max"))
         axes.fill_between(steps, worst, best, color=PALETTE[0], alpha=0.18, linewidth=0)
         marker = "o" if len(steps) < 30 else ""
         axes.plot(steps, values, color=PALETTE[0], linewidth=2, marker=marker, markersize=4, label="evaluation")
-    except TfsacError as error:  # no evaluations
-        missing.append(error)
-    if len(missing) == 2:
-        raise missing[1]
     note = "band: from the worst to the best episode of an evaluation"
     return save_figure(figure, axes, out or folder / "learning_curve.png", [note])
 
@@ -226,7 +220,7 @@ def save_figure(figure: Figure, axes: Axes, out: Path, notes: Sequence[str]) -> 
         alignment="left",
     )
     out = new_file(out, ".png", replace=True)
-    with written_aside(out) as file:
+    with atomic_write(out) as file:
         figure.savefig(file, dpi=100, format="png")
     return out
 

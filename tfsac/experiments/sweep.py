@@ -17,8 +17,8 @@ from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import compare
 from tfsac.experiments.grid import LEVELS, Combination, named
 from tfsac.experiments.run_processes import PlannedRun, Series, say
-from tfsac.files import read_object
 from tfsac.parameters.overrides import text_of
+from tfsac.utils.files import read_object
 
 
 class Sweep(Series):
@@ -55,11 +55,12 @@ class Sweep(Series):
         ]
         self.failed, self._only_label = list[PlannedRun](), first.experiment["preset"]["agent"]["kind"]
 
-    def begin(self) -> None:
-        """Prints how many runs are finished."""
+    def begin(self) -> int:
+        """Prints how many runs are finished, and returns how many are not."""
         waiting = [run for run in self.runs if not run.finished]
         say(f"{self.folder}: {len(self.runs) - len(waiting)} of {len(self.runs)} runs are finished")
         self._waiting = iter(waiting)
+        return len(waiting)
 
     def work(self) -> None:
         """Trains the runs that wait."""
@@ -85,15 +86,15 @@ class Sweep(Series):
 def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     """Returns the folders of a sweep's finished runs by combination; what differs only in the level is together.
 
-    The name of the only combination of an empty grid, or of one over levels alone, is empty.
+    The name of the only combination of an empty grid, of one over levels alone, or of a folder with seeds is empty.
 
     Raises:
         TfsacError: no run has finished.
     """
-    axes = dict(read_object(folder / "sweep.json")["grid"])
+    axes = dict(read_object(folder / "sweep.json")["grid"]) if (folder / "sweep.json").is_file() else {}
     groups: dict[str, list[pathlib.Path]] = {}
     for (name, _), (label, _) in zip(named(axes), named(axes, LEVELS), strict=True):
-        if runs := _finished_seeds(folder / name):
+        if runs := [path for path in sorted((folder / name).glob("seed*")) if PlannedRun(path, []).finished]:
             groups.setdefault(label, []).extend(runs)
     if not groups:
         raise TfsacError(f"no run in {folder} has finished")
@@ -113,13 +114,7 @@ def runs_of(path: pathlib.Path) -> list[pathlib.Path]:
     Raises:
         TfsacError: no run has finished.
     """
-    if not stands_for_runs(path):
-        return [path]
-    if (path / "sweep.json").is_file():
-        return [run for runs in finished_runs(path).values() for run in runs]
-    if not (runs := _finished_seeds(path)):
-        raise TfsacError(f"no run in {path} has finished")
-    return runs
+    return [run for runs in finished_runs(path).values() for run in runs] if stands_for_runs(path) else [path]
 
 
 def unfinished_of(path: pathlib.Path) -> list[pathlib.Path]:
@@ -130,7 +125,3 @@ def unfinished_of(path: pathlib.Path) -> list[pathlib.Path]:
     if (path / "sweep.json").is_file():
         begun += path.glob("*/seed*/config.json")
     return sorted(config.parent for config in begun if not PlannedRun(config.parent, []).finished)
-
-
-def _finished_seeds(folder: pathlib.Path) -> list[pathlib.Path]:
-    return [path for path in sorted(folder.glob("seed*")) if PlannedRun(path, []).finished]

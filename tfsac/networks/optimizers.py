@@ -83,8 +83,9 @@ def build_optimizer(
         given |= parameters.optimizer_kwargs
     if name == "Muon":  # which gives vectors a decay of their own
         given["adam_weight_decay"] = given.get("weight_decay", USUAL_DECAY)
+    rate = learning_rate_of(parameters, updates)
     try:
-        optimizer = made(learning_rate_of(parameters, updates), **given)
+        optimizer = made(rate, **given)
     except (TypeError, ValueError) as error:
         raise TfsacError(f"optimizer_kwargs of {name}: {error}") from error
     optimizer.build(variables)

@@ -24,7 +24,7 @@ from tfsac.parameters.base_agent import (
     OffPolicyAlgorithmParameters,
     discount_of_episodes,
 )
-from tfsac.parameters.ensemble_options import ATOM_BOUND, refuse_layers_of_custom_models
+from tfsac.parameters.ensemble_options import ATOM_BOUND, reject_layers_of_custom_models
 from tfsac.parameters.experiment import (
     BY_ENV_FN,
     AgentParameters,
@@ -216,7 +216,7 @@ __all__ = [
     "override",
     "parameters",
     "parse_assignment",
-    "refuse_layers_of_custom_models",
+    "reject_layers_of_custom_models",
     "soft_actor_critic_networks",
     "temporally_abstract_networks",
     "to_json",

@@ -142,10 +142,7 @@ class _ACER(BaseAgentParameters):
                 raise ParameterError(
                     f"use_trust_region=True needs the average policy, create_target_network=True in {name}, got False"
                 )
-            if network.replace_mse_with_huber_loss:
-                raise ParameterError(
-                    f"ACER's losses are squared errors: replace_mse_with_huber_loss of {name} is False"
-                )
+            reject_unused_fields(network, ["replace_mse_with_huber_loss"], "ACER, whose losses are squared errors")
             if getattr(network.head_parameters, "num_critics", 1) != 1:
                 raise ParameterError(f"ACER has one {name}: num_critics must be 1")
         if not self.networks["policy"].create_target_network:

@@ -252,7 +252,7 @@ def _acer_networks(
     convolutions = tuple(layer for layer in layers if isinstance(layer, Conv2d))
     dense = tuple(layer for layer in layers if not isinstance(layer, Conv2d))
     if (*convolutions, *dense) != tuple(layers):
-        raise ParameterError(f"Convolutions come before dense layers. Received: layers={layers}")
+        raise ParameterError(f"Convolutions must come before dense layers, got {layers}")
     average = {"create_target_network": True}
 
     def body(dense: tuple[int, ...]) -> dict[str, Any]:

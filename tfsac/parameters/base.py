@@ -234,11 +234,6 @@ def reject_unused_fields(made: Any, names: Iterable[str], because: str) -> None:
             )
 
 
-def refuse_ineffective(made: Any, names: Iterable[str], because: str, advice: str) -> None:
-    """Old name of `reject_unused_fields`."""
-    reject_unused_fields(made, names, because)
-
-
 def to_json(value: Any) -> Any:
     """Returns a parameter object as plain dicts, lists, numbers and strings."""
     return TypeAdapter(type(value)).dump_python(value, mode="json", warnings=False)

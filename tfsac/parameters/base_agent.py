@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tfsac.parameters.agent_networks import with_hidden_layers
 from tfsac.parameters.base import (
@@ -108,7 +108,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
             updates; a larger one keeps the target longer unchanged.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
-        reset_steps: environment steps, rising, before whose updates all networks, target networks, temperatures and
+        reset_steps: environment steps before whose updates all networks, target networks, temperatures and
             optimizers start again with fresh weights; the memory stays (arXiv 2205.07802).
     """
 
@@ -120,16 +120,12 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
     first_policy_update: PositiveInt | None = None
     num_steps_between_copying_online_weights_to_target: StepMethod = EnvironmentSteps(1)
     rate_for_copying_weights_to_target: Annotated[float, Field(gt=0, le=1)] = 0.005
-    reset_steps: tuple[PositiveInt, ...] = ()
+    reset_steps: Annotated[tuple[PositiveInt, ...], AfterValidator(lambda steps: tuple(sorted(steps)))] = ()
 
     def __post_init__(self) -> None:
-        if (self.first_policy_update or 1) > self.num_updates_between_policy_updates:
-            raise ParameterError(
-                f"first_policy_update must be at most num_updates_between_policy_updates="
-                f"{self.num_updates_between_policy_updates}, got {self.first_policy_update}"
-            )
-        if list(self.reset_steps) != sorted(set(self.reset_steps)):
-            raise ParameterError(f"reset_steps must rise, got {self.reset_steps}")
+        period, first = self.num_updates_between_policy_updates, self.first_policy_update
+        if (first or 1) > period:
+            raise ParameterError(f"first_policy_update must be at most the delay, {period}, got {first}")
 
     def policy_learns_in(self, update: Any) -> Any:
         """Returns whether the policy learns in an update of this number, from 1 on; of an array or a tensor each."""
@@ -240,16 +236,15 @@ class BaseAgentParameters(ClassParameters):
         if networks.keys() != heads.keys():
             raise ParameterError(f"{agent} has the networks {', '.join(heads)}, got {', '.join(networks)}")
         for name, kind in heads.items():
-            network = networks[name]
+            network, wrong = networks[name], ""
             if not is_of_kind(network.head_parameters, kind):
-                raise ParameterError(f"{agent} needs a head of kind {kind!r} in {name}, got {network.head_parameters}")
-            if name not in with_target and network.create_target_network:
-                raise ParameterError(f"{agent} has a target network only of {', '.join(with_target)}, got {name}")
-            if network.middleware_parameters.kind == "lstm" and not recurrent:
-                raise ParameterError(
-                    "An LSTM learns from whole episodes, with an agent of kind 'discrete_acer' or 'gaussian_acer', got "
-                    f"one in {name} of {agent}"
-                )
+                wrong = f"a head of kind {kind!r}, got {network.head_parameters}"
+            elif name not in with_target and network.create_target_network:
+                wrong = f"no target network: only {', '.join(with_target)} may have one"
+            elif network.middleware_parameters.kind == "lstm" and not recurrent:
+                wrong = "no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
+            if wrong:
+                raise ParameterError(f"The network {name} of {agent} must have {wrong}")
         check_layers(networks, twin=hasattr(type(self), "has_ensemble"))
         sizes = {name: network.batch_size for name, network in networks.items()}
         if len(set(sizes.values())) > 1:

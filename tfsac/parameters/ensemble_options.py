@@ -144,7 +144,7 @@ def check_layers(networks: Mapping[str, NetworkParameters], twin: bool) -> None:
             )
 
 
-def refuse_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
+def reject_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
     """Refuses options of layers where custom Keras models take the layers' place.
 
     Raises:

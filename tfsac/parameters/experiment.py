@@ -79,9 +79,6 @@ def plain(value: Any) -> Any:
     return to_jsonable_python(python_numbers(value), inf_nan_mode="constants")
 
 
-BESIDE_KWARGS = {"max_episode_steps", "atari", "visible_entries"}  # what environments are made with, too
-
-
 @parameters
 class EnvironmentParameters:
     """The environment.
@@ -112,18 +109,11 @@ class EnvironmentParameters:
     max_episode_steps: PositiveInt | None = None
     kwargs: Annotated[dict[str, Any], AfterValidator(_json_value)] = Field(default_factory=dict)
     atari: AtariPreprocessingParameters | None = None
-    visible_entries: tuple[Annotated[Integer, Field(ge=0)], ...] | None = None
+    visible_entries: Annotated[tuple[Annotated[Integer, Field(ge=0)], ...], Field(min_length=1)] | None = None
     step_timeout_seconds: PositiveFloat | None = None
     evaluation: Literal["separate", "shared", "none"] = "separate"
     logged_info: tuple[str, ...] = ()
     filters: FilterParameters = Field(default_factory=FilterParameters)
-
-    def __post_init__(self) -> None:
-        if taken := sorted(self.kwargs.keys() & BESIDE_KWARGS):
-            raise ParameterError(f"kwargs.{taken[0]} belongs into environment.{taken[0]}")
-        visible = self.visible_entries
-        if visible is not None and (not visible or len(set(visible)) < len(visible)):
-            raise ParameterError(f"visible_entries must name one entry or more, each once, got {visible}")
 
     @property
     def logged_keys(self) -> tuple[str, ...]:
@@ -243,10 +233,11 @@ class RunParameters:
         replicated = self.strategy in ("mirrored", "multi_worker")
         if self.jit_compile and (self.eager or replicated or self.mixed_precision != "none"):
             raise ParameterError("jit_compile works on one device, in float32 and without eager")
-        if self.strategy == "multi_worker" and (self.asynchronous_collection or self.ray_address is not None):
-            raise ParameterError("strategy='multi_worker' works neither with asynchronous_collection nor ray_address")
-        if self.ray_address is not None and self.asynchronous_collection:
-            raise ParameterError("ray_address collects asynchronously by itself: leave out asynchronous_collection")
+        ways = (self.strategy == "multi_worker", self.asynchronous_collection, self.ray_address is not None)
+        if sum(ways) > 1:
+            raise ParameterError(
+                "strategy='multi_worker', asynchronous_collection and ray_address are three ways to collect: choose one"
+            )
 
 
 @parameters

@@ -14,8 +14,10 @@ from tfsac.parameters.base import (
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    Rising,
+    UnusedIf,
+    UnusedUnless,
     parameters,
-    reject_unused_fields,
     translate_kinds,
 )
 from tfsac.parameters.hidden_layers import (
@@ -26,9 +28,10 @@ from tfsac.parameters.hidden_layers import (
     ResidualMiddlewareParameters,
 )
 from tfsac.parameters.keras_names import Activation, Initializer
-from tfsac.parameters.user_classes import ByKind, ClassParameters, is_of_tfsac
+from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
+LogStd = Annotated[float, Field(ge=LOG_STD_BOUNDS[0], le=LOG_STD_BOUNDS[1])]
 
 
 @parameters
@@ -45,22 +48,12 @@ class SACPolicyHeadParameters(ClassParameters):
     """
 
     loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
+    initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
     init_w: PositiveFloat | None = None
-    log_std_bounds: tuple[float, float] = LOG_STD_BOUNDS
+    log_std_bounds: Annotated[tuple[LogStd, LogStd], Rising] = LOG_STD_BOUNDS
     log_std: Literal["clip", "tanh"] = "clip"
     kind: Literal["sac_policy"] = "sac_policy"
     path: ClassVar[str] = "tfsac.networks.heads:PolicyHead"
-
-    def __post_init__(self) -> None:
-        if self.init_w is not None:
-            reject_unused_fields(self, ["initializer"], f"init_w={self.init_w}")
-        low, high = self.log_std_bounds
-        if not LOG_STD_BOUNDS[0] <= low < high <= LOG_STD_BOUNDS[1]:
-            raise ParameterError(
-                f"log_std_bounds is (low, high) with {LOG_STD_BOUNDS[0]} <= low < high <= {LOG_STD_BOUNDS[1]}. "
-                f"Received: log_std_bounds={self.log_std_bounds}"
-            )
 
 
 @parameters
@@ -79,10 +72,9 @@ class CategoricalValueParameters:
     kind: Literal["categorical"] = "categorical"
 
     def __post_init__(self) -> None:
-        if (self.low is None) != (self.high is None):
-            raise ParameterError(f"Bounds are both given or both None. Received: low={self.low}, high={self.high}")
-        if self.low is not None and self.high is not None and self.low >= self.high:
-            raise ParameterError(f"Atoms lie between low < high. Received: low={self.low}, high={self.high}")
+        low, high = self.low, self.high
+        if (low is None) != (high is None) or (low is not None and high is not None and low >= high):
+            raise ParameterError(f"Atoms need bounds low < high, or None for both, got {low} and {high}")
 
 
 @parameters
@@ -102,9 +94,11 @@ class QuantileValueParameters:
     def __post_init__(self) -> None:
         if self.drop_per_critic >= self.num_quantiles:
             raise ParameterError(
-                "drop_per_critic is smaller than num_quantiles, so that target quantiles are left. "
-                f"Received: drop_per_critic={self.drop_per_critic}, num_quantiles={self.num_quantiles}"
+                f"drop_per_critic must be smaller than num_quantiles={self.num_quantiles}, got {self.drop_per_critic}"
             )
+
+
+OF_LAYERS = (UnusedUnless("residual_blocks", None), UnusedIf("network_layers_sizes", ()))
 
 
 @parameters
@@ -126,24 +120,17 @@ class QHeadParameters(ClassParameters):
     """
 
     network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
-    activation_function: Activation = "relu"
+    activation_function: Annotated[Activation, *OF_LAYERS] = "relu"
     loss_weight: NonNegativeFloat = 1.0
     num_critics: PositiveInt = 2
-    initializer: Initializer = "xavier"
+    initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
     init_w: PositiveFloat | None = None
-    normalization: NormalizationParameters | None = None
-    dropout: Fraction = 0.0
+    normalization: Annotated[NormalizationParameters | None, *OF_LAYERS] = None
+    dropout: Annotated[Fraction, *OF_LAYERS] = 0.0
     residual_blocks: ResidualMiddlewareParameters | None = None
     distribution: Annotated[CategoricalValueParameters | QuantileValueParameters, Discriminator("kind")] | None = None
     kind: Literal["q"] = "q"
     path: ClassVar[str] = "tfsac.networks.heads:QHead"
-
-    def __post_init__(self) -> None:
-        if self.residual_blocks is not None or not self.network_layers_sizes:
-            because = "residual_blocks" if self.residual_blocks else "network_layers_sizes=()"
-            reject_unused_fields(self, ["activation_function", "normalization", "dropout"], because)
-        if self.init_w is not None:
-            reject_unused_fields(self, ["initializer"], f"init_w={self.init_w}")
 
     @property
     def body(self) -> FCMiddlewareParameters | ResidualMiddlewareParameters:
@@ -230,19 +217,10 @@ class GaussianPolicyHeadParameters(ClassParameters):
 
 @parameters
 class FeaturesHeadParameters(ClassParameters):
-    """No layer: what the network computes are the features that other networks read under the key "features".
-
-    Raises:
-        ParameterError: a user's subclass, whose head nothing would compute.
-    """
+    """No layer: what the network computes are the features that other networks read under the key "features"."""
 
     kind: Literal["features"] = "features"
     path: ClassVar[str] = "tfsac.networks.heads:FeaturesHead"
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if not is_of_tfsac(cls):
-            raise ParameterError(f"A trunk has no head of its own; its last layers are its middleware. Received: {cls}")
 
 
 HeadParameters = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.base import Fraction, PositiveInt, parameters, refuse_ineffective
+from tfsac.parameters.base import Fraction, PositiveInt, UnusedIf, parameters
 from tfsac.parameters.keras_names import Activation
 from tfsac.parameters.user_classes import ByKind
 
@@ -28,18 +28,7 @@ MIDDLEWARE_WIDTHS: dict[MiddlewareScheme, tuple[int, ...]] = {
     MiddlewareScheme.Deep: (128, 128, 128),
 }
 MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]  # a scheme may also be given by its name
-
-
-def refuse_activation(made: Any, layers: Any, name: str) -> None:
-    """Refuses an activation of no layers; those of a Q function belong to its head."""
-    if is_empty(layers):
-        advice = "layers elsewhere in the network have their own, such as head_parameters.activation_function; set that"
-        refuse_ineffective(made, ["activation_function"], f"{name}={layers if layers == () else str(layers)!r}", advice)
-
-
-def is_empty(layers: Any) -> bool:
-    """Returns whether a scheme has no layers."""
-    return layers in ((), MiddlewareScheme.Empty)
+OF_LAYERS = UnusedIf("scheme", (), MiddlewareScheme.Empty)
 
 
 @parameters
@@ -72,16 +61,10 @@ class FCMiddlewareParameters:
     """
 
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
-    activation_function: Activation = "relu"
-    normalization: NormalizationParameters | None = None
-    dropout: Fraction = 0.0
+    activation_function: Annotated[Activation, OF_LAYERS] = "relu"
+    normalization: Annotated[NormalizationParameters | None, OF_LAYERS] = None
+    dropout: Annotated[Fraction, OF_LAYERS] = 0.0
     kind: Literal["fc"] = "fc"
-
-    def __post_init__(self) -> None:
-        refuse_activation(self, self.scheme, "scheme")
-        if is_empty(self.scheme):
-            advice = "give it layers"
-            refuse_ineffective(self, ["dropout", "normalization"], f"scheme={self.scheme!r}", advice)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -119,11 +102,8 @@ class LSTMMiddlewareParameters:
 
     number_of_lstm_cells: PositiveInt = 256
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
-    activation_function: Activation = "relu"
+    activation_function: Annotated[Activation, OF_LAYERS] = "relu"
     kind: Literal["lstm"] = "lstm"
-
-    def __post_init__(self) -> None:
-        refuse_activation(self, self.scheme, "scheme")
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ from tfsac.parameters.base import (
 )
 from tfsac.parameters.head_parameters import (
     CategoricalPolicyHeadParameters,
-    GaussianPolicyHeadParameters,
     HeadParameters,
     SACPolicyHeadParameters,
 )
@@ -78,12 +77,8 @@ class InputEmbedderParameters:
     def __post_init__(self) -> None:
         scheme = () if isinstance(self.scheme, EmbedderScheme) else self.scheme
         convolutions = [isinstance(layer, Conv2d) for layer in scheme]
-        if convolutions != sorted(convolutions, reverse=True):
-            raise ParameterError(f"Convolutions come before dense layers. Received: scheme={scheme}")
-        if self.flatten and any(convolutions):
-            raise ParameterError(
-                f"What is flattened goes through dense layers alone. Received: flatten=True with scheme={scheme}"
-            )
+        if convolutions != sorted(convolutions, reverse=True) or (self.flatten and any(convolutions)):
+            raise ParameterError(f"Convolutions come before dense layers, and not with flatten=True, got {scheme}")
 
 
 MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
@@ -120,7 +115,7 @@ class NetworkParameters(LearningRateDecayParameters):
     """
 
     head_parameters: HeadParameters
-    input_embedders_parameters: dict[str, InputEmbedderParameters] = Field(
+    input_embedders_parameters: Annotated[dict[str, InputEmbedderParameters], Field(min_length=1)] = Field(
         default_factory=lambda: {"observation": InputEmbedderParameters()}
     )
     embedding_merger_type: Literal["concat", "sum"] = "concat"
@@ -157,15 +152,7 @@ class NetworkParameters(LearningRateDecayParameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.input_embedders_parameters:
-            raise ParameterError(
-                "A network reads at least one observation key. Received: input_embedders_parameters={}"
-            )
-        policies = SACPolicyHeadParameters | CategoricalPolicyHeadParameters | GaussianPolicyHeadParameters
-        if self.replace_mse_with_huber_loss and isinstance(self.head_parameters, policies):
-            raise ParameterError(
-                "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
-                "Received: replace_mse_with_huber_loss=True"
-            )
+        if isinstance(self.head_parameters, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
+            reject_unused_fields(self, ["replace_mse_with_huber_loss"], "a policy, which does not regress")
         unused = set(OF_OPTIMIZERS) - set(OPTIMIZERS[self.optimizer_type])
         reject_unused_fields(self, unused, f"optimizer_type={self.optimizer_type!r}")
