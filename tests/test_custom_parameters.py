@@ -13,7 +13,7 @@ import tiny
 from pages import ROOT, blocks
 
 from tfsac import user_code
-from tfsac.catalog import load_preset, read_config
+from tfsac.catalog import load_preset
 from tfsac.parameters import (
     BaseAgentParameters,
     DiscreteSoftActorCriticAgentParameters,
@@ -79,10 +79,6 @@ def folder(tmp_path, monkeypatch):
     yield tmp_path
     for name in ("my_agent", "my_parameters", "raises_at_import"):
         sys.modules.pop(name, None)
-
-
-def test_the_page_has_all_files():
-    assert {"my_agent.py", "my_parameters.py", "my_preset.py"} <= FILES.keys()
 
 
 def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
@@ -264,12 +260,3 @@ def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
     Lost.path = path
     with pytest.raises(error, match=words):
         class_of(Lost(), Agent)
-
-
-def test_a_config_whose_module_is_gone_says_so(folder):
-    preset = load_preset(folder / "my_preset.py")
-    config = {"preset": to_json(preset), "run": to_json(RunParameters())}
-    config["preset"]["agent"]["kind"] = "my_agent_that_moved:MyAgentParameters"
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ImportError, match="my_agent_that_moved"):
-        read_config(folder / "config.json")
