@@ -95,6 +95,8 @@ setup(
         "tfsac.spinning_up",
         "tfsac.training",
         "tfsac.training.checkpoints",
+        "tfsac.training.loggers",
+        "tfsac.utils",
     ],
     package_dir={"tfsac.presets": "presets"},
     package_data={"tfsac": ["py.typed"], "tfsac.presets": ["demonstrations/*.npz"]},

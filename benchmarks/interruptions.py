@@ -64,7 +64,7 @@ def cases():
 def train(preset, run, folder):
     """Trains or resumes in a process of its own, which ends with the exit status of the command line."""
     import tfsac
-    from tfsac.machine import SIGNALLED
+    from tfsac.utils.machine import SIGNALLED
 
     resume = any((folder / "checkpoints").glob("[0-9]*"))
     result = tfsac.train(preset, folder, run, resume=resume, quiet=True)

@@ -25,7 +25,7 @@ from learning_suites import Run
 from tfsac.distributed.ray_jobs import end_with_parent
 from tfsac.experiments.evaluations import read_evaluations
 from tfsac.experiments.run_processes import PlannedRun
-from tfsac.files import differences, written_aside
+from tfsac.utils.files import atomic_write, differences
 
 SB3_SCRIPT = pathlib.Path(__file__).with_name("learning_sb3.py")
 CURVE = ["env_steps", "wall_seconds"] + [f"evaluation/return_{name}" for name in ("mean", "std", "min", "max")]
@@ -189,7 +189,7 @@ class Records:
 
 def write(path: pathlib.Path, rows) -> None:
     csv.writer(text := io.StringIO(), lineterminator="\n").writerows(rows)
-    with written_aside(path) as file:
+    with atomic_write(path) as file:
         file.write(text.getvalue().encode())
 
 

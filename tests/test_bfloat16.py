@@ -30,32 +30,19 @@ def with_flags(monkeypatch, tmp_path, flags):
     monkeypatch.setattr(bfloat16, "CPUINFO", tmp_path / "cpuinfo")
 
 
-def test_a_cpu_with_amx_is_believed(monkeypatch, tmp_path):
-    with_flags(monkeypatch, tmp_path, "avx512_bf16 amx_bf16")
-    monkeypatch.setattr(bfloat16, "bfloat16_speedup", lambda: pytest.fail("no trial is needed"))
-    assert set_numerics(NARROW) is None
-
-
-@pytest.mark.parametrize("flags", ["avx512_bf16", "avx512_bf16 amx_bf16x", ""])
-def test_another_cpu_is_tried(monkeypatch, tmp_path, flags):
+@pytest.mark.parametrize(
+    ("flags", "warned"), [("avx512_bf16 amx_bf16", False), ("avx512_bf16 amx_bf16x", True), ("", True)]
+)
+def test_a_cpu_without_amx_is_warned_about(monkeypatch, tmp_path, flags, warned):
     with_flags(monkeypatch, tmp_path, flags)
-    monkeypatch.setattr(bfloat16, "bfloat16_speedup", lambda: 0.527)
-    assert "0.53 times as fast as with float32" in set_numerics(NARROW)
-    monkeypatch.setattr(bfloat16, "bfloat16_speedup", lambda: 1.4)
-    assert set_numerics(NARROW) is None
-
-
-def test_without_the_flag_nothing_is_tried(monkeypatch):
-    monkeypatch.setattr(bfloat16, "bfloat16_speedup", lambda: pytest.fail("nobody asked"))
+    assert (set_numerics(NARROW) is not None) == warned
     assert set_numerics(RunParameters()) is None
 
 
-def test_the_trial_times_both_and_the_choice_holds_afterwards(monkeypatch, tmp_path):
-    monkeypatch.setattr(bfloat16, "CPUINFO", tmp_path / "nothing")
+def test_the_choice_holds_afterwards(monkeypatch, tmp_path):
     x = tf.random.stateless_normal([256, 256], [3, 4])
     product = tf.function(lambda x: x @ x)
     exact = product(x).numpy()
-    assert 0.05 < bfloat16.bfloat16_speedup() < 50.0
     set_numerics(NARROW)
     narrow = product(x).numpy()
     set_numerics(RunParameters())
@@ -65,9 +52,8 @@ def test_the_trial_times_both_and_the_choice_holds_afterwards(monkeypatch, tmp_p
 
 def test_a_run_prints_the_warning_and_trains(monkeypatch, tmp_path, capsys):
     with_flags(monkeypatch, tmp_path, "avx2")
-    monkeypatch.setattr(bfloat16, "bfloat16_speedup", lambda: 0.5)
     result = Trainer(tiny_preset(), tmp_path / "run", NARROW).run()
-    assert "This CPU has no AMX: with bfloat16 its matrix products are 0.50 times" in capsys.readouterr().out
+    assert "This CPU has no AMX" in capsys.readouterr().out
     assert result.counters.updates > 0
 
 

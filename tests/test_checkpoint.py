@@ -27,11 +27,11 @@ from resume_tools import (
     without_reward_normalization,
 )
 
-from tfsac.files import sealed
 from tfsac.training import CheckpointError, Trainer
 from tfsac.training.checkpoints import FORMAT
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.training.checkpoints.format import prune, read_manifest, verify
+from tfsac.utils.files import sealed
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,12 @@ import time
 import pytest
 from absl import flags
 
-from tfsac import cli, user_code
+from tfsac import cli
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli.command import Command
 from tfsac.errors import TfsacError
 from tfsac.parameters import RunParameters, override, to_json
+from tfsac.utils import imports
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
@@ -117,7 +118,7 @@ def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
 
 
 def test_the_json_of_show_knows_where_the_environment_of_a_preset_file_is(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(user_code, "FOLDERS", [])
+    monkeypatch.setattr(imports, "IMPORT_FOLDERS", [])
     preset = tmp_path / "mine.py"
     preset.write_text((ROOT / "presets" / "pendulum_sac.py").read_text())
     assert cli.run(["show", f"--preset={preset}", "--json"]) == 0

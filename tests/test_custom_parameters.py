@@ -12,7 +12,6 @@ import pytest
 import tiny
 from pages import ROOT, blocks
 
-from tfsac import user_code
 from tfsac.catalog import load_preset
 from tfsac.parameters import (
     BaseAgentParameters,
@@ -34,6 +33,7 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
     to_json,
 )
+from tfsac.utils import imports
 
 PAGE = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
@@ -71,7 +71,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with the files of the page; afterwards what they defined is forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(user_code, "FOLDERS", [])
+    monkeypatch.setattr(imports, "IMPORT_FOLDERS", [])
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "raises_at_import.py").write_text("\nimport nothing_of_this_name\n")
@@ -190,7 +190,7 @@ WRONG = {
 
 @pytest.mark.parametrize("make, error, words", WRONG.values(), ids=WRONG.keys())
 def test_what_is_no_agent_of_ones_own_is_refused(folder, make, error, words):
-    user_code.make_importable(folder)
+    imports.make_importable(folder)
     with pytest.raises(error, match=words):
         make()
 
@@ -228,7 +228,7 @@ def test_the_agent_of_the_page_pays_for_its_locations(folder):
     from tfsac.environments import make, spec_of
     from tfsac.training.build import build_agent
 
-    user_code.make_importable(folder)
+    imports.make_importable(folder)
     preset = load_preset(folder / "my_preset.py")
     env = make("Pendulum-v1")
     agent = build_agent(preset, RunParameters(eager=True), spec_of(env))

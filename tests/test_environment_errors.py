@@ -19,11 +19,11 @@ import tfsac
 from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, vectorize
 from tfsac.environments.check import longest_episode
 from tfsac.errors import TfsacError
-from tfsac.machine import SIGNALLED
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import evaluation, signals
 from tfsac.training.evaluation import evaluate
+from tfsac.utils.machine import SIGNALLED
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
 IMAGE = Dict(a=Box(-1.0, 1.0, (2,)), image=Box(0, 255, (4, 4, 1), np.uint8))

@@ -13,11 +13,11 @@ import pytest
 
 import tfsac
 from tfsac.catalog import load_preset, preset_names
-from tfsac.files import leaves
 from tfsac.parameters import RunParameters, to_json
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers import CSVLogger, Logger, MLflowLogger, RunInfo, WandbLogger, make_loggers, services
+from tfsac.utils.files import leaves
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tfsac import machine
+from tfsac.utils import machine
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Networks: layers, mergers, images, initialisers, the NumPy forward pass, optimizers and clipping."""
 
-import re
 from typing import get_args
 
 import keras
@@ -447,8 +446,7 @@ def test_the_default_bounds_are_the_distributions_and_no_part_of_the_network():
 
 @pytest.mark.parametrize("bounds", [(-21.0, 2.0), (-20.0, 2.5), (1.0, 1.0), (2.0, -5.0)])
 def test_bounds_that_are_none_are_refused(bounds):
-    words = f"(low, high) with -20.0 <= low < high <= 2.0. Received: log_std_bounds={bounds}"
-    with pytest.raises(ParameterError, match=re.escape(words)):
+    with pytest.raises(ParameterError, match="log_std_bounds"):
         SACPolicyHeadParameters(log_std_bounds=bounds)
 
 

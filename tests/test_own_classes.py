@@ -14,7 +14,6 @@ import pytest
 import tiny
 from pages import ROOT, blocks
 
-from tfsac import user_code
 from tfsac.catalog import load_preset
 from tfsac.environments import Environments, Filters
 from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
@@ -47,6 +46,7 @@ from tfsac.policies import Exploration
 from tfsac.testing import discrete_spec, tiny_preset, vector_spec
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.types import DiscreteSpec
+from tfsac.utils import imports
 
 EXAMPLES = ROOT / "examples"
 
@@ -338,7 +338,7 @@ def test_an_own_head_that_changes_nothing_is_taken_in_every_network(name, monkey
     for network in preset.agent.networks.values():
         head = type(network.head_parameters)
         if head is not FeaturesHeadParameters and head not in own:
-            made = own[head] = type(f"Own{head.__name__}", (user_code.load(head.path),), {"__module__": __name__})
+            made = own[head] = type(f"Own{head.__name__}", (imports.load(head.path),), {"__module__": __name__})
             monkeypatch.setitem(globals(), made.__name__, made)
             monkeypatch.setattr(head, "path", f"{__name__}:{made.__name__}")
     spec = Environments(preset.environment, 0).spec
@@ -391,7 +391,7 @@ def test_a_path_that_leads_nowhere_is_refused(which, path, error, words, monkeyp
 def modules(monkeypatch):
     """Lets a test import modules of users, which are forgotten afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(user_code, "FOLDERS", [])
+    monkeypatch.setattr(imports, "IMPORT_FOLDERS", [])
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:

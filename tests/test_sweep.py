@@ -26,7 +26,7 @@ from tfsac.experiments import grid as grid_of_sweep
 from tfsac.experiments import run_processes
 from tfsac.experiments.grid import Combination
 from tfsac.experiments.sweep import Sweep
-from tfsac.machine import usable_cores
+from tfsac.utils.machine import usable_cores
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 

@@ -16,7 +16,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfsac.tensorflow_start import QuietImport
+from tfsac.utils.tensorflow_start import QuietImport
 
 # TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -57,18 +57,6 @@ _HOMES = {
     "load_card": "tfsac.cards.card",
 }
 
-_NAMES_ELSEWHERE = {
-    "check_env": "tfsac.check_environment(env_fn)",
-    "evaluate_policy": "tfsac.evaluate(run_dir)",
-    "load": "tfsac.load_policy(run_dir)",
-    "BaseCallback": "tfsac.Callback",
-    **dict.fromkeys(("SAC", "DiscreteSAC"), "tfsac.train(preset, run_dir), with a preset of tfsac.preset_names()"),
-    **dict.fromkeys(
-        ("TQC", "CrossQ", "DroQ", "REDQ"), "tfsac.train(preset, run_dir), with a preset such as 'tqc_mujoco'"
-    ),
-    **dict.fromkeys(("PPO", "A2C", "DQN", "TD3", "DDPG"), "another library: tfsac has the soft actor-critic family"),
-}
-
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
@@ -91,8 +79,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        meant = f". What you look for is {_NAMES_ELSEWHERE[name]}" if name in _NAMES_ELSEWHERE else ""
-        raise AttributeError(f"module 'tfsac' has no attribute {name!r}{meant}")
+        raise AttributeError(f"module 'tfsac' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac import argument_checks
 from tfsac.environments import (
     action_map,
     as_arrays,
@@ -29,7 +28,6 @@ from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Picture
 from tfsac.exporting.loading import EnvFn, environment_of, played_in, policy_in
 from tfsac.exporting.saving import export
-from tfsac.files import new_file
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
@@ -39,8 +37,8 @@ from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.loggers import Logger
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
+from tfsac.utils.files import new_file
 
-A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
 
@@ -79,8 +77,7 @@ def train(
         how it ended and how well.
 
     Raises:
-        TypeError, ValueError, ImportError, UserCodeError, FileExistsError, OSError: as `Trainer` raises them.
-        EnvironmentFailure, NonFiniteError, CheckpointError: as `Trainer.run` raises them.
+        TfsacError, OSError: as `Trainer` and `Trainer.run` raise them.
 
     Example:
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
@@ -165,11 +162,9 @@ def evaluate(
         NonFiniteError: an action is not finite.
         DrawingError: film or picture failed; it has the evaluation.
     """
-    episodes, seed = _checked(episodes, seed)
-    argument_checks.flag("deterministic", deterministic)
     check_display(render)
-    film = None if dump_mp4 is None else argument_checks.path("dump_mp4", dump_mp4, A_FILE)
-    picture = None if plot_actions is None else argument_checks.path("plot_actions", plot_actions, A_FILE)
+    film = None if dump_mp4 is None else pathlib.Path(dump_mp4)
+    picture = None if plot_actions is None else pathlib.Path(plot_actions)
     parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
     drawn = {"render_mode": render} if render and env_fn is None else {}
     env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **drawn}), env_fn, to_play=True)()
@@ -226,9 +221,6 @@ def record(
         FileExistsError, OSError: the file cannot be written.
         TypeError, ValueError, FileNotFoundError, ImportError: as `evaluate` raises them.
     """
-    argument_checks.flag("deterministic", deterministic)
-    episodes, seed = _checked(episodes, seed)
-    out = argument_checks.path("out", out, A_FILE)
     parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
     env = maker(parameters, env_fn, to_play=True)()
     try:
@@ -244,10 +236,6 @@ def record(
     demonstrations = played._replace(level=level, visible_entries=parameters.visible_entries)
     save_demonstrations(out, demonstrations)
     return demonstrations
-
-
-def _checked(episodes: Any, seed: Any) -> tuple[int, int]:
-    return argument_checks.whole("episodes", episodes, 1), argument_checks.whole("seed", seed, 0)
 
 
 def demonstrate(
@@ -270,19 +258,14 @@ def demonstrate(
         raw observations and rewards, actions in [-1, 1] or numbers from 0.
 
     Raises:
-        ValueError: fewer than one episode, or an environment that the agents cannot use.
-        EnvironmentFailure, UserCodeError: the environment raised; act or begin did.
+        TfsacError: an environment that the agents cannot use.
+        EnvironmentFailure: the environment raised.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
         >>> expert = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=10)
         >>> tfsac.save_demonstrations("expert.npz", expert)
     """
-    episodes, seed = _checked(episodes, seed)
-    argument_checks.function("act", act, "a function of an observation that returns an action")
-    argument_checks.instance("env", env, gym.Env, "a Gymnasium environment, such as gymnasium.make('CartPole-v1')")
-    if begin is not None:
-        argument_checks.function("begin", begin, "a function without arguments")
     env = checked(env)
     spec, level = spec_of(env), name_of_environment(env)
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
@@ -323,7 +306,7 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
     """
     from tfsac.experiments.plots import plot_run
 
-    return Picture(plot_run(argument_checks.path("run_dir", run_dir)))
+    return Picture(plot_run(pathlib.Path(run_dir)))
 
 
 def observations_of(
@@ -334,7 +317,6 @@ def observations_of(
     models: ModelMaker | None = None,
 ) -> list[list[Any]]:
     """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
-    episodes, _ = _checked(episodes, 0)
     env, observations, amount = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
     try:
         done = evaluate_policy(policy, env, amount, each_step=lambda seen, *_: observations.append(seen))

@@ -21,7 +21,6 @@ from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import ModelMaker
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
 from tfsac.policies import TemporallyAbstractPolicy
-from tfsac.policies.base_policy import check_state
 from tfsac.policies.temporally_abstract import Choice, Proposal, Tau, choice, pessimistic
 from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Metrics, Sequence, Spec, Update
 
@@ -248,12 +247,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
     ) -> dict[str, tf.Tensor]:
         """Returns "switch_q", the value of a new trajectory with the action as the proposal, and "keep_q", of the
         present one, `[B]`.
-
-        Raises:
-            ValueError: no state.
         """
         trajectory = self.policy.trajectory
-        state = check_state(trajectory.fields, state)
+        assert state is not None
         previous = {name: state[name] for name in trajectory.fields}
         taus = {"keep_q": trajectory.step(previous), "switch_q": trajectory.plan(action, previous)}
         return {name: self.policy.value(self.networks["q"], observation, tau) for name, tau in taus.items()}

@@ -17,11 +17,11 @@ from tfsac.environments.vectorize import EVALUATION
 from tfsac.environments.video import check_display, write_video
 from tfsac.errors import TfsacError
 from tfsac.exporting.exported import Exported, load_exported
-from tfsac.files import new_file, read_object
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
 from tfsac.training.recorded_functions import refuse_other_spaces
 from tfsac.types import input_name
+from tfsac.utils.files import new_file, read_object
 
 FORMAT = "card"  # the key in config.json that makes a folder a card
 

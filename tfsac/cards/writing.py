@@ -26,10 +26,10 @@ from tfsac.experiments.sweep import runs_of
 from tfsac.exporting.exported import load_exported
 from tfsac.exporting.loading import load_policy
 from tfsac.exporting.saving import export
-from tfsac.files import check_new_folder, differences, new_file, read_object, writing
 from tfsac.networks import ModelMaker
 from tfsac.parameters import to_json
 from tfsac.training import Evaluation, RunDirectory
+from tfsac.utils.files import check_new_folder, differences, new_file, read_object
 
 # Of a run's config, what a stranger needs: no paths of its machine, and no state of its author's code.
 KEPT = ("preset", "run", "env_fn", "models", "spaces", "command", "versions")
@@ -90,15 +90,13 @@ def write_card(
     check_new_folder(out)
     paths = check_runs([run_dirs] if isinstance(run_dirs, str | os.PathLike) else run_dirs)
     new_file(out, replace=True)
-    with writing(out):
-        temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         runs = [_played(path, own, temporary, episodes, seed, env_fn, models) for own, path in paths.items()]
-        with writing(out):
-            results, left_out = _fill(temporary / "card", runs, seed, license, env_fn)
-            if out.exists():
-                out.rmdir()
-            (temporary / "card").rename(out)
+        results, left_out = _fill(temporary / "card", runs, seed, license, env_fn)
+        if out.exists():
+            out.rmdir()
+        (temporary / "card").rename(out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return MadeCard(out, results, left_out)

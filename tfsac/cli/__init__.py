@@ -14,8 +14,8 @@ from absl import flags
 import tfsac
 from tfsac.cli.command import COMMANDS, help_of, parse
 from tfsac.errors import TfsacError
-from tfsac.machine import SIGNALLED, running_command
-from tfsac.user_code import make_importable
+from tfsac.utils.imports import make_importable
+from tfsac.utils.machine import SIGNALLED, running_command
 
 # Each enters its commands in COMMANDS, which lists them in this order.
 # isort: off

@@ -60,11 +60,11 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac import catalog
     from tfsac.cli.learning import preset_of
     from tfsac.parameters import to_json
-    from tfsac.user_code import FOLDERS
+    from tfsac.utils.imports import IMPORT_FOLDERS
 
     preset, run = preset_of(f)
     if f.json:
-        shown = {"preset": to_json(preset), "run": to_json(run), "import_folders": FOLDERS}
+        shown = {"preset": to_json(preset), "run": to_json(run), "import_folders": IMPORT_FOLDERS}
         print(json.dumps(shown, indent=2))
         return 0
     catalog.show(preset)
@@ -77,9 +77,9 @@ def _show_networks(preset: Preset) -> None:
     """Prints the networks that are built for the preset's level, with what --set takes to change their widths."""
     from tfsac.environments import maker, spec_of
     from tfsac.experiments.search_space import WIDTHS
-    from tfsac.files import leaves
     from tfsac.parameters import RunParameters, to_json
     from tfsac.parameters.overrides import text_of
+    from tfsac.utils.files import leaves
 
     (env := maker(preset.environment)()).close()
     spec = spec_of(env)
@@ -101,8 +101,8 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints what a report of an error needs to know about this machine."""
     import tensorflow as tf
 
-    from tfsac.machine import usable_cores, usable_memory
     from tfsac.training.run_directory import provenance
+    from tfsac.utils.machine import usable_cores, usable_memory
 
     devices = [
         f"{device.name} ({details['device_name']})"

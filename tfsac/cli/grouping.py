@@ -155,8 +155,8 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
 def _parameters_of(run_dir: pathlib.Path) -> dict[str, Any]:
     """Returns what changes what a run learns, by dotted path."""
     from tfsac.catalog import read_config
-    from tfsac.files import leaves, read_object
     from tfsac.parameters import BY_ENV_FN, to_json
+    from tfsac.utils.files import leaves, read_object
 
     config = run_dir / "config.json"
     (read, run), content = read_config(config), read_object(config)

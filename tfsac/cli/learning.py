@@ -18,7 +18,7 @@ from absl import flags
 
 from tfsac.cli.command import command, parse, required
 from tfsac.errors import TfsacError
-from tfsac.machine import SIGNALLED
+from tfsac.utils.machine import SIGNALLED
 
 if TYPE_CHECKING:
     from tfsac.experiments.run_processes import PlannedRun
@@ -153,7 +153,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 
 def remarks(f: flags.FlagValues) -> Iterator[str]:
     """Yields what differs from the run of a config.json: its first weights, and its level's own numbers."""
-    from tfsac.files import read_object
+    from tfsac.utils.files import read_object
 
     path = pathlib.Path(preset_name(f))
     content = read_object(path) if path.suffix == ".json" else {}
@@ -253,7 +253,7 @@ def _changed(preset: Preset, f: flags.FlagValues) -> Preset:
 
 def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
     """Returns the folder of a run, or of several seeds, for which no --run_dir was given."""
-    from tfsac.files import new_run_dir
+    from tfsac.utils.files import new_run_dir
 
     stem = pathlib.Path(preset_name(f)).stem
     return new_run_dir(f.experiment_name or f"{stem}-{level.replace('/', '-').replace(':', '-')}", seed)
@@ -312,7 +312,7 @@ def job_flags(f: flags.FlagValues) -> None:
 
 def jobs_of(f: flags.FlagValues) -> int:
     """Returns how many runs `job_flags` allow at a time on this machine."""
-    from tfsac.machine import usable_cores
+    from tfsac.utils.machine import usable_cores
 
     return f.jobs or usable_cores()
 

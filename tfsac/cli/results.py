@@ -223,7 +223,7 @@ def _compare_flags(f: flags.FlagValues) -> None:
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the statistics of every group of runs, and writes them and their picture."""
     from tfsac.experiments import comparison
-    from tfsac.files import new_run_dir
+    from tfsac.utils.files import new_run_dir
 
     if not rest:
         raise TfsacError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN")

@@ -25,7 +25,7 @@ from tfsac.cli.learning import (
     set_flag,
 )
 from tfsac.errors import TfsacError
-from tfsac.machine import SIGNALLED
+from tfsac.utils.machine import SIGNALLED
 
 # Flags of a tuning itself; all its others are of each of its runs.
 WHERE = ("run_dir", "experiment_name", "resume", "report", "jobs", "ray_address", "cpus_per_run")

@@ -11,7 +11,7 @@ from absl import flags
 
 from tfsac.cli.command import command, required
 from tfsac.cli.learning import check_level
-from tfsac.machine import SIGNALLED
+from tfsac.utils.machine import SIGNALLED
 
 
 def _spinup_flags(f: flags.FlagValues) -> None:
@@ -30,9 +30,9 @@ def _spinup_flags(f: flags.FlagValues) -> None:
 @command("train with Spinning Up's flags, table and files", _spinup_flags)
 def spinup(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains soft actor-critic as Spinning Up does."""
-    from tfsac.files import new_run_dir
     from tfsac.parameters import EnvironmentParameters, Preset, TwinSoftActorCriticAgentParameters
     from tfsac.spinning_up.sac_arguments import SpinningUpArguments
+    from tfsac.utils.files import new_run_dir
 
     arguments: dict[str, Any] = {field.name: f[field.name].value for field in dataclasses.fields(SpinningUpArguments)}
     SpinningUpArguments(**arguments)  # wrong values are refused before TensorFlow loads

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.errors import TfsacError
-from tfsac.files import differences
+from tfsac.utils.files import differences
 
 PIECE = 16 * 2**20  # bytes of one message
 

@@ -27,8 +27,8 @@ from gymnasium.envs.registration import EnvSpec
 from tfsac.environments.check import VECTOR_REWARD, EnvironmentFailure, format_error, longest_episode
 from tfsac.environments.spaces import name_of_environment, spec_of
 from tfsac.errors import TfsacError
-from tfsac.machine import ENDING
 from tfsac.types import Spec
+from tfsac.utils.machine import ENDING
 
 SPIN_SECONDS = 0.001
 CLOSE_SECONDS = 5.0  # that processes get to close their environments

@@ -12,8 +12,8 @@ from tfsac.environments.check import EnvironmentFailure, check_finite, check_mas
 from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
-from tfsac.machine import usable_cores
 from tfsac.parameters import EnvironmentParameters
+from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
 # Simulators take a seed as a signed number of 32 bits. Runs of earlier versions continue with larger ones.

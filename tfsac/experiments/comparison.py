@@ -14,7 +14,7 @@ import numpy as np
 from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
 from tfsac.experiments.evaluations import Groups, RunEvaluations, read_groups
 from tfsac.experiments.plots import Path, color_and_style, dress, literal, new_figure, save_figure
-from tfsac.files import new_file, written_aside
+from tfsac.utils.files import atomic_write, new_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ def compare_evaluations(read: Groups, folder: Path, title: str = "", wall_clock:
     """
     rows, notes = statistics(read), remarks(read)
     table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)
-    with written_aside(table) as stream:
+    with atomic_write(table) as stream:
         csv.writer(text := io.StringIO()).writerows(
             [("statistic", "group", "other", "runs", "value", "low", "high")]
             + [(*row[:4], *("" if np.isnan(x) else f"{x:.6g}" for x in row.estimate)) for row in rows]

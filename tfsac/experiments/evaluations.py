@@ -10,7 +10,7 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Path, read_curve
-from tfsac.files import read_object
+from tfsac.utils.files import read_object
 
 
 class RunEvaluations(NamedTuple):

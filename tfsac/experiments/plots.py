@@ -14,7 +14,7 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.estimates import combined, mean
-from tfsac.files import new_file, read_object, written_aside
+from tfsac.utils.files import atomic_write, new_file, read_object
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -220,7 +220,7 @@ def save_figure(figure: Figure, axes: Axes, out: Path, notes: Sequence[str]) -> 
         alignment="left",
     )
     out = new_file(out, ".png", replace=True)
-    with written_aside(out) as file:
+    with atomic_write(out) as file:
         figure.savefig(file, dpi=100, format="png")
     return out
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from tfsac.distributed.ray_jobs import end_with_parent
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
-from tfsac.files import differences, lock_file, read_object, written_aside
-from tfsac.machine import ending_signals, usable_cores
+from tfsac.utils.files import atomic_write, differences, lock_file, read_object
+from tfsac.utils.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 # Flags that a resumed run has from its config.
@@ -155,7 +155,7 @@ class Series:
         self.launch = launch or self.launch
         self.folder.mkdir(parents=True, exist_ok=True)
         with _alone_in(self.folder), _signals_kept(self.signals):
-            with written_aside(self.file) as stream:
+            with atomic_write(self.file) as stream:
                 stream.write(json.dumps(self.content, indent=2).encode())
             self.begin()
             with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

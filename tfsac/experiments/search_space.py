@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.grid import short_names, split_values
-from tfsac.files import leaves
 from tfsac.parameters import parse_assignment
 from tfsac.parameters.overrides import covers
 from tfsac.parameters.steps import STEPS
+from tfsac.utils.files import leaves
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

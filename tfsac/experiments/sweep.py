@@ -17,8 +17,8 @@ from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import compare
 from tfsac.experiments.grid import LEVELS, Combination, named
 from tfsac.experiments.run_processes import PlannedRun, Series, say
-from tfsac.files import read_object
 from tfsac.parameters.overrides import text_of
+from tfsac.utils.files import read_object
 
 
 class Sweep(Series):

@@ -25,7 +25,7 @@ from tfsac.experiments.evaluations import read_run
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import PlannedRun, Series, say
 from tfsac.experiments.search_space import Describe, Dimension, names_of, parse_dimension
-from tfsac.files import read_object
+from tfsac.utils.files import read_object
 
 if TYPE_CHECKING:
     import optuna

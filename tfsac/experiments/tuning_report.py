@@ -15,7 +15,7 @@ from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import aligned
 from tfsac.experiments.search_space import Dimension, names_of
 from tfsac.experiments.tuning import JOURNAL, import_optuna, name_of, open_study, read_plan, short_text, space_of
-from tfsac.files import read_object, written_aside
+from tfsac.utils.files import atomic_write, read_object
 
 if TYPE_CHECKING:
     import optuna
@@ -41,7 +41,7 @@ def report(folder: pathlib.Path) -> str:
     best = complete[0]
     config = read_object(folder / name_of(best) / f"seed{content['seeds'][0]}" / "config.json")
     kept = {name: config[name] for name in ("preset", "run", "import_folders", "initial_weights") if name in config}
-    with written_aside(folder / "best.json") as stream:  # as --preset takes it
+    with atomic_write(folder / "best.json") as stream:  # as --preset takes it
         stream.write(json.dumps({**kept, "trial": best.number, "score": best.value}, indent=2).encode())
     table = [["trial", "score", *names_of(space).values()]]
     for trial in complete[:SHOWN]:
@@ -89,7 +89,7 @@ def draw(out: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.
             pyplot.close(axes.figure)
     width = max(image.shape[1] for image in images)
     padded = [np.pad(x, ((0, 0), (0, width - x.shape[1]), (0, 0)), constant_values=255) for x in images]
-    with written_aside(out) as stream:
+    with atomic_write(out) as stream:
         imsave(stream, np.concatenate(padded), format="png")  # type: ignore[arg-type]
     return importances
 

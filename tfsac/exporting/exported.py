@@ -14,9 +14,9 @@ import tensorflow as tf
 from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import INITIAL_STATE, litert_interpreter
-from tfsac.files import neutral
-from tfsac.machine import use_tensorflow
 from tfsac.types import ArraySpec, DiscreteSpec, Spec, input_name
+from tfsac.utils.files import glob_safe
+from tfsac.utils.machine import use_tensorflow
 
 TFLITE_FILE = "policy.tflite"
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -67,7 +67,7 @@ class Exported:
             outputs = set(serve.get_output_details())
         elif (path / SAVED_MODEL_FILE).is_file():
             use_tensorflow()
-            with neutral(path) as folder:
+            with glob_safe(path) as folder:
                 self.loaded = tf.saved_model.load(str(folder))
             signatures = self.loaded.signatures
             serve = signatures["serving_default"]

@@ -11,7 +11,6 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments import Filters, maker, spec_of
-from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentParameters, ParameterError, override, to_json
 from tfsac.training import Policy, RunDirectory
@@ -20,7 +19,8 @@ from tfsac.training.devices import configure_once
 from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others, spec_in
 from tfsac.training.weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
-from tfsac.user_code import name_of
+from tfsac.utils.files import differences, read_object
+from tfsac.utils.imports import name_of
 
 EnvFn = Callable[[], gym.Env]
 

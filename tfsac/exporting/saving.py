@@ -16,10 +16,10 @@ from tfsac.errors import TfsacError
 from tfsac.exporting.exported import TFLITE_FILE, is_export_alone, load_exported
 from tfsac.exporting.litert import calibrate, convert, with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
-from tfsac.files import check_new_folder, neutral, new_file, sync, writing
-from tfsac.machine import use_tensorflow
 from tfsac.training.policy import NO_CRITICS, Policy
 from tfsac.types import DiscreteSpec
+from tfsac.utils.files import check_new_folder, glob_safe, new_file, sync
+from tfsac.utils.machine import use_tensorflow
 
 Format = Literal["saved_model", "tflite"]
 Quantize = Literal["none", "float16", "int8"]
@@ -85,14 +85,13 @@ def export(
     if not replace or not is_export_alone(out):
         check_new_folder(out)
     new_file(out, replace=True)
-    with writing(out):
-        temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         graph, module = PolicyGraph(policy, values), tf.Module()
         module.weights = graph.weights
         signatures = graph.signatures(noise_as_input=format == "tflite", values=values)
         complete = temporary / "model"
-        with writing(out), neutral(temporary) as folder:
+        with glob_safe(temporary) as folder:
             _save(module, folder / "model", signatures)
             if format == "tflite":
                 converter = tf.lite.TFLiteConverter.from_saved_model(

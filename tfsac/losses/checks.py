@@ -15,8 +15,8 @@ def assert_shapes(**named: tuple[tf.Tensor, str]) -> None:
     for name, (tensor, dimensions) in named.items():
         shape = tf.convert_to_tensor(tensor).shape
         if shape.rank != len(dimensions):
-            raise ValueError(f"{name} has the dimensions [{', '.join(dimensions)}]. Received: shape {shape}")
+            raise ValueError(f"{name} must have the dimensions [{', '.join(dimensions)}], got shape {shape}")
         for letter, size in zip(dimensions, shape.as_list(), strict=True):
             if size is not None and sizes.setdefault(letter, (size, name))[0] != size:
                 first, other = sizes[letter]
-                raise ValueError(f"{name} and {other} differ in {letter}: expected {first}. Received: shape {shape}")
+                raise ValueError(f"{name} and {other} differ in {letter}: expected {first}, got shape {shape}")

@@ -176,12 +176,10 @@ def pooled_quantiles(next_quantiles_BNK: Tensor, drop_per_critic: int) -> Tensor
         drop_per_critic: how many times N of the largest are left out, which lowers the estimate.
 
     Raises:
-        ValueError: wrong rank, or nothing that is kept.
+        ValueError: wrong rank.
     """
     assert_shapes(next_quantiles=(next_quantiles_BNK, "BNK"))
     critics, size = next_quantiles_BNK.shape[1:]
-    if not 0 <= drop_per_critic < size:
-        raise ValueError(f"Of {size} quantiles at least one of each critic is kept. Received: drop {drop_per_critic}")
     pool = tf.reshape(_precise(next_quantiles_BNK), [-1, critics * size])
     return tf.sort(pool, axis=-1)[:, : critics * (size - drop_per_critic)]
 

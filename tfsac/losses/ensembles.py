@@ -23,11 +23,9 @@ def draw_critics(uniform_N: Tensor, size: int) -> Tensor:
         size: M.
 
     Raises:
-        ValueError: wrong rank, or a size that is not between 1 and N.
+        ValueError: wrong rank.
     """
     assert_shapes(uniform=(uniform_N, "N"))
-    if not 1 <= size <= uniform_N.shape[0]:
-        raise ValueError(f"A subset of {uniform_N.shape[0]} critics has at least one and at most all. Received: {size}")
     return tf.argsort(uniform_N)[:size]
 
 
@@ -35,14 +33,14 @@ def reduce_q(q_BN: Tensor, reduction: str) -> Tensor:
     """Returns one Q of each row, `[B]`, by "min", "mean" or "index_min", which is "min" here; `[B, N]` by "own".
 
     Raises:
-        ValueError: wrong rank or another reduction.
+        ValueError: wrong rank.
     """
     assert_shapes(q=(q_BN, "BN"))
     if reduction in ("min", "index_min"):
         return tf.reduce_min(q_BN, axis=-1)
     if reduction == "mean":
         return tf.reduce_mean(q_BN, axis=-1)
-    return _own(q_BN, reduction, "min, mean, index_min or own")
+    return q_BN
 
 
 def reduce_distributions(values_BNK: Tensor, q_BN: Tensor, reduction: str) -> Tensor:
@@ -54,20 +52,14 @@ def reduce_distributions(values_BNK: Tensor, q_BN: Tensor, reduction: str) -> Te
         reduction: see above.
 
     Raises:
-        ValueError: wrong ranks or sizes, or another reduction.
+        ValueError: wrong ranks or sizes.
     """
     assert_shapes(values=(values_BNK, "BNK"), q=(q_BN, "BN"))
     if reduction == "index_min":
         return tf.gather(values_BNK, tf.argmin(q_BN, axis=-1), axis=1, batch_dims=1)
     if reduction == "mean":
         return tf.reduce_mean(values_BNK, axis=1)
-    return _own(values_BNK, reduction, "index_min, mean or own")
-
-
-def _own(values: Tensor, reduction: str, allowed: str) -> Tensor:
-    if reduction != "own":
-        raise ValueError(f"The reduction over critics is {allowed}. Received: {reduction!r}")
-    return values
+    return values_BNK
 
 
 def soft_target(

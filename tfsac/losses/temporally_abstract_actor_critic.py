@@ -48,7 +48,7 @@ def compare_through_returns(
         `[T - 1, B, D]`, without gradient.
 
     Raises:
-        ValueError: wrong ranks or sizes, or fewer than two rows.
+        ValueError: wrong ranks or sizes.
     """
     assert_shapes(
         reward=(reward_TBD, "TBD"),
@@ -63,8 +63,6 @@ def compare_through_returns(
     if would_switch_TB is not None:
         assert_shapes(reward=(reward_TBD, "TBD"), would_switch=(would_switch_TB, "TB"))
     steps = reward_TBD.shape[0]
-    if steps is None or steps < 2:
-        raise ValueError(f"A target needs the row after, so T is at least 2. Received: {reward_TBD.shape}")
     keep_TB1, last_TB1, switched_TB1 = keep_TB[..., None], last_TB[..., None], switched_TB[..., None]
     value_TBD = keep_TB1 * keep_q_TBD + (1.0 - keep_TB1) * switch_q_TBD
     accumulated_BD, returns = value_TBD[-1], []

@@ -12,10 +12,10 @@ import numpy as np
 import pydantic
 
 from tfsac.errors import TfsacError
-from tfsac.files import Header, new_file, read_npz, written_aside
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import TransitionMemory
 from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
+from tfsac.utils.files import Header, atomic_write, new_file, read_npz
 
 FORMAT = 1
 KIND, META, RETURNS = "a demonstration file", "meta", "returns"
@@ -62,7 +62,7 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
     given = {key: value for key, value in known.items() if value is not None}
     meta = json.dumps({"format": FORMAT, "level": demonstrations.level, **given})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
-    with written_aside(pathlib.Path(path)) as file:
+    with atomic_write(pathlib.Path(path)) as file:
         np.savez_compressed(file, meta=np.array(meta), returns=demonstrations.returns, **fields)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tfsac.machine import usable_memory
+from tfsac.utils.machine import usable_memory
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]  # shape and dtype -> zeros
 

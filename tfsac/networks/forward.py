@@ -11,12 +11,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.machine import use_tensorflow
 from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, PolicyHead, QHead
 from tfsac.networks.layers import NUMPY_ACTIVATIONS, Activation, BodyLayer, Residual
 from tfsac.networks.lstm import CELL, HIDDEN
 from tfsac.networks.network import Network
 from tfsac.types import Spec
+from tfsac.utils.machine import use_tensorflow
 
 Array = np.ndarray
 HEADS = (PolicyHead, CategoricalHead, GaussianHead, QHead, FeaturesHead)  # users' below may do otherwise

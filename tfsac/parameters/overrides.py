@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfsac.files import leaves
 from tfsac.parameters.base import ParameterError, from_json, nearest, suggestion, to_json
 from tfsac.parameters.experiment import Preset, plain
 from tfsac.parameters.other_names import HIDDEN_LAYERS, find_path
 from tfsac.parameters.steps import STEPS
+from tfsac.utils.files import leaves
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from tfsac.parameters.base import USER_CLASSES, ParameterError, classes_in, from_json, to_json
-from tfsac.user_code import load
+from tfsac.utils.imports import load
 
 T = TypeVar("T")
 USER_CLASS = "MODULE:CLASS"  # what the kind of a user's parameter class looks like

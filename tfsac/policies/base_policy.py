@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 import tensorflow as tf
 
+from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, ModelMaker, Network, NumpyForward, make_networks
 from tfsac.parameters import AgentParameters
 from tfsac.random_streams import Stream
-from tfsac.types import ACTION_MASK, ActResult, ArraySpec, Spec, check_actions
+from tfsac.types import ACTION_MASK, ActResult, ArraySpec, Spec, check_actions, input_name
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 
@@ -71,7 +72,7 @@ class BasePolicy(ABC):
             collecting: see `network_names`.
 
         Raises:
-            ValueError, TypeError: see `check` and `make_networks`.
+            TfsacError: see `check` and `make_networks`.
         """
         cls.check(parameters, spec, models is not None)
 
@@ -93,7 +94,7 @@ class BasePolicy(ABC):
             custom_models: whether custom Keras models take the place of the parameters' layers.
 
         Raises:
-            ValueError: it cannot.
+            TfsacError: it cannot.
         """
         check_actions(parameters.kind, parameters.discrete_actions, spec.action)
 
@@ -145,9 +146,6 @@ class BasePolicy(ABC):
 
         Returns:
             actions `[E, A]` in [-1, 1], or discrete actions `[E]` from 0.
-
-        Raises:
-            ValueError: an unknown mode.
         """
 
     def initial_state(self, rows: int) -> dict[str, np.ndarray]:
@@ -239,58 +237,27 @@ def read_by(names: Iterable[str], networks: Mapping[str, Network], spec: Spec) -
     return spec._replace(observation={key: array for key, array in spec.observation.items() if key in keys})
 
 
-def check_mode(mode: str) -> None:
-    """Refuses unknown modes.
+def check_single(parameters: AgentParameters, spec: Spec, rewards: bool = False) -> None:
+    """Refuses several agents that share the policy; and several rewards a step, but for agents that learn from them.
 
     Raises:
-        ValueError: it is one.
+        TfsacError: there are several.
     """
-    if mode not in get_args(Mode):
-        raise ValueError(f"mode is 'random', 'explore', 'sample' or 'greedy'. Received: {mode!r}")
-
-
-def check_one_agent(parameters: AgentParameters, spec: Spec) -> None:
-    """Refuses several agents that share the policy.
-
-    Raises:
-        ValueError: there are several.
-    """
-    if spec.num_agents is not None:
-        raise ValueError(
-            f"This agent ({parameters.kind!r}) acts alone. Received: {spec.num_agents} agents that share a policy"
+    if spec.num_agents is not None or (spec.num_rewards is not None and not rewards):
+        raise TfsacError(
+            f"an agent of kind {parameters.kind!r} acts alone{'' if rewards else ' and has one reward a step'}, got "
+            f"{spec.num_agents or 1} agents and {spec.num_rewards or 1} rewards"
         )
 
 
-def check_one_reward(parameters: AgentParameters, spec: Spec) -> None:
-    """Refuses several rewards a step.
+def check_keys(spec: Spec, reserved: Iterable[str]) -> None:
+    """Refuses observations with the keys of the policy's state or action, which exports name as these.
 
     Raises:
-        ValueError: there are several.
+        TfsacError: there are some.
     """
-    if spec.num_rewards is not None:
-        raise ValueError(
-            f"This agent ({parameters.kind!r}) learns from one reward a step; "
-            f"several are for agents of kind 'temporally_abstract_actor_critic'. Received: {spec.num_rewards} rewards"
-        )
-
-
-def check_state(fields: Iterable[str], state: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Returns the state that a policy reads beside the observation.
-
-    Args:
-        fields: of the state.
-        state: as given; None for none.
-
-    Raises:
-        ValueError: a field is missing.
-    """
-    given = state or {}
-    if missing := [name for name in fields if name not in given]:
-        raise ValueError(
-            f"This policy reads its state {', '.join(fields)} beside the observation; `initial_state` starts an "
-            f"episode. Received: no {', '.join(missing)}"
-        )
-    return given
+    if found := sorted(key for key in spec.observation if input_name(key).lower() in reserved):
+        raise TfsacError(f"observations cannot have keys of the policy's state or action, got {', '.join(found)}")
 
 
 def state_before(
@@ -304,16 +271,11 @@ def state_before(
         initial: `[E, ...]` by field.
 
     Raises:
-        ValueError: a state of other fields or shapes.
+        TfsacError: a state of other fields or shapes.
     """
-    wanted, found = (
-        {name: np.shape(value) for name, value in arrays.items()} for arrays in (initial, state or initial)
-    )
-    if found != wanted:
-        raise ValueError(
-            f"The state of this policy has the shapes {wanted}. "
-            f"Where the number of environments changes, start with an empty state. Received: {found}"
-        )
+    expected, found = ({name: np.shape(x) for name, x in arrays.items()} for arrays in (initial, state or initial))
+    if found != expected:
+        raise TfsacError(f"the policy's state must have the shapes {expected}, got {found}: start with an empty one")
     if not state or is_first is None or not np.any(is_first):
         return state or initial
     first = np.asarray(is_first, bool)

@@ -161,6 +161,7 @@ class DiagonalGaussian:
 
     def log_prob(self, action: tf.Tensor) -> tf.Tensor:
         """Returns log densities over R^A: of actions `[B, A]`, `[B]`; of `[J, B, A]`, `[J, B]`."""
+        check_shapes(self.mean, action[0] if len(action.shape) == 3 else action)
         squared = tf.square(action - self.mean) / self.variance
         return -0.5 * tf.reduce_sum(squared + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
 

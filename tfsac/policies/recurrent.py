@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfsac.errors import TfsacError
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import FEATURES, AgentParameters, GaussianPolicyHeadParameters
 from tfsac.policies.base_policy import (
     BasePolicy,
     Mode,
-    check_mode,
-    check_one_agent,
-    check_one_reward,
-    check_state,
+    check_keys,
+    check_single,
     fresh_normal,
     fresh_uniform,
     state_before,
@@ -36,7 +35,6 @@ from tfsac.types import (
     DiscreteSpec,
     Segments,
     Spec,
-    input_name,
 )
 
 POLICY, TRUNK = "policy", "trunk"
@@ -54,9 +52,6 @@ class RecurrentPolicy(BasePolicy):
 
     Fields of states are named "<network>_<field>"; `state` has those of the networks that choose actions,
     `recurrent_state` all.
-
-    Raises:
-        ValueError: observations with keys of the state.
     """
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
@@ -65,10 +60,7 @@ class RecurrentPolicy(BasePolicy):
         self.acts_through = (TRUNK, POLICY) if TRUNK in self.networks else (POLICY,)
         self.recurrent_state = self._fields(self.networks)
         self.state = self._fields(self.acts_through)
-        if reserved := {key for key in spec.observation if input_name(key).lower() in self.recurrent_state}:
-            raise ValueError(
-                f"These keys belong to the policy's state, not to observations. Received: {sorted(reserved)}"
-            )
+        check_keys(spec, self.recurrent_state)
         self.forwards = {
             name: forward_of(
                 network, self.spec_of_network(name, parameters, spec, self.networks), with_head=name == POLICY
@@ -82,14 +74,9 @@ class RecurrentPolicy(BasePolicy):
         `BasePolicy.check`.
         """
         if custom_models:
-            raise ValueError(
-                "Custom Keras models (models) are for agents of the kinds 'soft_actor_critic', "
-                "'twin_soft_actor_critic', 'discrete_soft_actor_critic' and 'temporally_abstract_actor_critic'. "
-                f"Received: models with an agent of kind {parameters.kind!r}"
-            )
+            raise TfsacError(f"agents of kind {parameters.kind!r} take no custom Keras models")
         super().check(parameters, spec, custom_models)
-        check_one_agent(parameters, spec)
-        check_one_reward(parameters, spec)
+        check_single(parameters, spec)
 
     @classmethod
     def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
@@ -144,7 +131,6 @@ class RecurrentPolicy(BasePolicy):
         """Chooses actions; see `BasePolicy.act`. The extras are the policy's distribution and, in "explore", all
         states before the step.
         """
-        check_mode(mode)
         rows = len(next(iter(observation.values())))
         names = [*self.networks] if mode == "explore" else [*self.acts_through]
         initial = {field: np.zeros((rows, *array.shape), array.dtype) for field, array in self._fields(names).items()}
@@ -171,11 +157,7 @@ class RecurrentPolicy(BasePolicy):
         noise: tf.Tensor | None = None,
         state: Mapping[str, tf.Tensor] | None = None,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`.
-
-        Raises:
-            ValueError: no state for a policy that has one.
-        """
+        """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`."""
         outputs, after, _ = self.advance_tensors(observation, state)
         policy = self.distribution(outputs, observation)
         return policy.mode() if noise is None else policy.sample(noise), after
@@ -183,12 +165,8 @@ class RecurrentPolicy(BasePolicy):
     def advance_tensors(
         self, observation: Mapping[str, tf.Tensor], state: Mapping[str, tf.Tensor] | None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        """Returns the policy's outputs in one step, its next state, and what the networks after a trunk read.
-
-        Raises:
-            ValueError: no state for a policy that has one.
-        """
-        before = check_state(self.state, state)
+        """Returns the policy's outputs in one step, its next state, and what the networks after a trunk read."""
+        before = state or {}
         outputs, after, features = self._advance(
             self.acts_through, observation, before, lambda name, given: tf.nest.flatten(self.networks[name](given))
         )

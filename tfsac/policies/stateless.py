@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfsac.errors import TfsacError
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import AgentParameters, class_of
-from tfsac.policies.base_policy import BasePolicy, Mode, check_mode, check_one_reward
+from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.several_agents import fold, unfold
 from tfsac.types import ACTION_MASK, ActResult, DiscreteSpec, Spec
@@ -37,7 +38,7 @@ class StatelessPolicy(BasePolicy):
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
         """Refuses actions of another kind and several rewards a step; see `BasePolicy.check`."""
         super().check(parameters, spec, custom_models)
-        check_one_reward(parameters, spec)
+        check_single(parameters, spec._replace(num_agents=None))
 
     @abstractmethod
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> Any:
@@ -74,7 +75,6 @@ class StatelessPolicy(BasePolicy):
         env_steps: int = 0,
     ) -> ActResult:
         """Chooses actions; see `BasePolicy.act`."""
-        check_mode(mode)
         if self.spec.num_agents is None:
             return ActResult(*self._act(observation, state or {}, mode, env_steps))
         action, state = self._act(fold(dict(observation)), state or {}, mode, env_steps)
@@ -101,21 +101,19 @@ class StatelessPolicy(BasePolicy):
 
     def _check_explored(self, changed: Any, action: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
-        wanted = f"{type(self.exploration).__name__} returns actions {action.shape} of {action.dtype.name}"
         fits = isinstance(changed, np.ndarray) and changed.shape == action.shape
-        if not fits or changed.dtype.kind != action.dtype.kind:
-            kind = f"{changed.shape} of {changed.dtype}" if isinstance(changed, np.ndarray) else repr(changed)
-            raise ValueError(f"The exploration {wanted}. Received: {kind}")
-        if not isinstance(self.spec.action, DiscreteSpec):
-            if not (np.abs(changed) <= 1.0).all():
-                raise ValueError(f"The exploration {wanted} in [-1, 1]; np.clip keeps them there. Received: {changed}")
-            return
-        number = self.spec.action.num_actions
-        if not ((changed >= 0) & (changed < number)).all():
-            raise ValueError(f"The exploration {wanted} from 0 to {number - 1}. Received: {changed}")
-        mask = observation.get(ACTION_MASK)
-        if mask is not None and not np.take_along_axis(mask, changed[:, None], axis=1).all():
-            raise ValueError(f"The exploration {wanted} that the action mask allows. Received: {changed}")
+        if fits and changed.dtype.kind != action.dtype.kind:
+            fits = False
+        elif fits and isinstance(self.spec.action, DiscreteSpec):
+            fits = bool(((changed >= 0) & (changed < self.spec.action.num_actions)).all())
+            mask = observation.get(ACTION_MASK)
+            fits = fits and (mask is None or bool(np.take_along_axis(mask, changed[:, None], axis=1).all()))
+        elif fits:
+            fits = bool((np.abs(changed) <= 1.0).all())
+        if not fits:
+            expected = f"{'valid' if isinstance(self.spec.action, DiscreteSpec) else '[-1, 1]'} {action.dtype}"
+            name = type(self.exploration).__name__
+            raise TfsacError(f"{name} must return {expected} actions of shape {action.shape}, got {changed!r}")
 
     def act_tensors(
         self,

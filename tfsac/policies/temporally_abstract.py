@@ -17,15 +17,14 @@ from tfsac.parameters import AgentParameters
 from tfsac.policies.base_policy import (
     BasePolicy,
     Mode,
-    check_mode,
-    check_one_agent,
-    check_state,
+    check_keys,
+    check_single,
     fresh_normal,
     fresh_uniform,
     state_before,
 )
 from tfsac.policies.distributions import ROUNDING, SquashedGaussian, constant, functions_of, of_type, sigmoid, softplus
-from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, DiscreteSpec, Spec, input_name
+from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, Spec
 
 REPEATS = "repeats"
 LEAST_ALPHA = 1e-10
@@ -225,27 +224,18 @@ class TemporallyAbstractPolicy(BasePolicy):
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
         """Refuses discrete actions, several agents, reserved keys, and weights of another number of rewards."""
-        if isinstance(spec.action, DiscreteSpec):
-            raise ValueError(
-                f"Trajectories are made of continuous actions, and the environment has {spec.action.num_actions} "
-                f"discrete ones: that needs an agent of kind 'discrete_soft_actor_critic', as in the preset "
-                f"cart_pole_discrete_sac. Received: {spec.action}"
-            )
-        check_one_agent(parameters, spec)
+        super().check(parameters, spec, custom_models)
+        check_single(parameters, spec, rewards=True)
         algorithm: Any = parameters.algorithm
         rewards = spec.num_rewards or 1
         for name in ("reward_weights", "reward_discounts"):
             given = getattr(algorithm, name)
             if given is not None and len(given) != rewards:
-                raise ValueError(
-                    f"The environment gives {rewards} reward(s) a step, and {name} has one number for each. "
-                    f"Received: {given}"
+                raise TfsacError(
+                    f"{name} must have a number for each of the environment's {rewards} rewards, got {given}"
                 )
         fields = make_trajectory(algorithm.trajectory, algorithm.inverse_mode).fields
-        if reserved := {key for key in spec.observation if input_name(key).lower() in {*fields, REPEATS, "action"}}:
-            raise ValueError(
-                f"These keys belong to the policy's state and action, not to observations. Received: {sorted(reserved)}"
-            )
+        check_keys(spec, {*fields, REPEATS, "action"})
 
     @classmethod
     def spec_of_network(
@@ -272,7 +262,6 @@ class TemporallyAbstractPolicy(BasePolicy):
         """Chooses actions; see `BasePolicy.act`. The extras are the trajectories before and after, and whether it
         switched.
         """
-        check_mode(mode)
         rows = len(next(iter(observation.values())))
         initial = self.initial_state(rows)
         starts = not state or (is_first is not None and np.any(is_first))
@@ -385,7 +374,7 @@ class TemporallyAbstractPolicy(BasePolicy):
         state: Mapping[str, tf.Tensor] | None = None,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`."""
-        state = check_state(self.state, state)
+        assert state is not None
         previous = {name: state[name] for name in self.trajectory.fields}
         policy = SquashedGaussian(*self.networks["policy"]({**observation, **previous}))
         proposal_EA = policy.mode() if noise is None else policy.sample(noise[:, :-1])

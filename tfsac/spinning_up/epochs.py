@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.files import written_aside
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers import Kind, TerminalLogger
+from tfsac.utils.files import atomic_write
 
 PROGRESS = "progress.txt"
 OF_EPISODES = {"EpRet": "training/return", "TestEpRet": "evaluation/return"}
@@ -73,7 +73,7 @@ class EpochLog(Callback):
         self.lines = self.lines or ["\t".join(values)]
         self.lines.append("\t".join(str(value) for value in values.values()))
         content = "".join(f"{line}\n" for line in self.lines).encode()
-        with written_aside(self.path) as file:
+        with atomic_write(self.path) as file:
             file.write(content)
         trainer.parts.run_files[PROGRESS] = content  # for the next checkpoint
         trainer.print(table(values))

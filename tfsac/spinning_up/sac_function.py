@@ -16,14 +16,14 @@ from tfsac.catalog import read_config
 from tfsac.environments import make, maker, spec_of
 from tfsac.environments.check import time_limit_of
 from tfsac.errors import TfsacError
-from tfsac.files import new_run_dir
 from tfsac.parameters import EnvironmentParameters, to_json
 from tfsac.parameters.base import python_numbers
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.training import Result, Trainer
-from tfsac.user_code import name_of
+from tfsac.utils.files import new_run_dir
+from tfsac.utils.imports import name_of
 
 
 def sac(

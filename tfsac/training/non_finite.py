@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.files import written_aside
 from tfsac.types import Batch, UpdateResult
+from tfsac.utils.files import atomic_write
 
 ALL_METRICS = "With updates_between_diagnostics=1 a resumed run checks all metrics of every update"
 
@@ -48,7 +48,7 @@ def refuse_non_finite(
     path = folder / f"non_finite_update_{number}.npz"
     saved = f"is in {path}"
     try:
-        with written_aside(path) as file:
+        with atomic_write(path) as file:
             np.savez(file, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
     except OSError as error:
         saved = f"could not be saved ({error})"

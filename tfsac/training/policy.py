@@ -11,12 +11,12 @@ from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map, checked_action
 from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.errors import TfsacError
-from tfsac.machine import use_tensorflow
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import read_by, state_before
 from tfsac.policies.probability import tfp_distribution
 from tfsac.training.non_finite import all_finite
 from tfsac.types import SWITCH
+from tfsac.utils.machine import use_tensorflow
 
 NO_CRITICS = "values need critics: load the policy with tfsac.load_policy(run_dir, critics=True)"
 

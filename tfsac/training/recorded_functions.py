@@ -11,7 +11,6 @@ import numpy as np
 
 from tfsac.environments import name_of_environment
 from tfsac.errors import TfsacError
-from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
     BY_ENV_FN,
@@ -22,7 +21,8 @@ from tfsac.parameters import (
 )
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
-from tfsac.user_code import name_of
+from tfsac.utils.files import differences, read_object
+from tfsac.utils.imports import name_of
 
 MODELS = "models"  # what the networks of a preset are made by, where a function makes them
 

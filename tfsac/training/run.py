@@ -22,8 +22,6 @@ from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
 from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW
 from tfsac.errors import TfsacError
-from tfsac.files import read_object
-from tfsac.machine import option
 from tfsac.memories import EpisodicMemory, TransitionMemory, in_ram, on_disk
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16, uses_bfloat16
@@ -72,6 +70,8 @@ from tfsac.training.schedule import Counters, Period, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
+from tfsac.utils.files import read_object
+from tfsac.utils.machine import option
 
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 STOPPED = "stopped"  # entry of a checkpoint's state: why the run ended before its schedule
@@ -273,7 +273,7 @@ def build_run(
     source = None if initial_weights is None else RunDirectory.fixed(pathlib.Path(initial_weights))
     weights_flag = option("--checkpoint_restore_dir", "initial_weights")
     if resume and source:
-        raise TfsacError(f"a resumed run has its weights from its checkpoint: leave {weights_flag} out, ")
+        raise TfsacError(f"a resumed run has its weights from its checkpoint: leave {weights_flag} out")
     if restore_memory and not source:
         raise TfsacError(f"restore_memory needs {weights_flag}, the run whose memory it is")
     known = resume and directory.config.is_file()

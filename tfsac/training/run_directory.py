@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
-from tfsac.files import absolute, check_run_dir, parse_object, read_object, sealed, written_aside
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.checkpoints.format import checkpoints_in, newest_whole
 from tfsac.training.run_lock import RunLock
-from tfsac.user_code import FOLDERS
+from tfsac.utils.files import atomic_write, check_run_dir, parse_object, read_object, sealed
+from tfsac.utils.imports import IMPORT_FOLDERS
 
 CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
 TEMP_FILE = re.compile(  # left by a killed writer
@@ -60,7 +60,7 @@ class RunDirectory(NamedTuple):
         Raises:
             FileNotFoundError: the current folder was deleted.
         """
-        return cls(absolute(path), path)
+        return cls(path.absolute(), path)
 
     def shown(self, path: pathlib.Path | None = None) -> pathlib.Path:
         """Returns a path in the folder, or that of the folder itself, as the user would write it."""
@@ -126,7 +126,7 @@ class RunDirectory(NamedTuple):
         return next(path for path in (self.path, *self.path.absolute().parents) if path.is_dir())
 
     def refuse_existing(self) -> None:
-        """Refuses a folder in which no new run can be kept; see `tfsac.files.check_run_dir`."""
+        """Refuses a folder in which no new run can be kept; see `tfsac.utils.files.check_run_dir`."""
         check_run_dir(self.path)
 
     def create(
@@ -183,7 +183,7 @@ class RunDirectory(NamedTuple):
         for name, content in run_files.items():
             path = self.path / name
             if name != CONFIG and not (path.is_file() and path.read_bytes() == content):
-                with written_aside(path) as file:
+                with atomic_write(path) as file:
                     file.write(content)
         if BEST not in run_files:
             self.best.unlink(missing_ok=True)
@@ -198,14 +198,14 @@ class RunDirectory(NamedTuple):
             OSError: it cannot be written.
         """
         content = sealed({**read_object(self.config), **values})
-        with written_aside(self.config) as file:
+        with atomic_write(self.config) as file:
             file.write(content)
 
     def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], others: dict[str, Any]) -> None:
         # What callbacks have added to the config stays.
         content = {**others, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
-        content["import_folders"] = FOLDERS
-        with written_aside(self.config) as file:
+        content["import_folders"] = IMPORT_FOLDERS
+        with atomic_write(self.config) as file:
             file.write(sealed(content))
 
     def read(self) -> tuple[Preset, RunParameters]:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator
 from typing import IO
 
-from tfsac.files import LOCK, being_trained, lock_file
+from tfsac.utils.files import LOCK, lock_file
 
 _locks: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
@@ -55,7 +55,7 @@ class RunLock:
             file.seek(0)
             who = file.read(200).decode(errors="replace").strip()
             file.close()
-            raise being_trained(folder, who) from None
+            raise BlockingIOError(f"{folder} is being trained already ({who}): wait for its end") from None
         except OSError as error:
             file.close()
             path.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-from tfsac.machine import SIGNALLED, ending_signals
+from tfsac.utils.machine import SIGNALLED, ending_signals
 
 SECONDS_OF_SILENCE, SECONDS_BETWEEN_LOOKS = 2.0, 0.1
 PATIENCE = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"

@@ -15,13 +15,13 @@ import tensorflow as tf
 from tfsac.agents import Agent
 from tfsac.environments import Filters
 from tfsac.errors import TfsacError
-from tfsac.files import Header, neutral, no_weights, parse_object, read_npz, read_object, written_aside
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import wrap_checkpoint_errors
 from tfsac.training.recorded_functions import refuse_other_order
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import TARGET
+from tfsac.utils.files import Header, atomic_write, glob_safe, no_weights, parse_object, read_npz, read_object
 
 STATISTICS = "filters"  # the entry of their statistics
 LOG_ALPHA, ALPHA = "/log_alpha", "/alpha"  # how the name of a temperature ends, by its `log_space`
@@ -41,7 +41,7 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
     arrays = {name: variable.numpy() for name, variable in {**_variables(agent), **_other_trained(agent)}.items()}
     arrays[STATISTICS], packed = np.array(json.dumps(filters.state())), io.BytesIO()
     np.savez(packed, **arrays)
-    with written_aside(path) as file:
+    with atomic_write(path) as file:
         file.write(packed.getvalue())
     return packed.getvalue()
 
@@ -117,7 +117,7 @@ def load_checkpoint(place: pathlib.Path, agent: Agent, filters: Filters) -> None
         CheckpointError: it is of another version or of other networks.
     """
     with wrap_checkpoint_errors(place):
-        with neutral(place) as folder:
+        with glob_safe(place) as folder:
             tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
         filters.restore(read_object(place / "state.json")["filters"])
     agent.policy.refresh()

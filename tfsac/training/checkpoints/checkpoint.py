@@ -16,8 +16,6 @@ import tensorflow as tf
 
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.distributed.workers import Workers
-from tfsac.files import differences, neutral, read_object, sealed, sync, written_aside
-from tfsac.machine import option
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.memories.reshard import reshard
 from tfsac.training.checkpoints.format import (
@@ -38,6 +36,8 @@ from tfsac.training.checkpoints.format import (
     wrap_checkpoint_errors,
 )
 from tfsac.training.checkpoints.identity import with_defaults
+from tfsac.utils.files import atomic_write, differences, glob_safe, read_object, sealed, sync
+from tfsac.utils.machine import option
 
 CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
 
@@ -149,7 +149,7 @@ class CheckpointManager:
         saved: list[dict[str, Any]],
     ) -> None:
         """Completes what is written beside the checkpoint's place and puts it there."""
-        with neutral(temporary) as folder:
+        with glob_safe(temporary) as folder:
             self.checkpoint.write(str(folder / "agent"))
         (temporary / "state.json").write_text(json.dumps(state))
         np.savez(temporary / "state.npz", **arrays)  # type: ignore[arg-type]
@@ -213,7 +213,7 @@ class CheckpointManager:
         path = self.chunks / chunk_name(start, stop, rows)
         if not path.exists():
             written.append(path)
-        with written_aside(path) as file:
+        with atomic_write(path) as file:
             np.save(file, rows)
         return {"start": start, "stop": stop, "file": path.name, **digest(path)}
 
@@ -243,7 +243,7 @@ class CheckpointManager:
         with wrap_checkpoint_errors(place):
             self._check_identity(place, manifest["identity"])
             self._read_memory(place, manifest)
-            with neutral(place) as folder:
+            with glob_safe(place) as folder:
                 self.checkpoint.read(str(folder / "agent")).assert_consumed()
             arrays, state = read_arrays(place / "state.npz"), read_object(place / "state.json")
         run_files = {name: (place / name).read_bytes() for name in manifest["run_files"]}

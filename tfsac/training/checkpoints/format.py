@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.files import NO_CHECKPOINT, Header, is_sealed, parse_object, read_npz
+from tfsac.utils.files import Header, is_sealed, parse_object, read_npz
 
 FORMAT = 4
 MANIFEST, CHUNKS = "manifest.json", "memory"
@@ -125,7 +125,10 @@ def newest_whole(
             notes.append(f"{each} is damaged and is not used: {error}")
             continue
         return each, notes
-    raise CheckpointError(f"{NO_CHECKPOINT} {' '.join(notes) or f'{folder} has none.'}")
+    raise CheckpointError(
+        f"There is no checkpoint to continue from in {folder}; initial_weights (--checkpoint_restore_dir) begins a new "
+        f"run with the best weights of this one. {' '.join(notes)}"
+    )
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from tfsac.training.loggers.logger import Kind, Logger, RunInfo
 from tfsac.training.loggers.services import MLflowLogger, WandbLogger
 from tfsac.training.loggers.tensorboard import TensorBoardLogger
 from tfsac.training.loggers.terminal import NotebookLogger, TerminalLogger, terminal_or_notebook
-from tfsac.user_code import load
+from tfsac.utils.imports import load
 
 SERVICES: Mapping[str, Callable[[], Logger]] = {"wandb": WandbLogger, "mlflow": MLflowLogger}
 

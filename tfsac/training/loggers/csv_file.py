@@ -8,8 +8,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tfsac.files import written_aside
 from tfsac.training.loggers.logger import Kind, RunInfo
+from tfsac.utils.files import atomic_write
 
 
 class CSVLogger:
@@ -58,6 +58,6 @@ class CSVLogger:
         writer.writeheader()
         writer.writerows(self.rows)
         content = text.getvalue().encode()
-        with written_aside(self.path) as file:
+        with atomic_write(self.path) as file:
             file.write(content)
         self.content = content

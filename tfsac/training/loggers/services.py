@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tfsac.files import leaves, written_aside
 from tfsac.training.loggers.logger import Kind, RunInfo
+from tfsac.utils.files import atomic_write, leaves
 
 WANDB_RUN, MLFLOW_RUN = "wandb_run.json", "mlflow_run.json"  # in the run's folder
 
@@ -134,5 +134,5 @@ def _read(file: pathlib.Path) -> dict[str, Any]:
 
 
 def _write(file: pathlib.Path, content: dict[str, Any]) -> None:
-    with written_aside(file) as opened:
+    with atomic_write(file) as opened:
         opened.write(json.dumps(content).encode())

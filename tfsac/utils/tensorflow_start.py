@@ -1,4 +1,4 @@
-"""A quiet start of TensorFlow, which Ctrl-C does not break in two."""
+"""A quiet start of TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,30 +49,3 @@ class QuietImport(importlib.abc.MetaPathFinder):
 
             spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
         return spec
-
-
-@contextlib.contextmanager
-def interrupts_wait() -> Iterator[None]:
-    """Lets a first Ctrl-C wait until what is inside is over: some modules swallow it while they load, and the program
-    would continue.
-
-    Raises:
-        KeyboardInterrupt: at the end, where Ctrl-C came inside.
-    """
-    if threading.current_thread() is not threading.main_thread():  # Python handles signals nowhere else
-        yield
-        return
-    received = []
-    previous = signal.getsignal(signal.SIGINT)
-
-    def remember(number: int, frame: Any) -> None:
-        received.append(number)
-        signal.signal(signal.SIGINT, previous)
-
-    signal.signal(signal.SIGINT, remember)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if received:
-        raise KeyboardInterrupt

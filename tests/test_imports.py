@@ -1,0 +1,48 @@
+"""The user's modules are found, and what is in them has a name that is the same in every process."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+
+from tfsac.errors import TfsacError
+from tfsac.utils.imports import load, name_of
+
+
+@pytest.mark.parametrize("name", ["nothing_of_this_name:Mine", "json:Mine", "json", "json:"])
+def test_what_no_module_has_is_refused(name):
+    assert load("json:decoder.JSONDecoder") is json.decoder.JSONDecoder
+    with pytest.raises(TfsacError, match=name):
+        load(name)
+
+
+def test_an_error_in_the_users_module_passes(tmp_path, monkeypatch):
+    (tmp_path / "module_that_needs.py").write_text("import nothing_of_this_name")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="nothing_of_this_name"):
+        load("module_that_needs:Mine")
+
+
+class Maker:
+    def __call__(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (json.loads, "json.loads"),
+        (functools.partial(json.loads, "1", parse_int=float), "json.loads('1', parse_int=<class 'float'>)"),
+        (functools.partial(json.loads, Maker()), f"json.loads(<{__name__}.Maker object>)"),
+        (Maker(), f"{__name__}.Maker"),
+        (functools.partial(json.loads, np.random.default_rng(0)), "json.loads(Generator(PCG64))"),
+    ],
+)
+def test_a_name_tells_arguments_apart_and_is_the_same_in_every_process(function, name):
+    assert name_of(function) == name
+
+
+def test_a_long_argument_is_told_by_its_beginning_and_its_hash():
+    one, other = (name_of(functools.partial(json.loads, [*range(1000), last])) for last in (0, 1))
+    assert one != other and one[:60] == other[:60] and len(one) < 120
