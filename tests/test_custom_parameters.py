@@ -13,6 +13,7 @@ import tiny
 from pages import ROOT, blocks
 
 from tfsac.catalog import load_preset
+from tfsac.errors import TfsacError
 from tfsac.parameters import (
     BaseAgentParameters,
     DiscreteSoftActorCriticAgentParameters,
@@ -173,11 +174,11 @@ class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
 
 
 WRONG = {
-    "no module": (named("nothing_of_this_name:Mine"), ImportError, "nothing_of_this_name"),
-    "no class": (named("my_parameters:Mine"), ImportError, "Mine"),
+    "no module": (named("nothing_of_this_name:Mine"), TfsacError, "nothing_of_this_name"),
+    "no class": (named("my_parameters:Mine"), TfsacError, "Mine"),
     "not of an agent": (named("my_parameters:MyAlgorithmParameters"), ParameterError, "BaseAgentParameters"),
     "a module that raises": (named("raises_at_import:Mine"), Exception, "nothing_of_this_name"),
-    "a notebook's class": (named("__main__:Mine"), ImportError, "module"),
+    "a notebook's class": (named("__main__:Mine"), TfsacError, "Mine"),
     "no name": (named("my_agent:"), ValueError, "MODULE:NAME"),
     "an unknown kind": (named("sac"), ParameterError, "MODULE:CLASS"),
     "no decorator": (undecorated, ParameterError, "@tfsac.parameters.parameters"),
@@ -248,7 +249,7 @@ def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
 
 @pytest.mark.parametrize(
     "path, error, words",
-    [("tfsac.types:Spec", ParameterError, "subclass of Agent"), ("no_module:X", ImportError, "no module")],
+    [("tfsac.types:Spec", ParameterError, "subclass of Agent"), ("no_module:X", TfsacError, "no module")],
 )
 def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
     from tfsac.agents import Agent
