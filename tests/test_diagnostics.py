@@ -175,11 +175,11 @@ def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):
         non_finite.refuse_non_finite(names, result, batch, 10, 40, tmp_path)
 
     check([[1.0, nan], [1.0, nan], [1.0, 1.0]])
-    with pytest.raises(NonFiniteError, match=r"^loss/q is not finite at update 12 "):
+    with pytest.raises(NonFiniteError, match=r"^loss/q is \S+ at update 12 "):
         check([[1.0, nan], [np.inf, nan], [1.0, 1.0]])
-    with pytest.raises(NonFiniteError, match=r"^q/target is not finite at update 13 "):
+    with pytest.raises(NonFiniteError, match=r"^q/target is \S+ at update 13 "):
         check([[1.0, nan], [1.0, nan], [1.0, nan]])
-    with pytest.raises(NonFiniteError, match=r"^q/target is not finite at update 12 "):
+    with pytest.raises(NonFiniteError, match=r"^q/target is \S+ at update 12 "):
         check([[1.0, nan], [1.0, nan], [1.0, 1.0]], diagnosed=2)
 
 

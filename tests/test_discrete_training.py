@@ -167,7 +167,7 @@ def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path, how,
     failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
     with pytest.raises(EnvironmentFailure, match=text):
         failed.run()
-    assert [path.name for path in failed.checkpoints.places()] == ["000000100", "000000133"]
+    assert [path.name for path in failed.parts.checkpoints.places()] == ["000000100", "000000133"]
     before = failed.memory.between(0, 133)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
     assert (resumed.counters, resumed.memory.total_rows) == (failed.counters, 133)

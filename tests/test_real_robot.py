@@ -338,4 +338,4 @@ def test_the_page_about_a_robot_runs(tmp_path):
         "EnvironmentEpisodes(32)": "EnvironmentEpisodes(11)",
     }
     pages.run_page(page, tmp_path, shorter, ["--notensorboard"])
-    assert len(tiny.rows(tmp_path / "runs" / "slower")) >= 1
+    assert len(tiny.rows(tmp_path / "runs" / "motor")) >= 1

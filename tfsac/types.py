@@ -1,6 +1,6 @@
 """The few structs that travel between environments, memories and agents.
 
-They are NamedTuples, so ``tf.nest`` maps over them. This module imports nothing of tfsac and no TensorFlow.
+They are NamedTuples, so ``tf.nest`` maps over them. This module imports no TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from tfsac.errors import TfsacError
 
 # Names with a meaning: observations of valid actions and of each agent, and the mark of demonstrated steps.
 ACTION_MASK, AGENT_STATE, EXPERT = "action_mask", "agent_state", "expert"
@@ -292,7 +294,7 @@ def check_actions(kind: str, discrete: bool | None, action: ArraySpec | Discrete
         action: of the environment.
 
     Raises:
-        ValueError: continuous actions for an agent with discrete ones, or the other way round; the message names the
+        TfsacError: continuous actions for an agent with discrete ones, or the other way round; the message names the
             other agent.
     """
     if discrete is None or discrete == isinstance(action, DiscreteSpec):
@@ -306,7 +308,7 @@ def check_actions(kind: str, discrete: bool | None, action: ArraySpec | Discrete
     else:
         does = "has discrete actions, and the environment has continuous actions"
         other, preset = ("gaussian_acer", "acer_pendulum") if acer else ("twin_soft_actor_critic", "pendulum_twin_sac")
-    raise ValueError(
+    raise TfsacError(
         f"This agent ({kind!r}) {does}: that needs an agent of kind {other!r}, as in the preset {preset}. Received: "
         f"{f'{action.num_actions} actions' if isinstance(action, DiscreteSpec) else f'actions of shape {action.shape}'}"
     )

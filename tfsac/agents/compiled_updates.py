@@ -168,7 +168,8 @@ class CompiledUpdates:
             batch: of this worker.
             learns: whether the policy learns too.
         """
-        agent, rows = self.agent, self.agent.replica_rows(batch)
+        agent = self.agent
+        rows: Any = batch if agent.replicas == 1 else agent.replica_rows(batch)
         num_agents = agent.spec.num_agents
         rows = rows if num_agents is None else _folded(rows, num_agents)
         metrics, td_error_B = agent.update_once(rows) if learns else agent.update_critics_once(rows)

@@ -80,9 +80,8 @@ def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
     made_by = next((network.made_by for network in preset.agent.networks.values() if network.made_by), None)
     if models is None and made_by:
         raise ParameterError(
-            "The networks of this run are custom Keras models, made by a Python function, which no file holds. In "
-            "Python, pass the function again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished "
-            f"run exported, without it. Received: networks made by {made_by}, and no models"
+            f"the networks were made by {made_by}, a Python function that no file holds: pass models=... again, or use "
+            "the exported policy (tfsac.test_policy)"
         )
 
 
@@ -122,10 +121,9 @@ def build_memory(
     try:
         return class_of(memory, base).build(preset, context)
     except MemoryError as error:
+        on_disk = option("--memory_on_disk", "RunParameters(memory_on_disk=True)")
         raise ParameterError(
-            f"The replay memory does not fit into RAM: {error}. Set a smaller agent.memory.max_size, or keep it on the "
-            f"disk with {option('--memory_on_disk', 'RunParameters(memory_on_disk=True)')}. "
-            f"Received: agent.memory.max_size={memory.max_size}"
+            f"agent.memory.max_size={memory.max_size} does not fit into RAM ({error}): set a smaller one, or {on_disk}"
         ) from error
 
 

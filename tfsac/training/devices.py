@@ -6,13 +6,13 @@ import functools
 import os
 import pathlib
 import platform
-import re
 import sys
 
 import tensorflow as tf
 
 from tfsac.distributed.rendezvous import wait_for_workers
 from tfsac.distributed.tf_config import WorkerTask
+from tfsac.errors import TfsacError
 from tfsac.networks.bfloat16 import use_bfloat16, warning_about_bfloat16
 from tfsac.parameters import RunParameters
 from tfsac.utils.machine import usable_cores, use_tensorflow
@@ -33,17 +33,7 @@ def configure(use_cpu: bool = False) -> str | None:
 
     Returns:
         a line about what could not be set any more, because TensorFlow was used before; else None.
-
-    Raises:
-        ValueError: a variable is no number of threads, which TensorFlow would ignore, or abort the process for.
     """
-    chosen = {name: os.environ[name] for name in THREADS if name in os.environ}
-    for name, value in chosen.items():
-        if not re.fullmatch(r"\d{1,4}", value, re.ASCII):
-            raise ValueError(
-                f"The environment variable {name} is a number of threads from 0 (as many as there are cores) to 9999; "
-                f"unset it or correct it. Received: {value!r}"
-            )
     CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
     try:
@@ -52,7 +42,7 @@ def configure(use_cpu: bool = False) -> str | None:
         else:
             for gpu in gpus:
                 tf.config.experimental.set_memory_growth(gpu, True)
-        if (use_cpu or not gpus) and not chosen:
+        if (use_cpu or not gpus) and not any(name in os.environ for name in THREADS):
             # Measured on two cores at 2 x 256, batch 256: a quarter faster than TensorFlow's defaults.
             tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
             tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -79,17 +69,10 @@ def set_numerics(run: RunParameters) -> str | None:
 
     Returns:
         a line about bfloat16 where it is slower than float32 on this CPU; else None.
-
-    Raises:
-        ValueError: bfloat16 on a GPU, whose own way is TF32.
     """
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
     narrow = run.mixed_precision == "bfloat16"
-    if narrow and tf.config.get_visible_devices("GPU"):
-        raise ValueError(
-            "bfloat16 is for CPUs that multiply it (AVX512_BF16, AMX); GPUs use TF32 anyway. Received: a GPU"
-        )
     warning = warning_about_bfloat16() if narrow else None
     use_bfloat16(narrow)
     return warning
@@ -103,19 +86,12 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
         task: of this process; the workers connect the first time that this is called.
 
     Raises:
-        ValueError: more devices than there are, a mirrored strategy of one replica in scope, or TensorFlow was used
-            before its CPU could be divided or workers connected.
-        TfsacError, OSError: from `wait_for_workers`.
+        TfsacError: more devices than there are, or TensorFlow was used before its CPU could be divided.
+        TfsacError, OSError, RuntimeError: the workers cannot connect.
     """
     if run.strategy != "none":
         return _strategy(run.strategy, run.num_devices, task)
-    strategy = tf.distribute.get_strategy()
-    if isinstance(strategy, tf.distribute.MirroredStrategy) and strategy.num_replicas_in_sync == 1:
-        raise ValueError(
-            "A mirrored strategy needs several devices; leave its scope. "
-            "Received: the scope of a MirroredStrategy of 1 device"
-        )
-    return strategy
+    return tf.distribute.get_strategy()
 
 
 # A second one of the same devices would use the numbers of the first one's collective operations again.
@@ -123,11 +99,7 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
 def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distribute.Strategy:
     if name == "multi_worker":
         wait_for_workers(task, lambda line: print(f"tfsac: {line}", file=sys.stderr, flush=True))
-        try:
-            return tf.distribute.MultiWorkerMirroredStrategy()
-        except (tf.errors.OpError, RuntimeError) as error:
-            message = "TensorFlow connects the workers of TF_CONFIG before anything else uses it, and could not"
-            raise ValueError(f"{message} ({str(error).splitlines()[0]}). Received: {list(task.addresses)}") from error
+        return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "mirrored":
         devices = _devices(num_devices)
         if tf.config.get_visible_devices("GPU"):
@@ -139,21 +111,17 @@ def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distri
 
 def _devices(count: int | None) -> list[str]:
     """Returns the names of the GPUs, or of parts of the CPU where there is none."""
-    if tf.config.get_visible_devices("GPU"):
-        gpus = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
-        if count and count > len(gpus):
-            raise ValueError(f"This machine has {len(gpus)} GPUs that TensorFlow sees. Received: num_devices={count}")
-        return gpus[:count]
+    kind = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
     cpu = tf.config.list_physical_devices("CPU")[0]
-    if tf.config.get_logical_device_configuration(cpu) is None:
+    if kind == "CPU" and tf.config.get_logical_device_configuration(cpu) is None:
         try:
             tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * (count or 2))
         except RuntimeError as error:
-            raise ValueError(f"The CPU can be divided only before TensorFlow is used. Received: {error}") from error
-    parts = [part.name for part in tf.config.list_logical_devices("CPU")]
-    if count and count > len(parts):
-        raise ValueError(f"The CPU was divided into {len(parts)} devices before. Received: num_devices={count}")
-    return parts[:count]
+            raise TfsacError(f"the CPU can be divided only before TensorFlow is used: {error}") from error
+    found = [each.name for each in tf.config.list_logical_devices(kind)]
+    if count and count > len(found):
+        raise TfsacError(f"num_devices must be <= {len(found)}, the devices here, got {count}")
+    return found[:count]
 
 
 def device() -> str:

@@ -29,6 +29,7 @@ from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_
 from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, build_run
 from tfsac.training.schedule import Counters
+from tfsac.training.signals import StopSignals
 from tfsac.types import OBSERVATION, Batch, Step, UpdateResult
 from tfsac.utils.machine import option
 
@@ -59,6 +60,33 @@ class Result:
 
 class Interrupted(Exception):
     """Ctrl-C inside an environment, whose step or evaluation was not made."""
+
+
+class EnvironmentGuard:
+    """Notes, while entered, that an environment failed, after which the state can be saved. Ctrl-C ends the run.
+
+    A class, because a run enters it in every step and a generator takes four times as long.
+
+    Args:
+        signals: of the run.
+
+    Attributes:
+        catches_interrupts: whether Ctrl-C ends the run, which is then saved; else it is raised.
+        failed: what failed; "" where nothing did.
+    """
+
+    def __init__(self, signals: StopSignals):
+        self.signals, self.catches_interrupts, self.failed = signals, False, ""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyboardInterrupt | SystemExit) and self.catches_interrupts:
+            self.signals.interrupt()
+            raise Interrupted from error
+        if isinstance(error, Exception) and not isinstance(error, NonFiniteError):
+            self.failed = getattr(error, "what", "An environment failed")
 
 
 def _part(name: str) -> Any:
@@ -119,7 +147,8 @@ class Trainer:
         self.parts.updates.on_result = self._on_result
         self.stop_reason = ""
         self.error: Exception | None = None
-        self._started, self._failed, self._stop_agreed, self._policy_is_outdated = False, "", False, False
+        self._environment = EnvironmentGuard(self.parts.signals)
+        self._started, self._stop_agreed, self._policy_is_outdated = False, False, False
         self._newest_step: Step | None = None
 
     # Callbacks use these parts, and must not replace them: it would have no effect, or none that can be resumed.
@@ -150,7 +179,8 @@ class Trainer:
         run = self.parts
         if self._started:
             raise TfsacError("a Trainer runs once: to continue, make a new one with resume=True")
-        self._started, reason = True, "failed"
+        self._started = self._environment.catches_interrupts = True
+        reason = "failed"
         use_bfloat16(run.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
         visible = run.preset.environment.visible_entries
         self.print(opening(run.directory, run.agent, visible, run.settings.tensorboard))
@@ -191,7 +221,7 @@ class Trainer:
         except Interrupted:
             pass
         except Exception:  # a signal may have ended the environments' processes, too
-            if not (self._failed and run.signals.received) or several:
+            if not (self._environment.failed and run.signals.received) or several:
                 raise
         if run.signals.received:
             self.stop(signal.Signals(run.signals.received).name)
@@ -225,19 +255,18 @@ class Trainer:
             NonFiniteError: an action is not finite; nothing was stored.
         """
         run = self.parts
-        try:
+        with self._environment:
             step = self._newest_step = run.collector.step(run.schedule.random_until(), run.counters.env_steps)
-        except BaseException as error:
-            self._note_environment_error(error)
-            raise
         ends = step.terminated, step.truncated
         run.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
         seen = {"reward": step.reward, "ended": step.terminated | step.truncated, "length": step.length}
-        seen |= {OBSERVATION + key: step.following[key] for key in run.filters.mean}
+        normalised = run.filters.observations
+        seen |= {OBSERVATION + key: step.following[key] for key in normalised}
         seen |= {f"info/{key}": values for key, values in step.logged.items()}
         if run.workers.task.num_workers > 1:
             seen = self._share(seen)
-        run.filters.learn({key: seen[OBSERVATION + key] for key in run.filters.mean})
+        if normalised:
+            run.filters.learn({key: seen[OBSERVATION + key] for key in normalised})
         run.filters.learn_reward(seen["reward"], seen["ended"])
         run.schedule.count(len(seen["ended"]), int(np.count_nonzero(seen["ended"])))
         logged = {key: seen[f"info/{key}"] for key in step.logged}
@@ -250,10 +279,11 @@ class Trainer:
         if run.resets.steps and run.resets.pending(run.counters.env_steps):
             self._reset()
         for count in run.sampler.pending():
-            run.updates.finish()  # its priorities count in the next sample
+            if run.updates.is_asynchronous:
+                run.updates.finish()  # its priorities count in the next sample
             batch = run.sampler.draw(count)
             if batch is not None:
-                run.counters.updates += len(batch.reward)
+                run.schedule.counters.updates += len(batch.reward)
                 run.updates.start(batch)
 
     def evaluate(self) -> dict[str, Any]:
@@ -271,11 +301,8 @@ class Trainer:
         run = self.parts
         run.updates.wait()
         speed, chief = run.reporter.steps_per_second(), run.workers.task.is_chief
-        try:
+        with self._environment:
             evaluated = self._evaluated() if chief else {}
-        except BaseException as error:
-            self._note_environment_error(error)
-            raise
         run.evaluator.completed(run.counters)
         row = run.reporter.row(speed) | evaluated
         if not chief:
@@ -292,11 +319,8 @@ class Trainer:
             if run.environments.length.any():
                 run.end_episodes()
                 run.checkpoints.rewrite_newest_chunk()
-            try:
+            with self._environment:
                 run.environments.start_episodes()
-            except BaseException as error:
-                self._note_environment_error(error)
-                raise
         run.reporter.start_row()
         return row
 
@@ -416,21 +440,13 @@ class Trainer:
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
-    def _note_environment_error(self, error: BaseException) -> None:
-        """Notes that an environment failed, after which the state can be saved; Ctrl-C inside it ends the run."""
-        if isinstance(error, KeyboardInterrupt | SystemExit) and self._started:  # else it is stepped by hand
-            self.parts.signals.interrupt()
-            raise Interrupted from error
-        if isinstance(error, Exception) and not isinstance(error, NonFiniteError):
-            self._failed = getattr(error, "what", "An environment failed")
-
     def _fail(self, error: Exception) -> Exception:
         """Saves the state of a run that an environment or a callback ended, says how to continue, tells callbacks, and
         returns the error to raise.
         """
         run = self.parts
         several = run.workers.task.num_workers > 1
-        failed = "A callback failed" if error is run.hooks.error else self._failed
+        failed = "A callback failed" if error is run.hooks.error else self._environment.failed
         explained, step = error, run.counters.env_steps
         if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
             on_disk = option("--memory_on_disk", "RunParameters(memory_on_disk=True)")

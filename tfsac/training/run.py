@@ -273,7 +273,7 @@ def build_run(
     source = None if initial_weights is None else RunDirectory.fixed(pathlib.Path(initial_weights))
     weights_flag = option("--checkpoint_restore_dir", "initial_weights")
     if resume and source:
-        raise TfsacError(f"a resumed run has its weights from its checkpoint: leave {weights_flag} out, ")
+        raise TfsacError(f"a resumed run has its weights from its checkpoint: leave {weights_flag} out")
     if restore_memory and not source:
         raise TfsacError(f"restore_memory needs {weights_flag}, the run whose memory it is")
     known = resume and directory.config.is_file()

@@ -126,7 +126,7 @@ class RunDirectory(NamedTuple):
         return next(path for path in (self.path, *self.path.absolute().parents) if path.is_dir())
 
     def refuse_existing(self) -> None:
-        """Refuses a folder in which no new run can be kept; see `tfsac.files.check_run_dir`."""
+        """Refuses a folder in which no new run can be kept; see `tfsac.utils.files.check_run_dir`."""
         check_run_dir(self.path)
 
     def create(

@@ -95,7 +95,7 @@ class Sampler:
             batch = self.memory.batches(count, self.batch_size, self.rng, online=online)
         else:
             batch = self.memory.sample(count, self.batch_size, self.rng)
-        return self.filters.batch(batch) if batch is not None and self.filters.mean else batch
+        return self.filters.batch(batch) if batch is not None and self.filters.observations else batch
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""

@@ -42,7 +42,7 @@ class Updates:
     ):
         self.agent, self.memory, self.collector = agent, memory, collector
         self.on_result: Callable[[Batch, UpdateResult], None] = lambda batch, result: None
-        self.thread = ThreadPoolExecutor(1, "updates") if asynchronous else None
+        self.is_asynchronous, self.thread = asynchronous, ThreadPoolExecutor(1, "updates") if asynchronous else None
         self.running: tuple[Batch, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
