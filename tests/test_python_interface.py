@@ -113,7 +113,7 @@ def test_an_export_makes_room_for_another_and_for_nothing_else(policy, run_dir, 
 def test_a_mirrored_strategy_in_scope_has_several_devices(tmp_path):
     with (
         tf.distribute.MirroredStrategy(["/cpu:0"]).scope(),
-        pytest.raises(TfsacError, match="device"),
+        pytest.raises(ValueError, match="device"),
     ):
         tfsac.train(PRESET, tmp_path / "run", quiet=True)
     assert not list(tmp_path.iterdir())
@@ -125,13 +125,6 @@ def test_a_window_needs_a_display(run_dir, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match="display"):
         tfsac.evaluate(run_dir, 1, render="human")
-
-
-def test_a_trainer_that_has_ended_does_not_evaluate(tmp_path):
-    trainer = tfsac.Trainer(PRESET, tmp_path / "run", quiet=True)
-    trainer.run()
-    with pytest.raises(RuntimeError, match="ended"):
-        trainer.evaluate()
 
 
 def test_a_forked_process_is_told_to_be_spawned(run_dir, tmp_path, monkeypatch):
@@ -230,13 +223,11 @@ def test_a_flipped_bit_in_the_best_weights_is_refused(run_dir, tmp_path, entry):
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # inside Keras
-def test_a_policy_is_copied_and_what_cannot_be_pickled_says_what_to_pass(run_dir):
+def test_a_copy_of_a_policy_has_random_numbers_of_its_own(run_dir):
     policy = tfsac.load_policy(run_dir, seed=0)
     copied = copy.deepcopy(policy)
     samples = [each.act(np.ones(3), deterministic=False).tolist() for each in (policy, copied, policy)]
     assert samples[0] == samples[1] != samples[2]  # of the same random numbers, each for itself
-    with pytest.raises(TypeError, match=r"run_dir, and call tfsac\.load_policy"):
-        pickle.dumps(policy)
 
 
 @pytest.mark.parametrize("format", ["saved_model", "tflite"])
@@ -246,11 +237,6 @@ def test_an_exported_policy_is_pickled_as_its_path(policy, tmp_path, monkeypatch
     content = pickle.dumps(exported)
     monkeypatch.chdir(tmp_path.parent)
     np.testing.assert_array_equal(pickle.loads(content)(np.ones(3)), exported(np.ones(3)))
-
-
-def test_networks_are_not_built_in_a_graph(run_dir):
-    with tf.Graph().as_default(), pytest.raises(ValueError, match="graph"):
-        tfsac.load_policy(run_dir)
 
 
 @pytest.mark.usefixtures("training_alone")
