@@ -20,6 +20,8 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
+
 RESULTS = pathlib.Path(__file__).parent / "results" / "gpu.csv"
 OBSERVATION, ACTION, STORED = 17, 6, 10_000
 SMALLEST = "SAC, 2 x 256, batch 256"
@@ -54,11 +56,11 @@ def make_tfsac(device):
     sys.path.insert(0, str(RESULTS.parents[2]))
     import numpy as np
     import tensorflow as tf
+    from toys import random_batches, vector_spec
 
     import tfsac
     from tfsac.memories import TransitionMemory
     from tfsac.parameters import RunParameters, override
-    from tfsac.testing import random_batches, vector_spec
     from tfsac.training import devices
     from tfsac.training.build import build_agent
     from tfsac.types import ArraySpec, DiscreteSpec, Spec

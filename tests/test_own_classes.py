@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 import tiny
 from pages import ROOT, blocks
+from toys import discrete_spec, tiny_preset, vector_spec
 
 from tfsac.agents import Agent
 from tfsac.catalog import load_preset
@@ -45,7 +46,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies import EpsilonGreedy, Exploration, SquashedGaussianPolicy
-from tfsac.testing import discrete_spec, tiny_preset, vector_spec
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.types import DiscreteSpec
 from tfsac.utils import imports

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from toys import tiny_preset
 
 import tfsac
 from tfsac import cli
 from tfsac.environments import as_arrays, spec_of
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentSteps
-from tfsac.testing import tiny_preset
 from tfsac.training import devices
 from tfsac.training.evaluation import Evaluation
 from tfsac.utils import machine
@@ -245,7 +245,7 @@ def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
     """The name is looked up before anything is built, so a wrong level of it would be refused here."""
     monkeypatch.chdir(tmp_path)
     pathlib.Path("mine.py").write_text(
-        "from tfsac.testing import tiny_preset\npreset = tiny_preset(schedule__improve_steps=50)\n"
+        "from toys import tiny_preset\npreset = tiny_preset(schedule__improve_steps=50)\n"
     )
     trained = tfsac.train("mine.py", "runs/a", quiet=True)
     again = tfsac.train(pathlib.Path("runs/a/config.json"), "runs/b", quiet=True)
@@ -265,7 +265,7 @@ import sys
 import warnings
 import tensorflow as tf
 import tfsac
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 warnings.simplefilter("error")
 for i in range(2):
     print(tfsac.train(tiny_preset(schedule__improve_steps=10), f"{sys.argv[1]}/{i}").reason)
@@ -274,7 +274,7 @@ print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.conf
 COMMAND = """
 import sys
 import tensorflow as tf
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 from tfsac import cli
 cli.run(["train", f"--run_dir={sys.argv[1]}", "--set=schedule.heatup_steps=256", "--set=schedule.improve_steps=1", "--set=schedule.evaluation_steps=1"])
 print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads())

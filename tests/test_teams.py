@@ -6,12 +6,12 @@ import types
 import gymnasium as gym
 import numpy as np
 import pytest
+from toys import TeamIdentity, team_spec
 
 from tfsac.environments import EnvironmentFailure, Environments, Team, check, make, spec_of
 from tfsac.environments.video import write_video
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.testing import TeamIdentity, team_spec
 from tfsac.types import ArraySpec, DiscreteSpec
 
 Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete
@@ -312,7 +312,7 @@ def test_a_video_of_a_team(tmp_path):
 
 
 def test_team_identity_of_discrete_actions():
-    env = make("tfsac.testing:TeamIdentity-v0")
+    env = make("toys:TeamIdentity-v0")
     observation, _ = env.reset(seed=5)
     targets = observation["agent_state"].argmax(axis=1)
     assert observation["agent_state"].shape == (3, 3) and set(observation["agent_state"].sum(axis=1)) == {1.0}
