@@ -203,7 +203,7 @@ for case in t.CASES.keys() - {"Nadam"}:
     agent.update(t.random_batches(t.SPEC, t.UPDATES, t.BATCH))
     np.savez(sys.argv[2] + "/" + case, *t.numbers(agent))
 import keras
-from tfsac.networks.replicas import apply_on_replicas
+from tfsac.networks import apply_on_replicas
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with strategy.scope():
     layer, optimizer = keras.layers.Dense(2, kernel_constraint="non_neg"), keras.optimizers.RMSprop(0.5)

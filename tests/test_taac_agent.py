@@ -265,27 +265,6 @@ def test_the_target_critics_wait_for_their_period_and_move_by_their_rate():
             np.testing.assert_allclose(moved, target + rate * (online - target), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("delay", [pytest.param(1, marks=pytest.mark.acceptance), 2])
-def test_several_updates_in_one_call_equal_one_update_per_call_and_are_traced_once(delay):
-    together, apart = (make_agent(eager=False, num_updates_between_policy_updates=delay) for _ in range(2))
-    stacked = batches(together, 5)
-    rows = together.update(stacked).metrics
-    single = [apart.update(tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked)).metrics[0] for i in range(5)]
-    np.testing.assert_allclose(rows, single, rtol=2e-3, atol=1e-5)
-    assert_same(together, apart, atol=1e-5)
-    together.update(batches(together, 2))
-    assert together.compiled.traces == 1 and apart.compiled.traces == 1
-
-
-@pytest.mark.slow
-def test_compiled_updates_equal_eager_ones():
-    compiled, eager = make_agent(eager=False), make_agent()
-    stacked = batches(eager, 3)
-    np.testing.assert_allclose(compiled.update(stacked).metrics, eager.update(stacked).metrics, rtol=2e-3, atol=1e-5)
-    assert_same(compiled, eager, atol=1e-5)
-
-
 # -- which rows count --------------------------------------------------------------------------------------------------
 
 
@@ -927,23 +906,6 @@ def test_a_memory_of_single_rows_is_refused():
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_checkpoint_holds_all_that_learns(tmp_path):
-    agent, other = make_agent(eager=False), make_agent(seed=5, eager=False)
-    agent.update(batches(agent, 3))
-    path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
-    tf.train.Checkpoint(agent=other).read(path).assert_consumed()
-    other.policy.refresh()
-    assert_same(agent, other)
-    assert other.policy.alpha == agent.policy.alpha != 1.0
-    found = [one.policy.act(observations(20), random_state(one, 20), mode="greedy") for one in (agent, other)]
-    for name, value in found[0].state.items():
-        np.testing.assert_array_equal(value, found[1].state[name])
-    for one in (agent, other):
-        one.update(batches(agent, 2, seed=3))
-    assert_same(agent, other)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

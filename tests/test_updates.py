@@ -68,7 +68,7 @@ def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchro
     agent = SimpleNamespace(update=lambda batch: result, policy=None)
     updates = updates_of(agent, lambda priority: events.append("applied"), asynchronous)
     updates.on_result = lambda *_: events.append(updates.arrays())
-    updates.start("batch")
+    updates.start("batch") if asynchronous else updates.take("batch", result)
     updates.finish()
     updates.close()
     written, applied = events

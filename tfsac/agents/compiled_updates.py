@@ -148,15 +148,14 @@ class CompiledUpdates:
 
     def _one_update(self, batch: Batch, diagnosed: bool) -> tuple[tf.Tensor, tf.Tensor]:
         self.agent.diagnosed = diagnosed
+        update = self._of_replica if self.agent.replicas == 1 else self._on_replicas
         if not self.has_policy_delay:
-            return self._on_replicas(batch, True)
+            return update(batch, True)
         due = self.agent.algorithm.policy_learns_in(self.agent.updates + 1)
-        return tf.cond(due, lambda: self._on_replicas(batch, True), lambda: self._on_replicas(batch, False))
+        return tf.cond(due, lambda: update(batch, True), lambda: update(batch, False))
 
     def _on_replicas(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
         strategy = self.agent.strategy
-        if self.agent.replicas == 1:
-            return self._of_replica(batch, learns)
         metrics, priority = strategy.run(self._of_replica, args=(batch, learns))
         mean = strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
         return mean, tf.concat(strategy.experimental_local_results(priority), axis=0)

@@ -47,14 +47,16 @@ class Updates:
         self.pending: UpdateResult | None = None
 
     def start(self, batch: Batch) -> None:
-        """Learns from stacked batches `[U, B, ...]`, after the call before is over and has taken effect."""
-        if self.thread is None:
-            self.pending = self.agent.update(batch)
-            self.on_result(batch, self.pending)
-            self.finish()
-        else:
-            self.finish()
-            self.running = batch, self.thread.submit(self.agent.update, batch)
+        """Learns from stacked batches `[U, B, ...]` in the thread, after the call before has taken effect."""
+        assert self.thread is not None
+        self.finish()
+        self.running = batch, self.thread.submit(self.agent.update, batch)
+
+    def take(self, batch: Batch, result: UpdateResult) -> None:
+        """Lets the result of an update take effect at once."""
+        self.pending = result
+        self.on_result(batch, result)
+        self.finish()
 
     def wait(self) -> None:
         """Waits for the call that is running, whose result does not take effect yet; raises what the update raised."""
