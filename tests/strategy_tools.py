@@ -269,6 +269,8 @@ def fix_noise(agent):
         return agent.replica_slice(tf.constant(drawn, tf.float32), agent.replicas)
 
     agent.noise = noise
+    if getattr(agent.algorithm, "critic_subset", None):
+        agent.subset = lambda: tf.range(agent.algorithm.critic_subset)
 
 
 def updated(name, worker=0, noise=True, **more):

@@ -231,8 +231,26 @@ class Segments(NamedTuple):
     extras: Any = ()
 
 
+class BatchesOnDevice(NamedTuple):
+    """Batches that a compiled call draws itself, from a memory on its device.
+
+    Attributes:
+        num_updates: how many, one for each update.
+        inputs: tensors that the call needs to draw them.
+    """
+
+    num_updates: int
+    inputs: Any
+
+
 Batch = Transition | Sequence | Segments
+Batches = Batch | BatchesOnDevice  # stacked for the updates of a call
 Metrics = dict[str, Any]
+
+
+def number_of_updates(batches: Batches) -> int:
+    """Returns U, the number of updates that batches are stacked for."""
+    return batches.num_updates if isinstance(batches, BatchesOnDevice) else len(batches.reward)
 
 
 class ActResult(NamedTuple):
