@@ -20,9 +20,16 @@ from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 @parameters
 class ExperienceReplayParameters(ClassParameters):
-    """A ring of transitions sampled uniformly with replacement; `max_size` counts transitions of all environments."""
+    """A ring of transitions sampled uniformly with replacement.
+
+    Attributes:
+        max_size: transitions of all environments.
+        device: where batches are drawn: "cpu" in RAM; "accelerator" inside the compiled updates, from a copy of the
+            memory on the GPU (vector observations only); "auto" there where a GPU has room for it.
+    """
 
     max_size: PositiveInt = 1_000_000
+    device: Literal["cpu", "accelerator", "auto"] = "cpu"
     kind: Literal["uniform"] = "uniform"
     path: ClassVar[str] = "tfsac.memories.transitions:TransitionMemory"
 
