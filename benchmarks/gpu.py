@@ -33,6 +33,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
 RESULTS = ROOT / "benchmarks" / "results" / "gpu.csv"
 FIELDS = [
     "case",
@@ -170,12 +171,12 @@ def first_gpu(tf):
 
 def measure_updates(case, args):
     import numpy as np
+    from toys import vector_spec
 
     import tfsac
     from tfsac.environments import Filters
     from tfsac.memories import TransitionMemory
     from tfsac.parameters import RunParameters, override
-    from tfsac.testing import vector_spec
     from tfsac.training import devices
     from tfsac.training.build import build_agent, build_device_memory
 
@@ -353,9 +354,10 @@ def measure_mirrored(case, args):
     )
     tf.config.set_logical_device_configuration(tf.config.list_physical_devices(kind)[0], [part, part])
     tf.config.experimental.enable_tensor_float_32_execution(False)
+    from toys import random_batches, vector_spec
+
     import tfsac
     from tfsac.parameters import RunParameters
-    from tfsac.testing import random_batches, vector_spec
     from tfsac.training.build import build_agent
 
     spec, preset = vector_spec(17, 6), tfsac.load_preset("mujoco_twin_sac")

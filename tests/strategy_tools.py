@@ -8,6 +8,7 @@ import zlib
 import acer_tools
 import numpy as np
 import tensorflow as tf
+from toys import discrete_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 
 from tfsac.agents import (
     DiscreteACERAgent,
@@ -47,7 +48,6 @@ from tfsac.parameters import (
     temporally_abstract_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import discrete_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 UPDATES, BATCH, STEPS = 5, 8, 4

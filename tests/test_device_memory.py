@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import resume_tools
 import tensorflow as tf
+from toys import discrete_spec, team_spec, tiny_preset, vector_spec
 
 from tfsac import TfsacError
 from tfsac.device_memory import DeviceMemory
 from tfsac.environments import Filters
 from tfsac.memories import TransitionMemory
 from tfsac.parameters import FilterParameters, ReturnScalingParameters, override
-from tfsac.testing import discrete_spec, team_spec, tiny_preset, vector_spec
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent, build_device_memory
 from tfsac.types import ArraySpec, Spec

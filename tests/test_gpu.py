@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import strategy_tools as tools
 import tensorflow as tf
+from toys import tiny_preset
 
 from tfsac.parameters import RunParameters, override
-from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
 
 pytestmark = [

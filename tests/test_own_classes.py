@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tiny
 from pages import ROOT, blocks
+from toys import discrete_spec, tiny_preset, vector_spec
 
 from tfsac.catalog import load_preset
 from tfsac.environments import Environments, Filters
@@ -44,7 +45,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies import Exploration
-from tfsac.testing import discrete_spec, tiny_preset, vector_spec
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.types import DiscreteSpec
 from tfsac.utils import imports
