@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from critic_tools import layers_of_critics
+from toys import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
 from tfsac.agents.learner import Gradients
@@ -28,7 +29,6 @@ from tfsac.parameters import (
     temporally_abstract_networks,
 )
 from tfsac.policies.temporally_abstract import Choice, Proposal, make_trajectory, pessimistic
-from tfsac.testing import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
 from tfsac.types import FIRST, LAST, MID, ArraySpec, Sequence, Spec
 
 BATCH, STEPS = 8, 4

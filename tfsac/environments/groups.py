@@ -278,8 +278,8 @@ class IsolatedEnvironment(gym.Env):
 
     def __init__(self, env: gym.Env, make_env: Callable[[], gym.Env], timeout: float | None):
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.metadata, self.spec = env.metadata, env.spec or EnvSpec(name_of_environment(env))
-        self.time_limit = longest_episode(env)
+        self.metadata = env.metadata
+        self.spec = EnvSpec(name_of_environment(env), max_episode_steps=longest_episode(env))
         env.close()
         self.group = RemoteGroup(make_env, 1, 0, spec_of(env), timeout)
         self.group.receive()
