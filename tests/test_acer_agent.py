@@ -27,8 +27,8 @@ from acer_tools import (
     stack,
     weights,
 )
+from toys import discrete_spec
 
-from tfsac.testing import discrete_spec
 from tfsac.types import Segments
 
 of_kinds = pytest.mark.parametrize("given", SOME, ids=named)

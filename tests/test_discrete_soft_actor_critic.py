@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
+from toys import discrete_spec, random_batches, vector_spec
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.errors import TfsacError
@@ -27,7 +28,6 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     discrete_soft_actor_critic_networks,
 )
-from tfsac.testing import discrete_spec, random_batches, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 BATCH, ACTIONS = 8, 4

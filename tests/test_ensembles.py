@@ -13,6 +13,7 @@ import tensorflow as tf
 import tiny
 from agent_tools import changed, one, weights
 from learning_tools import one_step_task
+from toys import random_batches, team_spec, vector_spec
 
 import tfsac
 from tfsac.agents import Agent, EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
@@ -47,7 +48,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.testing import random_batches, team_spec, vector_spec
 from tfsac.training.build import build_agent
 
 SPEC = vector_spec(3, 2)

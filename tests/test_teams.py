@@ -6,11 +6,11 @@ import types
 import gymnasium as gym
 import numpy as np
 import pytest
+from toys import TeamIdentity
 
 from tfsac.environments import EnvironmentFailure, Environments, Team, check, make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.testing import TeamIdentity
 from tfsac.types import ArraySpec, DiscreteSpec
 
 Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete
@@ -300,7 +300,7 @@ def test_episodes_of_simple_spread_follow_from_their_seeds_and_come_back():
 
 
 def test_team_identity_of_discrete_actions():
-    env = make("tfsac.testing:TeamIdentity-v0")
+    env = make("toys:TeamIdentity-v0")
     observation, _ = env.reset(seed=5)
     targets = observation["agent_state"].argmax(axis=1)
     assert observation["agent_state"].shape == (3, 3) and set(observation["agent_state"].sum(axis=1)) == {1.0}

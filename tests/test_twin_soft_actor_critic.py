@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
 from critic_tools import layers_of_critics
+from toys import random_batches, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.batches import Packing
@@ -23,7 +24,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.testing import random_batches, vector_spec
 from tfsac.types import ArraySpec, Spec, Transition
 
 BATCH = 8
