@@ -12,18 +12,15 @@ import strategy_tools as tools
 import tensorflow as tf
 import tiny
 from resume_tools import crashed, same_run, twin_preset
+from toys import tiny_preset, vector_spec
 
 from tfsac.parameters import (
-    EnvironmentEpisodes,
-    ParameterError,
     Preset,
     RunParameters,
-    TwinSoftActorCriticAlgorithmParameters,
     from_json,
     override,
 )
 from tfsac.parameters.base import to_json
-from tfsac.testing import tiny_preset, vector_spec
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 from tfsac.training.resets import Resets
@@ -187,7 +184,7 @@ def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_pa
     assert list(seen) == [120, 150] and agent_tools.changed(seen[120], seen[150]) == {"policy", "q", "v", "v_target"}
     assert int(trainer.agent.resets) == 2 and trainer.counters.updates == 100
     printed = capsys.readouterr().out
-    assert re.findall(r"Reset (\d of \d) at step (\d+): .* memory stays\.", printed) == [
+    assert re.findall(r"Reset (\d of \d) at step (\d+)", printed) == [
         ("1 of 2", "120"),
         ("2 of 2", "150"),
     ]
@@ -265,7 +262,7 @@ REPLICAS = """
 import sys
 import numpy as np
 from tfsac.parameters import RunParameters
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 from tfsac.training import Trainer
 from tfsac.training.resets import Resets
 
@@ -310,17 +307,6 @@ def test_reset_steps_in_presets_and_in_json():
     assert preset.agent.algorithm.reset_steps == (15_001, 50_001)
     assert from_json(Preset, json.dumps(to_json(preset))) == preset
     assert tiny.taac(**{"agent.algorithm.reset_steps": [10_000]}).agent.algorithm.reset_steps == (10_000,)
-
-
-def test_resets_without_effect_are_refused():
-    episodes = {"schedule__heatup_steps": EnvironmentEpisodes(1)}
-    for make in (
-        lambda: TwinSoftActorCriticAlgorithmParameters(reset_steps=(200, 200)),
-        lambda: tiny_preset(agent__algorithm__reset_steps=(100, 150)),  # in the warm-up
-        lambda: tiny_preset(agent__algorithm__reset_steps=(500,), **episodes),
-    ):
-        with pytest.raises(ParameterError, match="reset_steps"):
-            make()
 
 
 def test_a_run_without_resets_has_the_checkpoint_that_it_had_before_there_were_any(tmp_path):

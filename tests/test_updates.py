@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
+from toys import tiny_preset
 
 from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import PrioritizedExperienceReplayParameters, RunParameters
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
 from tfsac.training.updates import Updates
 from tfsac.types import UpdateResult
@@ -68,7 +68,7 @@ def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchro
     agent = SimpleNamespace(update=lambda batch: result, policy=None)
     updates = updates_of(agent, lambda priority: events.append("applied"), asynchronous)
     updates.on_result = lambda *_: events.append(updates.arrays())
-    updates.start("batch")
+    updates.start("batch") if asynchronous else updates.take("batch", result)
     updates.finish()
     updates.close()
     written, applied = events

@@ -13,6 +13,7 @@ from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.parameters import EnvironmentParameters
+from tfsac.types import ACTION_MASK
 from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
@@ -141,7 +142,7 @@ class Environments:
             if self.local_group is not None:
                 results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
         finally:
-            results = [*receive_all(asked), *results]
+            results = [*receive_all(asked), *results] if asked else results
         return results
 
     def _observation(self) -> dict[str, np.ndarray]:
@@ -176,7 +177,8 @@ class Environments:
             steps, observation = self._call("step", self.action_map(action)), self._observation()
             reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
             check_finite(observation, reward)
-            check_masks(observation, terminated)
+            if ACTION_MASK in observation:
+                check_masks(observation, terminated)
         except Exception as error:
             raise self._failure(error) from error
         return observation, reward, terminated, truncated, [info for step in steps for info in step.info]

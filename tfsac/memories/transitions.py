@@ -192,7 +192,7 @@ class TransitionMemory:
             shape: `[U, B]` of both.
             rng: the random numbers of sampling.
         """
-        return rng.integers(len(self), size=shape), ()
+        return rng.integers(min(self.total_rows, self.rows) * self.num_envs, size=shape), ()
 
     def gather(self, index: np.ndarray, weight: Any = ()) -> Transition:
         """Returns the transitions that begin in the given slots of the flat ring, summed over up to `n_step`

@@ -123,9 +123,7 @@ class Collector:
             self.set_weights(weights)
         else:
             self.sync_from(learned)
-        # Checkpoints of earlier versions have observations under their keys alone.
-        names = {key: OBSERVATION + key for key in self.environments.spec.observation}
-        names = {key: name if name in arrays else key for key, name in names.items()}
-        observation = {key: arrays[name] for key, name in names.items() if name in arrays}
-        began = {key: arrays[BEGAN + key] for key in names if BEGAN + key in arrays}
+        keys = self.environments.spec.observation
+        observation = {key: arrays[OBSERVATION + key] for key in keys if OBSERVATION + key in arrays}
+        began = {key: arrays[BEGAN + key] for key in keys if BEGAN + key in arrays}
         return self.environments.restore(state["environments"], actions, observation, began)

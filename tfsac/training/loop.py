@@ -30,7 +30,7 @@ from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, build_run
 from tfsac.training.schedule import Counters
 from tfsac.training.signals import StopSignals
-from tfsac.types import OBSERVATION, Batch, Step, UpdateResult
+from tfsac.types import OBSERVATION, Batches, Step, UpdateResult, number_of_updates
 from tfsac.utils.machine import option
 
 
@@ -65,8 +65,6 @@ class Interrupted(Exception):
 class EnvironmentGuard:
     """Notes, while entered, that an environment failed, after which the state can be saved. Ctrl-C ends the run.
 
-    A class, because a run enters it in every step and a generator takes four times as long.
-
     Args:
         signals: of the run.
 
@@ -82,6 +80,15 @@ class EnvironmentGuard:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.note(error)
+
+    def note(self, error: BaseException) -> None:
+        """Takes what an environment raised.
+
+        Raises:
+            Interrupted: it was Ctrl-C.
+        """
         if isinstance(error, KeyboardInterrupt | SystemExit) and self.catches_interrupts:
             self.signals.interrupt()
             raise Interrupted from error
@@ -255,8 +262,11 @@ class Trainer:
             NonFiniteError: an action is not finite; nothing was stored.
         """
         run = self.parts
-        with self._environment:
+        try:
             step = self._newest_step = run.collector.step(run.schedule.random_until(), run.counters.env_steps)
+        except BaseException as error:
+            self._environment.note(error)
+            raise
         ends = step.terminated, step.truncated
         run.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
         seen = {"reward": step.reward, "ended": step.terminated | step.truncated, "length": step.length}
@@ -282,9 +292,13 @@ class Trainer:
             if run.updates.is_asynchronous:
                 run.updates.finish()  # its priorities count in the next sample
             batch = run.sampler.draw(count)
-            if batch is not None:
-                run.schedule.counters.updates += len(batch.reward)
+            if batch is None:
+                continue
+            run.schedule.counters.updates += number_of_updates(batch)
+            if run.updates.is_asynchronous:
                 run.updates.start(batch)
+            else:
+                run.updates.take(batch, run.agent.update(batch))
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluates the policy, logs a row of metrics and keeps the weights if they are the best so far. In an
@@ -389,7 +403,7 @@ class Trainer:
             run.signals.received = received if received > 0 else None
         return seen
 
-    def _on_result(self, batch: Batch, result: UpdateResult) -> None:
+    def _on_result(self, batch: Batches, result: UpdateResult) -> None:
         run = self.parts
         before = run.counters.updates - len(result.metrics)
         refuse_non_finite(run.update_metrics, result, batch, before, run.counters.env_steps, run.directory.path)

@@ -118,11 +118,7 @@ class RayCollector:
         self.acting: Weights | None = None  # what the agent's last update returned
 
     def step(self, random_until: float, env_steps: int) -> Step:
-        """Returns the next step of all environments; waits for it where none is left.
-
-        Args:
-            random_until: environment steps before which actions are random; exact, also in the middle of a rollout.
-            env_steps: of the run so far.
+        """Returns the next step of all environments, waiting for it where none is left; see `Collector.step`.
 
         Raises:
             EnvironmentFailure: an environment raised.
@@ -149,12 +145,7 @@ class RayCollector:
         self.requested += self.actor_steps * envs
 
     def sync_from(self, learned: BasePolicy, acting: Weights | None = None) -> None:
-        """Has the actors act with the policy's weights from the next request on.
-
-        Args:
-            learned: the policy of the agent.
-            acting: its acting weights, which the agent's last update returned.
-        """
+        """Has the actors act with the agent's policy from the next request on; see `Collector.sync_from`."""
         self.weights_changed, self.acting = True, acting
 
     def reseed(self, seed: Sequence[int]) -> None:
@@ -172,13 +163,7 @@ class RayCollector:
     def restore(
         self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy
     ) -> bool:
-        """Starts the episodes after those of a checkpoint, and returns that the running ones are not continued.
-
-        Args:
-            state: what `state` returned.
-            arrays, actions: not needed.
-            learned: the policy of the agent.
-        """
+        """Starts the episodes after those of a checkpoint, and returns that the running ones are not continued."""
         self.policy.rng.bit_generator.state = state["rng"]
         self.sync_from(learned)
         self.environments.start_episodes(state["environments"])

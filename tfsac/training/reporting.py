@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import pathlib
 import shlex
 import time
 from collections import Counter
@@ -14,9 +15,9 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.errors import TfsacError
-from tfsac.parameters import EnvironmentParameters
+from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.devices import device
-from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TerminalLogger
+from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TensorBoardLogger, TerminalLogger
 from tfsac.training.loggers.recorder import AVERAGED, SUMMARY, Means, Recorder
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
@@ -30,34 +31,46 @@ class Reporter:
     """Collects what a run reports, and sends it to all loggers.
 
     Args:
-        info: of the run.
+        preset, settings, path: of the run, and its folder.
         schedule: of the run, with its counters.
-        environment: of the run, with the keys of `info` that are averaged.
+        agent: whose weights the histograms show.
+        evaluation, extra: columns of an evaluation, and of callbacks.
         terminal: what is printed.
-        csv: metrics.csv; None at workers other than the chief.
         loggers: to which metrics go besides.
+        is_chief: whether this worker evaluates; others have no logger but the terminal.
 
     Attributes:
         recorder: collects episodes and update metrics for the next row; part of a checkpoint.
+        csv: metrics.csv; None at workers other than the chief.
     """
 
     def __init__(
         self,
-        info: RunInfo,
+        preset: Preset,
+        settings: RunParameters,
+        path: pathlib.Path,
         schedule: Schedule,
-        environment: EnvironmentParameters,
+        agent: Agent,
+        evaluation: Sequence[str],
+        extra: Sequence[str],
         terminal: TerminalLogger,
-        csv: CSVLogger | None,
         loggers: Sequence[Logger],
+        is_chief: bool,
     ):
-        self.info, self.schedule, self.counters = info, schedule, schedule.counters
-        self.terminal, self.csv = terminal, csv
-        self.loggers: list[Logger] = [*([csv] if csv else []), terminal]
-        self.others, self.running = list(loggers), False
-        self.recorder = Recorder(info.update_metrics, environment.num_envs, environment.logged_keys)
-        self.curves, self.curve_period = Means(info.update_metrics), Period(STEPS_BETWEEN_CURVES)
-        self.clipping_warned = False
-        self.wall_seconds = 0.0
+        names, environment = agent.metric_names, preset.environment
+        columns = columns_of_row(names, evaluation, environment.logged_info, extra)
+        described = to_json(preset), to_json(settings)
+        self.info = RunInfo(path, columns, names, list(extra), *schedule.length(), *described)
+        self.schedule, self.counters, self.terminal = schedule, schedule.counters, terminal
+        self.csv = CSVLogger(path / METRICS) if is_chief else None
+        self.loggers: list[Logger] = [*([self.csv] if self.csv else []), terminal]
+        self.others, self.running = list(loggers) if is_chief else [], False
+        if is_chief and settings.tensorboard:
+            histograms = (lambda: weights_of(agent)) if settings.histograms else None
+            self.others.insert(0, TensorBoardLogger(path / "events", histograms))
+        self.recorder = Recorder(names, environment.num_envs, environment.logged_keys)
+        self.curves, self.curve_period = Means(names), Period(STEPS_BETWEEN_CURVES)
+        self.clipping_warned, self.wall_seconds = False, 0.0
         self.started = self.bar_moved = time.perf_counter()
         self.row_started = (self.started, 0)
 

@@ -36,17 +36,14 @@ from tfsac.parameters import (
     to_json,
 )
 from tfsac.random_streams import Stream
-from tfsac.training.build import build_agent, build_memory, build_policy, with_absolute_paths
+from tfsac.training.build import build_agent, build_device_memory, build_memory, build_policy, with_absolute_paths
 from tfsac.training.callbacks import Callback, Hooks
 from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of, wrap_checkpoint_errors
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator, time_limit_warning
 from tfsac.training.loggers import (
-    CSVLogger,
     Logger,
-    RunInfo,
-    TensorBoardLogger,
     TerminalLogger,
     make_loggers,
     terminal_or_notebook,
@@ -61,7 +58,7 @@ from tfsac.training.recorded_functions import (
     refuse_others,
     resolve_preset,
 )
-from tfsac.training.reporting import Reporter, columns_of_row, weights_of
+from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
 from tfsac.training.run_lock import RunLock
@@ -347,6 +344,7 @@ def build_run(
         def make_agent(seed: int) -> Agent:
             return build_agent(preset, dataclasses.replace(settings, seed=seed), spec, models)
 
+        device_memory = build_device_memory(memory, worker_preset, filters, agent, settings.seed)
         one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
             preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
         )
@@ -354,6 +352,7 @@ def build_run(
         collector.sync_from(agent.policy)
         evaluator = Evaluator(preset, settings, policy, agent, evaluation_env, directory, signals.keep)
         functions = recorded(env_fn, models, source, restore_memory, spec)
+        identity = identity_of(preset, settings.seed, agent.spec)
         run = Run(
             preset=preset,
             settings=settings,
@@ -365,22 +364,26 @@ def build_run(
             filters=filters,
             collector=collector,
             memory=memory,
-            sampler=Sampler(worker_preset, memory, filters, schedule, settings.seed),
+            sampler=Sampler(worker_preset, memory, filters, schedule, settings.seed, device_memory),
             agent=agent,
             policy=policy,
             updates=Updates(agent, memory, collector, settings.asynchronous_collection),
             resets=Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, settings.seed),
             evaluator=evaluator,
-            reporter=_reporter(
-                preset, settings, directory, schedule, evaluator, agent, hooks, made_loggers, terminal, task
+            reporter=Reporter(
+                preset,
+                settings,
+                directory.path,
+                schedule,
+                agent,
+                evaluator.columns(),
+                hooks.metric_names(),
+                terminal,
+                made_loggers,
+                task.is_chief,
             ),
             checkpoints=CheckpointManager(
-                directory.checkpoints,
-                agent,
-                memory,
-                identity_of(preset, settings.seed, agent.spec),
-                settings.num_checkpoints_to_keep,
-                workers,
+                directory.checkpoints, agent, memory, identity, settings.num_checkpoints_to_keep, workers
             ),
             checkpoint_period=Period(settings.checkpoint_save_steps or schedule.steps_between_checkpoints()),
             hooks=hooks,
@@ -443,31 +446,6 @@ def _environments(
         environments = RayEnvironments(preset, settings, RolloutActor, arguments, note)
     failed.callback(environments.close)
     return preset, evaluation_env, environments
-
-
-def _reporter(
-    preset: Preset,
-    settings: RunParameters,
-    directory: RunDirectory,
-    schedule: Schedule,
-    evaluator: Evaluator,
-    agent: Agent,
-    hooks: Hooks,
-    loggers: list[Logger],
-    terminal: TerminalLogger,
-    task: WorkerTask,
-) -> Reporter:
-    """Returns what reports; only the chief, which evaluates, has other loggers than the terminal."""
-    extra, names = hooks.metric_names(), agent.metric_names
-    columns = columns_of_row(names, evaluator.columns(), preset.environment.logged_info, extra)
-    info = RunInfo(
-        directory.path, columns, names, extra, *schedule.length(), preset=to_json(preset), settings=to_json(settings)
-    )
-    csv = CSVLogger(directory.metrics) if task.is_chief else None
-    if settings.tensorboard:
-        weights = (lambda: weights_of(agent)) if settings.histograms else None
-        loggers = [TensorBoardLogger(directory.events, weights), *loggers]
-    return Reporter(info, schedule, preset.environment, terminal, csv, loggers if task.is_chief else [])
 
 
 def _open(run: Run, source: RunDirectory | None, resume: bool, functions: dict[str, Any]) -> None:

@@ -77,6 +77,10 @@ class RunLock:
             self.file.close()
             self.file = None
 
+    def __del__(self) -> None:
+        self._releases = 0
+        self.release()
+
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """Keeps a lock that is held until the end of the block, though it is released inside."""
