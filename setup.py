@@ -106,6 +106,7 @@ setup(
         "tensorflow-probability[tf]>=0.25,<0.26",
         "keras>=3.12,<4",
         "gymnasium[classic-control]>=1.2,<2",
+        "cloudpickle>=3.0",
         "numpy>=2.0,<3",
         "absl-py>=2.1",
         "pydantic>=2.10,<3",

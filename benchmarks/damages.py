@@ -12,9 +12,12 @@ import argparse
 import collections
 import pathlib
 import shutil
+import sys
 import tempfile
 
 import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 
 KINDS = ("flip", "truncate", "empty", "delete")
 OUTCOMES = ("before used", "mended", "refused", "unnoticed", "uncaught")
@@ -68,9 +71,10 @@ def outcome(trainer, folder, damaged):
 
 def count(number, seed, folder):
     """Returns outcomes by (file, kind) of so many damages of a tiny run made in a folder."""
+    from toys import tiny_preset
+
     from tfsac import api
     from tfsac.parameters import RunParameters, override
-    from tfsac.testing import tiny_preset
     from tfsac.training import Trainer
 
     changes = {

@@ -30,15 +30,18 @@ for name, value in (
 
 import tensorflow as tf  # noqa: E402
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
+
 OUT = pathlib.Path(__file__).parent / "results" / "devices.csv"
 OBSERVATION, ACTION, CALLS, DEVICES, ONE = 17, 6, (1, 50), 4, "1 device"
 
 
 def make(strategy: tf.distribute.Strategy, **more):
     """Returns an agent on the devices of a strategy."""
+    from toys import vector_spec
+
     from tfsac.agents import TwinSoftActorCriticAgent
     from tfsac.parameters import TwinSoftActorCriticAgentParameters
-    from tfsac.testing import vector_spec
 
     with strategy.scope():
         return TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(), vector_spec(OBSERVATION, ACTION), **more)
@@ -46,7 +49,7 @@ def make(strategy: tf.distribute.Strategy, **more):
 
 def measure(agent, updates: int, calls: int) -> list[float]:
     """Returns milliseconds an update takes, of the clock and of the processor, in calls of so many updates."""
-    from tfsac.testing import random_batches
+    from toys import random_batches
 
     stacked = random_batches(agent.spec, updates, agent.local_batch_size)
     for _ in range(3):

@@ -11,7 +11,9 @@ sampled for one observation.
 
 import argparse
 import os
+import pathlib
 import re
+import sys
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -32,9 +34,11 @@ from tfsac.parameters import (
     ensemble_soft_actor_critic_networks,
     override,
 )
-from tfsac.testing import random_batches, vector_spec
 from tfsac.training.build import build_agent
 from tfsac.training.devices import configure
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
+from toys import random_batches, vector_spec
 
 SPEC, ROWS = vector_spec(17, 6), 256
 PLAIN = FCMiddlewareParameters((256, 256))

@@ -1,177 +1,512 @@
-"""What an update costs on a GPU, against the size of networks and batches, beside Stable-Baselines3 on the same GPU; and
-what the smallest costs compiled with XLA, and on the CPU beside the GPU.
+"""Updates on a GPU and the whole loop there, for a machine that one has for minutes.
 
-    python benchmarks/gpu.py
-    python benchmarks/gpu.py --sb3=PYTHON        # PYTHON has stable-baselines3 and a torch with CUDA
+    python benchmarks/gpu.py --seconds=400
+    python benchmarks/gpu.py --seconds=400 --yardstick=xla_loop.py --torch=PYTHON --sb3=PYTHON
+    python benchmarks/gpu.py --only=rounding --calls=1          # or another group, small
 
-Each library and device is a process of its own, one after the other. An agent is made and compiled, then makes `--calls`
-calls of 50 updates each (10 for frames and batches of 4096). Batches are sampled within the measured time from a replay
-memory of random numbers; those of frames are sampled before. Soft actor-critic has 17 observations and 6 actions as in
-HalfCheetah-v5. XLA's search for the fastest kernels is off. Writes results/gpu.csv: milliseconds an update.
+Groups of cases, each a process (several with the same XLA_FLAGS share one), the most important first. Every row is
+appended to results/gpu.csv as soon as it is measured. A case that takes longer than `--limit` seconds is stopped and
+left out; nothing begins after `--seconds`. Autotuning is on.
+
+Updates: `mujoco_twin_sac` with 17 observations and 6 actions, two layers of 256, batch 256; "K" updates in one call,
+batches drawn from a full memory of 100 000 random transitions within the measured time. Median, least and most of the
+calls that are made in `--measure` seconds, at least three. The whole loop: 1, 16 and 1024 environments that cost next
+to nothing, one update for every step of an environment, at most 64 updates for a step of all.
 """
 
 import argparse
+import contextlib
 import csv
+import io
+import itertools
 import json
 import os
 import pathlib
+import queue
+import re
+import runpy
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
-RESULTS = pathlib.Path(__file__).parent / "results" / "gpu.csv"
-OBSERVATION, ACTION, STORED = 17, 6, 10_000
-SMALLEST = "SAC, 2 x 256, batch 256"
-# Preset, and a width of its layers and a batch size where they are not the preset's own.
-CASES = {
-    SMALLEST: ("mujoco_twin_sac", 256, 256),
-    "SAC, 2 x 256, batch 4096": ("mujoco_twin_sac", 256, 4096),
-    "SAC, 2 x 1024, batch 256": ("mujoco_twin_sac", 1024, 256),
-    "SAC, 2 x 1024, batch 4096": ("mujoco_twin_sac", 1024, 4096),
-    "REDQ, 10 critics, batch 256": ("redq_mujoco", None, None),
-    "CrossQ, 2 x 2048, batch 256": ("crossq_mujoco", None, None),
-    "discrete SAC, 84 x 84 x 4, batch 64": ("atari_discrete_sac", None, None),
-    "discrete SAC, 84 x 84 x 4, batch 512": ("atari_discrete_sac", None, 512),
-}
-WORKERS = {
-    ("tfsac", "gpu"): list(CASES),
-    ("tfsac", "gpu, XLA"): [SMALLEST],
-    ("tfsac", "cpu"): [SMALLEST],
-    ("sb3", "gpu"): [name for name in CASES if name.startswith("SAC")],
-}
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+RESULTS = ROOT / "benchmarks" / "results" / "gpu.csv"
+FIELDS = [
+    "case",
+    "library",
+    "memory",
+    "compiled",
+    "K",
+    "unrolled",
+    "flags",
+    "value",
+    "unit",
+    "least",
+    "most",
+    "first_call_seconds",
+    "where",
+]
+BUFFERS = "--xla_gpu_enable_command_buffer="
+WITH_WHILE = BUFFERS + "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
+WITHOUT = BUFFERS
+WHILE_UNROLLED = " --xla_gpu_command_buffer_unroll_loops=true"
+BARE = "bare TensorFlow, XLA"
 
 
-def together(name):
-    """Returns how many updates a call makes."""
-    return 10 if "4096" in name or "84" in name else 50
+def bare(together, unrolled):
+    return {"case": BARE, "kind": "yardstick", "K": together, "unrolled": unrolled}
 
 
-def make_tfsac(device):
-    """Returns a function that makes an agent, and returns one that makes a call of updates and waits for its end; and
-    the name of the device.
-    """
-    sys.path.insert(0, str(RESULTS.parents[2]))
+def ours(memory, compiled, together, unrolled=None, case="SAC, 2 x 256, batch 256", **more):
+    return {
+        "case": case,
+        "kind": "updates",
+        "memory": memory,
+        "compiled": compiled,
+        "K": together,
+        "unrolled": unrolled,
+    } | more
+
+
+def loop(num_envs, memory, compiled):
+    return {
+        "case": f"whole loop, {num_envs} environments",
+        "kind": "loop",
+        "K": min(num_envs, 64),
+        "memory": memory,
+        "compiled": compiled,
+        "num_envs": num_envs,
+    }
+
+
+# name -> flags of XLA, and cases; a group is a process.
+GROUPS = {
+    "main": ("", [bare(500, 1), ours("device", "XLA", 500, 4), bare(500, 4), ours("device", "XLA", 500, 1),
+                  ours("device", "XLA", 50, 4), ours("device", "XLA", 1), ours("RAM", "XLA", 50, 4),
+                  ours("RAM", "XLA", 1), ours("RAM", "graph", 50), ours("RAM", "graph", 1)]),
+    "while": (WITH_WHILE, [bare(500, 1), ours("device", "XLA", 500, 1)]),
+    "while unrolled": (WITH_WHILE + WHILE_UNROLLED, [bare(500, 1), ours("device", "XLA", 500, 1)]),
+    "without": (WITHOUT, [bare(500, 1), ours("device", "XLA", 500, 4)]),
+    "loop": ("", [loop(1024, "device", "XLA"), loop(1, "device", "XLA"), loop(16, "device", "XLA"),
+                  loop(1, "RAM", "graph")]),
+    "torch": ("", [{"case": "PyTorch", "kind": "torch", "K": 50}]),
+    "tests": ("", [{"case": "pytest -m gpu", "kind": "tests"}]),
+    "rounding": ("", [{"case": "mirrored", "kind": "mirrored"}]),
+    "sb3": ("", [{"case": "Stable-Baselines3", "kind": "sb3", "K": 50}]),
+    "sizes": ("", [ours("device", "XLA", 500, 1, "SAC, 2 x 256, batch 4096", batch=4096),
+                   ours("device", "XLA", 500, 1, "SAC, 2 x 1024, batch 256", width=1024),
+                   ours("device", "XLA", 100, 1, "SAC, 2 x 1024, batch 4096", width=1024, batch=4096),
+                   ours("device", "XLA", 100, 1, "REDQ, 10 critics, batch 256", preset="redq_mujoco"),
+                   ours("device", "XLA", 100, 1, "CrossQ, 2 x 2048, batch 256", preset="crossq_mujoco")]),
+    "others": ("", [bare(50, 1), bare(50, 4), ours("device", "graph", 50), ours("device", "graph", 500),
+                    ours("RAM", "XLA", 500, 4), ours("RAM", "graph", 500)]),
+}  # fmt: skip
+
+# The most important first.
+ORDER = [
+    "main",
+    "while",
+    "while unrolled",
+    "loop",
+    "torch",
+    "without",
+    "tests",
+    "rounding",
+    "sb3",
+    "others",
+    "sizes",
+]
+
+
+def measured(call, together, args):
+    """Returns calls made by the second, their least and most, times K, and how long the first one took."""
+    began, times = time.perf_counter(), []
+    call()
+    first = time.perf_counter() - began
+    call()
+    began = time.perf_counter()
+    while len(times) < args.calls or time.perf_counter() - began < args.measure:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    values = [together / seconds for seconds in (statistics.median(times), max(times), min(times))]
+    return {"value": values[0], "unit": "updates/s", "least": values[1], "most": values[2], "first_call_seconds": first}
+
+
+def where():
+    import tensorflow as tf
+
+    from tfsac.training import devices
+
+    return f"{devices.device()}, tensorflow {tf.__version__}"
+
+
+def measure_yardstick(case, args):
+    """xla_loop.py in this process: its arithmetic is the floor of what TensorFlow does with this algorithm."""
+    import tensorflow as tf
+
+    if not args.yardstick:
+        return None
+    calls = max(3, min(args.calls * 10, 2000 // case["K"]))
+    sys.argv = ["xla_loop.py", f"--k={case['K']}", f"--unroll={case['unrolled']}", f"--calls={calls}"]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        runpy.run_path(args.yardstick)
+    found = re.search(r"(\d+) updates/s a seed.*first calls ([\d.]+) s; error against eager (\S+)", printed.getvalue())
+    place = tf.config.experimental.get_device_details(gpu).get("device_name") if (gpu := first_gpu(tf)) else "CPU"
+    row = {"library": "bare", "memory": "device", "compiled": "XLA", "value": float(found[1]), "unit": "updates/s"}
+    return row | {
+        "first_call_seconds": float(found[2]),
+        "where": f"{place}, tensorflow {tf.__version__}, error against eager {found[3]}",
+    }
+
+
+def first_gpu(tf):
+    return next(iter(tf.config.list_physical_devices("GPU")), None)
+
+
+def measure_updates(case, args):
+    import numpy as np
+    from toys import vector_spec
+
+    import tfsac
+    from tfsac.environments import Filters
+    from tfsac.memories import TransitionMemory
+    from tfsac.parameters import RunParameters, override
+    from tfsac.training import devices
+    from tfsac.training.build import build_agent, build_device_memory
+
+    devices.configure_once()
+    changes = {"agent.memory.device": "accelerator" if case["memory"] == "device" else "cpu"}
+    if batch := case.get("batch"):
+        changes["agent.networks.*.batch_size"] = batch
+    if width := case.get("width"):
+        changes["agent.hidden_layers"] = (width, width)
+    preset = override(tfsac.load_preset(case.get("preset", "mujoco_twin_sac")), changes)
+    spec = vector_spec(17, 6)
+    agent = build_agent(preset, RunParameters(seed=1, jit_compile=case["compiled"] == "XLA"), spec)
+    filters, rng = Filters(preset.environment.filters, spec), np.random.default_rng(1)
+    memory = TransitionMemory(spec, args.stored, reward_filter=filters.reward)
+    for name in memory.ring.dtype.names:
+        if memory.ring.dtype[name].base == np.float32:
+            memory.ring[name] = rng.uniform(-1, 1, memory.ring[name].shape)
+    memory.total_rows = args.stored
+    device = build_device_memory(memory, preset, filters, agent, 1)
+    agent.compiled.unrolled = case["unrolled"] or 1
+    together = case["K"]
+
+    def batches():
+        return device.sample(together) if device else memory.sample(together, agent.batch_size, rng)
+
+    call = measured(lambda: agent.update(batches()), together, args)
+    return {"library": "tfsac", "where": where()} | call
+
+
+def measure_loop(case, args):
+    """Environment steps/s of `tfsac.train` after the warm-up, evaluations and checkpoints left out."""
+    import gymnasium as gym
+    import numpy as np
+
+    import tfsac
+    from tfsac.parameters import RunParameters, override
+    from tfsac.training import Callback
+
+    class Level(gym.Env):
+        observation_space = gym.spaces.Box(-np.inf, np.inf, (17,), np.float32)
+        action_space = gym.spaces.Box(-1.0, 1.0, (6,), np.float32)
+        seen = np.zeros(17, np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.left = 1000
+            return self.seen.copy(), {}
+
+        def step(self, action):
+            self.left -= 1
+            return np.full(17, action[0], np.float32), float(action[1]), False, self.left == 0, {}
+
+    num_envs, marks = case["num_envs"], []
+
+    class Watch(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.updates and (not marks or time.perf_counter() - marks[-1][1] > args.measure):
+                marks.append((trainer.counters.env_steps, time.perf_counter()))
+                if len(marks) == 4:
+                    trainer.stop("measured")
+
+    updates = case["K"]
+    preset = override(
+        tfsac.load_preset("mujoco_twin_sac"),
+        {
+            "environment.num_envs": num_envs,
+            "agent.memory": {
+                "kind": "uniform",
+                "max_size": args.stored,
+                "device": "accelerator" if case["memory"] == "device" else "cpu",
+            },
+            "agent.algorithm.num_consecutive_playing_steps": f"EnvironmentSteps({max(num_envs, 1)})",
+            "agent.algorithm.num_consecutive_training_steps": updates,
+            "agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)",
+            "schedule.heatup_steps": f"EnvironmentSteps({max(4 * num_envs, 320)})",
+            "schedule.improve_steps": "EnvironmentSteps(100000000)",
+            "schedule.steps_between_evaluation_periods": "EnvironmentSteps(90000000)",
+        },
+    )
+    run = RunParameters(seed=1, jit_compile=case["compiled"] == "XLA", checkpoint_save_steps=10**9, tensorboard=False)
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(StopIteration):
+        began = time.perf_counter()
+        trainer = tfsac.Trainer(preset, f"{folder}/run", run, callbacks=[Watch()], quiet=True, env_fn=Level)
+        for _ in range(10**9):
+            trainer.train_one_step()
+            if len(marks) == 4:
+                break
+        first = marks[0][1] - began
+    rates = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in itertools.pairwise(marks)]
+    row = {"value": statistics.median(rates), "unit": "environment steps/s", "least": min(rates), "most": max(rates)}
+    return {"library": "tfsac", "first_call_seconds": first, "where": where()} | row
+
+
+def measure_torch(case, args):
+    """All rows of torch_sac.py, which runs in its own Python."""
+    if not args.torch:
+        return []
+    command = [args.torch, str(ROOT / "benchmarks" / "torch_sac.py"), f"--seconds={args.measure}"]
+    env = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LD_LIBRARY_PATH", "XLA_FLAGS")
+    }
+    rows = []
+    with subprocess.Popen([*command, f"--together={case['K']}"], stdout=subprocess.PIPE, text=True, env=env) as process:
+        for line in process.stdout:
+            mode, value, least, most, first, place, _ = json.loads(line)
+            row = {
+                "compiled": {"eager": "eager", "compiled": "torch.compile", "graphs": "torch.compile, CUDA graphs"}[
+                    mode
+                ]
+            }
+            row |= {
+                "library": "torch",
+                "memory": "device",
+                "value": value,
+                "unit": "updates/s",
+                "least": least,
+                "most": most,
+            }
+            rows.append(row | {"first_call_seconds": first, "where": place})
+            emit(case | rows[-1])
+    return []
+
+
+def measure_sb3(case, args):
+    """Stable-Baselines3's SAC on the GPU, in a Python of its own."""
+    if not args.sb3:
+        return None
+    program = SB3.format(together=case["K"], stored=10_000, calls=args.calls)
+    paths = [path for path in (args.sb3_path,) if path]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    env.pop("LD_LIBRARY_PATH", None)
+    done = subprocess.run([args.sb3, "-c", program], stdout=subprocess.PIPE, text=True, env=env, check=True)
+    times, first, place = json.loads(done.stdout.splitlines()[-1])
+    values = [case["K"] / seconds for seconds in (statistics.median(times), max(times), min(times))]
+    row = {"library": "sb3", "memory": "RAM", "compiled": "eager", "value": values[0], "unit": "updates/s"}
+    return row | {"least": values[1], "most": values[2], "first_call_seconds": first, "where": place}
+
+
+SB3 = """
+import json, time
+import gymnasium as gym, numpy as np, torch
+from stable_baselines3 import SAC
+from stable_baselines3.common.logger import Logger
+class Level(gym.Env):
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (17,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (6,), np.float32)
+model = SAC("MlpPolicy", Level(), seed=1, device="cuda" if torch.cuda.is_available() else "cpu", batch_size=256, buffer_size={stored})
+model.set_logger(Logger(None, []))
+rng = np.random.default_rng(1)
+for _ in range({stored}):
+    now, then = rng.standard_normal((2, 1, 17))
+    model.replay_buffer.add(now, then, rng.uniform(-1, 1, (1, 6)), rng.standard_normal(1), np.zeros(1, bool), [{{}}])
+times = []
+for _ in range({calls} + 1):
+    start = time.perf_counter()
+    model.train(gradient_steps={together}, batch_size=256)
+    if torch.cuda.is_available(): torch.cuda.synchronize()
+    times.append(time.perf_counter() - start)
+name = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+print(json.dumps([times[1:], times[0], f"{{name}}, torch {{torch.__version__}}"]))
+"""
+
+
+def measure_mirrored(case, args):
+    """The largest difference of weights after updates on two logical GPUs (or parts of the CPU) of one device, and on
+    one, relative to how far they moved."""
     import numpy as np
     import tensorflow as tf
 
+    kind = "GPU" if first_gpu(tf) else "CPU"
+    part = (
+        tf.config.LogicalDeviceConfiguration(memory_limit=8000)
+        if kind == "GPU"
+        else tf.config.LogicalDeviceConfiguration()
+    )
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices(kind)[0], [part, part])
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    from toys import random_batches, vector_spec
+
     import tfsac
-    from tfsac.memories import TransitionMemory
-    from tfsac.parameters import RunParameters, override
-    from tfsac.testing import random_batches, vector_spec
-    from tfsac.training import devices
+    from tfsac.parameters import RunParameters
     from tfsac.training.build import build_agent
-    from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
-    devices.configure(use_cpu=device == "cpu")
-    run = RunParameters(seed=1, jit_compile=device.endswith("XLA"))
-    frames = Spec({"observation": ArraySpec((84, 84, 4), "uint8")}, DiscreteSpec(6))
-
-    def make(name):
-        of_preset, width, batch = CASES[name]
-        changes = {"agent.networks.*.batch_size": batch} if batch else {}
-        if width and width != 256:
-            changes |= {
-                "agent.networks.policy.middleware_parameters.scheme": (width, width),
-                "agent.networks.q.head_parameters.network_layers_sizes": (width, width),
-            }
-        spec = frames if "84" in name else vector_spec(OBSERVATION, ACTION)
-        agent = build_agent(override(tfsac.load_preset(of_preset), changes), run, spec)
-        if spec is frames:
-            batches = random_batches(spec, together(name), agent.batch_size)
-            return lambda: agent.update(batches)
-        rng, memory, never = np.random.default_rng(1), TransitionMemory(spec, STORED), np.zeros(1, bool)
-        rows = random_batches(spec, STORED, 1)
-        observations, following = rows.observation["observation"], rows.next_observation["observation"]
-        for i in range(STORED):
-            now, then = {"observation": observations[i]}, {"observation": following[i]}
-            memory.add(now, rows.action[i], rows.reward[i], never, never, then)
-        return lambda: agent.update(memory.sample(together(name), agent.batch_size, rng))
-
-    return make, f"{devices.device()}, tensorflow {tf.__version__}"
+    spec, preset = vector_spec(17, 6), tfsac.load_preset("mujoco_twin_sac")
+    names = [device.name for device in tf.config.list_logical_devices(kind)]
+    weights, batches = [], random_batches(spec, 5, preset.agent.batch_size)
+    for strategy in (
+        tf.distribute.MirroredStrategy(names, tf.distribute.ReductionToOneDevice()),
+        tf.distribute.get_strategy(),
+    ):
+        with strategy.scope():
+            agent = build_agent(preset, RunParameters(seed=1), spec)
+        before = [variable.numpy() for variable in agent.trained["q"]]
+        agent.update(batches)
+        weights.append([variable.numpy() for variable in agent.trained["q"]])
+    error = max(np.linalg.norm(a - b) / np.linalg.norm(b - c) for a, b, c in zip(*weights, before, strict=True))
+    return {
+        "library": "tfsac",
+        "memory": "RAM",
+        "compiled": "graph",
+        "K": 5,
+        "value": float(error),
+        "unit": "relative difference from one device",
+        "where": where(),
+    }
 
 
-def make_sb3(_):
-    """Returns the same of Stable-Baselines3, on the GPU."""
-    import gymnasium as gym
-    import numpy as np
-    import torch
-    from stable_baselines3 import SAC
-    from stable_baselines3.common.logger import Logger
-
-    class Level(gym.Env):
-        observation_space = gym.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
-        action_space = gym.spaces.Box(-1.0, 1.0, (ACTION,), np.float32)
-
-    def make(name):
-        _, width, batch = CASES[name]
-        model = SAC(
-            "MlpPolicy",
-            Level(),
-            seed=1,
-            device="cuda",
-            batch_size=batch,
-            buffer_size=STORED,
-            policy_kwargs={"net_arch": [width, width]},
-        )
-        model.set_logger(Logger(None, []))
-        rng = np.random.default_rng(1)
-        for _ in range(STORED):
-            now, then = rng.standard_normal((2, 1, OBSERVATION))
-            action, reward = rng.uniform(-1, 1, (1, ACTION)), rng.standard_normal(1)
-            model.replay_buffer.add(now, then, action, reward, np.zeros(1, bool), [{}])
-
-        def call():
-            model.train(gradient_steps=together(name), batch_size=batch)
-            torch.cuda.synchronize()
-
-        return call
-
-    return make, f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+def measure_tests(case, args):
+    """Whether the tests that need a GPU pass."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "gpu",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "filterwarnings=default",
+        "tests/test_gpu.py",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    print(done.stdout[-2500:], done.stderr[-500:], file=sys.stderr)
+    return {
+        "library": "tfsac",
+        "value": done.returncode,
+        "unit": "exit status",
+        "where": done.stdout.strip().splitlines()[-1],
+    }
 
 
-def work(library, device, calls):
-    """Measures all cases of a library on a device; each is a line of JSON."""
-    make, where = {"tfsac": make_tfsac, "sb3": make_sb3}[library](device)
-    for name in WORKERS[library, device]:
-        call, times = make(name), []
-        for _ in range(2):
-            call()
-        for _ in range(calls):
-            began = time.perf_counter()
-            call()
-            times.append(1e3 * (time.perf_counter() - began) / together(name))
-        print(json.dumps([name, times, where]), flush=True)
+MEASURES = {
+    "yardstick": measure_yardstick, "updates": measure_updates, "loop": measure_loop, "torch": measure_torch,
+    "sb3": measure_sb3, "mirrored": measure_mirrored, "tests": measure_tests,
+}  # fmt: skip
+
+
+def emit(row):
+    """Prints a row for the process that writes the table."""
+    print("ROW " + json.dumps({name: row.get(name) for name in FIELDS if name != "flags"}), flush=True)
+
+
+def work(cases, args):
+    """Measures cases one after the other; what fails is reported, and the next begins."""
+    sys.path.insert(0, str(ROOT))
+    for number, case in enumerate(cases):
+        print(f"CASE {number}", flush=True)
+        try:
+            row = MEASURES[case["kind"]](case, args)
+        except Exception as error:  # the machine is lent for minutes
+            print(f"FAILED {case}: {type(error).__name__}: {str(error)[-1500:]}", file=sys.stderr, flush=True)
+            sys.exit(1)  # the next case gets a process of its own: the GPU's context may be broken
+        if row:
+            emit(case | row)
+
+
+def run_group(name, args, deadline):
+    """Runs the cases of a group in processes; one whose case exceeds the limit is stopped, and another does the rest."""
+    flags, cases = GROUPS[name]
+    while cases and time.time() < deadline:
+        command = [sys.executable, __file__, *sys.argv[1:], "--cases", json.dumps(cases)]
+        env = {**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip(), "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True)
+        lines, current = queue.Queue(), -1
+        threading.Thread(target=feed, args=(process, lines), daemon=True).start()
+        began = time.time()
+        while True:
+            left = min(began + args.limit, deadline) - time.time()
+            try:
+                line = lines.get(timeout=max(left, 0.01))
+            except queue.Empty:
+                print(f"STOPPED {name}: {cases[max(current, 0)]}", flush=True)
+                os.killpg(process.pid, 9)
+                break
+            if line is None:
+                break
+            if line.startswith("CASE "):
+                current, began = int(line.split()[1]), time.time()
+            elif line.startswith("ROW "):
+                write(json.loads(line[4:]) | {"flags": flags}, args)
+        process.wait()
+        cases = cases[max(current, 0) + 1 :]
+
+
+def feed(process, lines):
+    """Puts a process's lines into a queue, and None at their end."""
+    for line in process.stdout:
+        lines.put(line)
+    lines.put(None)
+
+
+def write(row, args):
+    """Appends a row to the table."""
+    row = {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in row.items()}
+    new = not args.out.exists()
+    with args.out.open("a", newline="") as file:
+        table = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        if new:
+            table.writeheader()
+        table.writerow(row)
+    print(*(row[name] for name in FIELDS if row.get(name) is not None), sep=", ", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3600, help="of all; nothing begins later")
+    parser.add_argument("--limit", type=float, default=120, help="seconds of one case")
+    parser.add_argument("--measure", type=float, default=1.5, help="seconds of calls of one case")
+    parser.add_argument("--calls", type=int, default=3, help="the fewest calls of one case")
+    parser.add_argument("--stored", type=int, default=100_000, help="transitions in the memory")
+    parser.add_argument("--only", nargs="*", choices=GROUPS, default=ORDER)
+    parser.add_argument("--small", action="store_true", help="20 updates for 500, to rehearse without a GPU")
+    parser.add_argument("--yardstick", help="a program like xla_loop.py")
+    parser.add_argument("--torch", help="a Python with torch")
     parser.add_argument("--sb3", help="a Python with stable-baselines3")
+    parser.add_argument("--sb3_path", help="a folder with the packages that it lacks")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--cases", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.worker:
-        work(*args.worker, args.calls)
+    if args.cases:
+        work(json.loads(args.cases), args)
         return
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_autotune_level=0"
-    rows = []
-    for worker in WORKERS:
-        python = {"tfsac": sys.executable, "sb3": args.sb3}[worker[0]]
-        if python is None:
-            continue
-        command = [python, __file__, f"--calls={args.calls}", "--worker", *worker]
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, env={**os.environ, "XLA_FLAGS": flags}, check=True
-        )
-        for name, times, where in map(json.loads, done.stdout.splitlines()):
-            milliseconds = (f"{number:.4g}" for number in (statistics.median(times), min(times), max(times)))
-            rows.append([name, *worker, *milliseconds, where])
-            print(*rows[-1], sep=", ", flush=True)
-    with args.out.open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["case", "library", "device", "milliseconds", "least", "most", "where"])
-        table.writerows(rows)
+    deadline = time.time() + args.seconds
+    for name in args.only:
+        if args.small:
+            flags, cases = GROUPS[name]
+            GROUPS[name] = flags, [case | ({"K": min(case["K"], 12)} if "K" in case else {}) for case in cases]
+        print(f"== {name}, {deadline - time.time():.0f} s left", flush=True)
+        run_group(name, args, deadline)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import collections
 import pathlib
+import sys
 import tempfile
 import time
 
@@ -24,9 +25,11 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 import tfsac
 from tfsac.environments import Environments
 from tfsac.parameters import RunParameters, override
-from tfsac.testing import random_batches, random_segments, random_sequences
 from tfsac.training.build import build_agent
 from tfsac.training.devices import configure
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
+from toys import random_batches, random_segments, random_sequences
 
 
 def made_batches(agent, updates):

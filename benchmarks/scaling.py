@@ -13,6 +13,7 @@ import csv
 import dataclasses
 import pathlib
 import statistics
+import sys
 import time
 
 import numpy as np
@@ -25,9 +26,11 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import tiny_preset, vector_spec
 from tfsac.training.build import build_agent
 from tfsac.training.devices import configure, set_numerics
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
+from toys import tiny_preset, vector_spec
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "scaling.csv"
 OBSERVATION, ACTION, UPDATES = 17, 6, 20

@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 import tensorflow as tf
+from toys import discrete_spec, random_segments, vector_spec
 
 from tfsac.agents import DiscreteACERAgent, GaussianACERAgent
 from tfsac.parameters import (
@@ -18,7 +19,6 @@ from tfsac.parameters import (
     discrete_acer_networks,
     gaussian_acer_networks,
 )
-from tfsac.testing import discrete_spec, random_segments, vector_spec
 
 STEPS, COLUMNS = 4, 4
 SPECS = {"discrete": discrete_spec(3, 3), "gaussian": vector_spec(3, 2)}

@@ -1,9 +1,9 @@
 """Demonstrations and memories beside them whose steps are told apart by their numbers."""
 
 import numpy as np
+from toys import vector_spec
 
 from tfsac.memories import Demonstrations, TransitionMemory
-from tfsac.testing import vector_spec
 
 SPEC = vector_spec(observation=1, action=1)
 

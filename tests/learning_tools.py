@@ -1,7 +1,8 @@
 """A task of one step that is learned in seconds."""
 
+from toys import tiny_preset
+
 from tfsac.parameters import soft_actor_critic_networks
-from tfsac.testing import tiny_preset
 
 
 def one_step_task(**changes):
@@ -14,4 +15,4 @@ def one_step_task(**changes):
         "schedule__steps_between_evaluation_periods": 1700,
         "agent__networks": soft_actor_critic_networks((16, 16), learning_rate=3e-3, batch_size=32),
     }
-    return tiny_preset("tfsac.testing:Identity-v0", **usual | changes)
+    return tiny_preset("toys:Identity-v0", **usual | changes)

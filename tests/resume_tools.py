@@ -9,6 +9,7 @@ import json
 import numpy as np
 import pytest
 from tiny import shrunk
+from toys import tiny_preset
 
 from tfsac.catalog import load_preset
 from tfsac.parameters import (
@@ -20,7 +21,6 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
 from tfsac.utils.files import sealed
 

@@ -8,6 +8,7 @@ import zlib
 import acer_tools
 import numpy as np
 import tensorflow as tf
+from toys import discrete_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 
 from tfsac.agents import (
     DiscreteACERAgent,
@@ -47,7 +48,6 @@ from tfsac.parameters import (
     temporally_abstract_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import discrete_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 UPDATES, BATCH, STEPS = 5, 8, 4
@@ -269,6 +269,8 @@ def fix_noise(agent):
         return agent.replica_slice(tf.constant(drawn, tf.float32), agent.replicas)
 
     agent.noise = noise
+    if getattr(agent.algorithm, "critic_subset", None):
+        agent.subset = lambda: tf.range(agent.algorithm.critic_subset)
 
 
 def updated(name, worker=0, noise=True, **more):

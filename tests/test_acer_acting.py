@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from acer_tools import KINDS, RECURRENT, SOME, kept_agent, make_agent, mixed, named, stack
+from toys import discrete_spec
 
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, NumpyForward
 from tfsac.parameters import Conv2d
-from tfsac.testing import discrete_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 ROWS = 3

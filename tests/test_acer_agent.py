@@ -21,15 +21,14 @@ from acer_tools import (
     metrics_of,
     mixed,
     named,
-    one_update,
     probe,
     segments_of,
     side_by_side,
     stack,
     weights,
 )
+from toys import discrete_spec
 
-from tfsac.testing import discrete_spec
 from tfsac.types import Segments
 
 of_kinds = pytest.mark.parametrize("given", SOME, ids=named)
@@ -230,52 +229,7 @@ def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
 # -- the compiled loop -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@of_kinds
-def test_one_trace_serves_any_number_of_updates_and_all_ways_agree(given):
-    # Adam would make steps of the rounding errors that are the gradient of the advantage's last bias: it cancels out in
-    # Q.
-    calm = {"optimizer_epsilon": 1e-3}
-    together, apart, eager = (make_agent(**given, networks=calm, eager=eager) for eager in (False, False, True))
-    stacked = stack(*[mixed(eager, seed) for seed in range(5)])
-    rows = together.update(stacked).metrics
-    for other, found in (
-        (apart, [apart.update(one_update(stacked, i)).metrics[0] for i in range(5)]),
-        (eager, eager.update(stacked).metrics),
-    ):
-        np.testing.assert_allclose(rows, found, rtol=5e-3, atol=1e-4)
-        for name, values in weights(together).items():
-            for ours, theirs in zip(values, weights(other)[name], strict=True):
-                np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4, err_msg=name)
-    together.update(one_update(stacked, 0))
-    together.update(stack(mixed(eager), mixed(eager, 1)))
-    assert together.compiled.traces == 1 and apart.compiled.traces == 1 and together.updates == 8
-
-
-@of_both
-def test_noise_follows_from_the_seed_and_the_number_of_the_update(kind):
-    first, same, other = make_agent(kind), make_agent(kind), make_agent(kind)
-    other.noise_seed.assign(7)
-    stacked = stack(mixed(first))
-    ours, theirs, others = (agent.update(stacked).metrics for agent in (first, same, other))
-    np.testing.assert_array_equal(ours, theirs)
-    assert (np.abs(ours - others).max() > 1e-4) == (kind == "gaussian")  # choices need no noise
-
-
 # -- checkpoints and devices -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("given", [KINDS[3]], ids=named)
-def test_a_checkpoint_holds_all_that_learns(given, tmp_path):
-    agent, other = make_agent(**given), make_agent(**given, seed=5)
-    agent.update(stack(mixed(agent), mixed(agent, 3)))
-    path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
-    tf.train.Checkpoint(agent=other).read(path).assert_consumed()
-    other.policy.refresh()
-    for one in (agent, other):
-        one.update(stack(mixed(agent, 1)))
-    assert changed(weights(agent), weights(other)) == set()
-    np.testing.assert_array_equal(agent.averages, other.averages)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from acer_tools import SPECS, make_agent, make_parameters
+from toys import team_spec
 
 from tfsac.agents import DiscreteACERAgent
 from tfsac.parameters import (
@@ -35,7 +36,6 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import team_spec
 from tfsac.types import ArraySpec
 
 Discrete, Gaussian = DiscreteACERAgentParameters, GaussianACERAgentParameters

@@ -398,7 +398,7 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
 def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     seen = States()
     preset = tiny.acer(
-        "tfsac.testing:Faulty-v0",
+        "toys:Faulty-v0",
         True,
         **{
             "environment.kwargs": {"fail_at": 57},
@@ -509,9 +509,7 @@ print(done.returns.mean())
     ],
 )
 def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
-    preset = tiny.acer(
-        f"tfsac.testing:{level}-v0", **{**LEARNING, "environment.kwargs": kwargs, "agent.algorithm.t_max": 4}
-    )
+    preset = tiny.acer(f"toys:{level}-v0", **{**LEARNING, "environment.kwargs": kwargs, "agent.algorithm.t_max": 4})
     assert trained(tmp_path, preset).parts.evaluator.best_return > threshold
     assert api.evaluate(tmp_path / "run", 200, seed=7).returns.mean() > threshold
 
@@ -535,7 +533,7 @@ def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, run_python, lst
     ("flags", "word"),
     [
         ("--preset=acer_cartpole --level=Pendulum-v1", "gaussian_acer"),
-        ("--preset=acer_cartpole --level=tfsac.testing:TeamIdentity-v0", "alone"),
+        ("--preset=acer_cartpole --level=toys:TeamIdentity-v0", "alone"),
         ("--preset=acer_cartpole --num_envs=9 --set=agent.networks.*.batch_size=8", "batch_size"),
         ("--preset=acer_cartpole --set=agent.memory.max_size=1000 --set=agent.algorithm.t_max=1001", "t_max"),
         ("--preset=acer_cartpole --set=schedule.heatup_steps=10", "heatup_steps"),

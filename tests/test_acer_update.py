@@ -28,9 +28,9 @@ from acer_tools import (
     weights,
 )
 from critic_tools import layers_of_critics
+from toys import discrete_spec, vector_spec
 
 from tfsac.policies.recurrent import MEAN, VARIANCE, features_of_segments
-from tfsac.testing import discrete_spec, vector_spec
 
 of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
 CRITICS = {"discrete": ("q",), "gaussian": ("v", "advantage")}

@@ -57,24 +57,6 @@ def test_each_action_is_repeated_frame_skip_times(pong):
     assert played == {1: 1, 3: 3}
 
 
-@pytest.mark.slow
-def test_an_episode_begins_with_a_random_number_of_actions_without_effect(pong):
-    env, begins = pong(noop_max=5), []
-    for seed in range(12):
-        env.reset(seed=seed)
-        begins.append(env.unwrapped.ale.getEpisodeFrameNumber())
-    assert set(begins) <= set(range(1, 6)) and len(set(begins)) > 2
-    still = pong(noop_max=0)
-    still.reset(seed=0)
-    assert still.unwrapped.ale.getEpisodeFrameNumber() == 0
-
-
-def test_the_time_limit_counts_the_agents_steps(pong):
-    env = pong(max_episode_steps=3)
-    env.reset(seed=0)
-    assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
-
-
 def test_raw_screens_without_preprocessing():
     env = make(PONG, max_episode_steps=2)
     assert spec_of(env) == Spec({"observation": ArraySpec((210, 160, 3), "uint8")}, DiscreteSpec(6))

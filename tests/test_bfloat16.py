@@ -6,12 +6,12 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from toys import tiny_preset
 
 from tfsac import load_preset
 from tfsac.environments import spec_of
 from tfsac.networks import bfloat16
 from tfsac.parameters import RunParameters, override
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
 from tfsac.training.build import build_agent
 from tfsac.training.devices import set_numerics

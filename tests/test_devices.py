@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.parameters import RunParameters
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 from tfsac.training import Trainer
 from tfsac.training.devices import make_strategy
 

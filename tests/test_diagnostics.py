@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import strategy_tools as cases
 import tensorflow as tf
+from toys import tiny_preset, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.compiled_updates import updates_that_report
@@ -17,7 +18,6 @@ from tfsac.parameters import (
     TwinSoftActorCriticAlgorithmParameters,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import tiny_preset, vector_spec
 from tfsac.training import NonFiniteError, Trainer, non_finite
 from tfsac.training.loggers.recorder import Means
 from tfsac.types import Transition, UpdateResult, is_loss

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
+from toys import discrete_spec, random_batches, vector_spec
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.errors import TfsacError
@@ -27,7 +28,6 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     discrete_soft_actor_critic_networks,
 )
-from tfsac.testing import discrete_spec, random_batches, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 BATCH, ACTIONS = 8, 4
@@ -226,31 +226,6 @@ def test_importance_weights_scale_the_critic_loss_and_priorities_are_unweighted_
     np.testing.assert_allclose(metrics["loss/policy"], (prob * (0.2 * log_prob - q)).sum(axis=1).mean(), rtol=1e-4)
     assert result.priority.shape == (1, BATCH)
     np.testing.assert_allclose(result.priority[0], np.abs(error).mean(axis=1), rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("spec", "delay"), [(PLAIN, 1), (MASKED, 3)], ids=["plain", "masked and delayed"])
-def test_several_updates_in_a_call_and_single_ones_and_eager_ones_agree(spec, delay):
-    together, apart, eager = (
-        make_agent(spec=spec, eager=eager, num_updates_between_policy_updates=delay) for eager in (False, False, True)
-    )
-    stacked, moved = batches(6, spec=spec), []
-    rows = together.update(stacked).metrics
-    for i in range(6):
-        before = weights(apart)
-        single = apart.update(tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked)).metrics[0]
-        np.testing.assert_allclose(single, rows[i], rtol=2e-4, atol=1e-5)
-        moved.append(changed(before, weights(apart)))
-    always, late = {"q", "q_target"}, {"policy", "temperature"}
-    assert moved == ([always] * (delay - 1) + [always | late]) * (6 // delay)
-    np.testing.assert_allclose(eager.update(stacked).metrics, rows, rtol=2e-4, atol=1e-5)
-    for other in (apart, eager):
-        for name, values in weights(together).items():
-            for a, b in zip(values, weights(other)[name], strict=True):
-                np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
-    together.update(stacked)
-    assert together.compiled.traces == apart.compiled.traces == 1
-    assert eager.compiled.traces == (delay > 1)  # for the names of the metrics that its first update leaves out
 
 
 # -- temperature -------------------------------------------------------------------------------------------------------

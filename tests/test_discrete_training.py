@@ -12,6 +12,7 @@ import tiny
 from cli_tools import RETURN, parts, png_size
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from resume_tools import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
+from toys import discrete_spec, tiny_preset
 
 from tfsac import api, cli, exporting
 from tfsac.agents import DiscreteSoftActorCriticAgent
@@ -29,13 +30,12 @@ from tfsac.parameters import (
     override,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import discrete_spec, tiny_preset
 from tfsac.training import Policy, Trainer
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 
 CORRIDOR, LENGTH, START = "TfsacCorridor-v0", 6, 5
-CHOICES, NUMBERS = "tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}
+CHOICES, NUMBERS = "toys:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}
 RUN = RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
 
 

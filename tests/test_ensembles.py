@@ -9,11 +9,11 @@ import json
 
 import numpy as np
 import pytest
-import strategy_tools
 import tensorflow as tf
 import tiny
 from agent_tools import changed, one, weights
 from learning_tools import one_step_task
+from toys import random_batches, team_spec, vector_spec
 
 import tfsac
 from tfsac.agents import Agent, EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
@@ -48,7 +48,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.testing import random_batches, team_spec, vector_spec
 from tfsac.training.build import build_agent
 
 SPEC = vector_spec(3, 2)
@@ -91,16 +90,6 @@ def statistics(agent):
 
 def observed(rows=ROWS):
     return {"observation": np.random.default_rng(4).standard_normal((rows, 3)).astype(np.float32)}
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize("name", [name for name in strategy_tools.CASES if name.startswith("ensemble")])
-def test_compiled_updates_are_eager_ones(name):
-    compiled, eager = strategy_tools.updated(name), strategy_tools.updated(name, eager=True)
-    for field in ("variables", "metrics"):
-        assert list(compiled[field]) == list(eager[field])
-        for what, value in compiled[field].items():
-            np.testing.assert_allclose(eager[field][what], value, rtol=1e-4, atol=1e-5, err_msg=what)
 
 
 def test_critics_without_a_target_network_learn_between_any_number_of_steps():

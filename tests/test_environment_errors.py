@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import tiny
 from odd_tools import ODD, ZEROS, Odd
+from toys import tiny_preset
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, vectorize
 from tfsac.environments.check import longest_episode
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
-from tfsac.testing import tiny_preset
 from tfsac.training import evaluation, signals
 from tfsac.training.evaluation import evaluate
 from tfsac.utils.machine import SIGNALLED

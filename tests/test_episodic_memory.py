@@ -195,18 +195,6 @@ def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
     assert not state["policy"][1:].any() and not state["clock"][1:].any()
 
 
-def test_reused_arrays_of_states_do_not_change_the_rollout():
-    memory = EpisodicMemory(SPEC._replace(extras={}), 20, 3, initial_state={"policy": LSTM["policy"]})
-    n, state = np.array([1]), np.ones((1, 2), np.float32)
-    memory.add(observation_of(n), n, n, n < 0, n < 0, observation_of(n), {"state/policy": state})
-    state[:] = 7
-    np.testing.assert_array_equal(rollout_of(memory, 1).initial_state["policy"], [[1, 1]])
-
-
-def test_a_rollout_without_steps_is_none():
-    assert EpisodicMemory(SPEC, 20, 3, num_envs=2).batches(0, 2, np.random.default_rng(0)) is None
-
-
 # -- finished episodes -------------------------------------------------------------------------------------------------
 
 
@@ -421,15 +409,6 @@ def test_the_rollout_comes_first_and_replayed_batches_after_it():
     assert memory.batches(0, 4, np.random.default_rng(5)) is None  # it has been taken
 
 
-@pytest.mark.parametrize("replays", [None, 0, 3])
-def test_without_replays_or_before_the_replay_is_ready_there_is_the_rollout_alone(replays):
-    memory = EpisodicMemory(SPEC, 20, 5, replay_start_size=4 if replays else 0)
-    play(memory, range(2), terminated={(1, 0)})
-    stack = memory.batches(replays, 2, np.random.default_rng(0))
-    assert stack.reward.shape == (1, 5, 2)
-    check_column(batch_of(stack, 0), 0, [1, 11], after=11.5)
-
-
 def test_replays_alone_end_the_rollout_too():
     memory = EpisodicMemory(SPEC, 20, 2, num_envs=2)
     play(memory, range(2), terminated={(1, 1)})
@@ -488,16 +467,6 @@ def test_running_episodes_are_ended_as_if_they_were_cut_off():
     assert rollout.is_first[0].tolist() == [1, 1, 1] and rollout.length[0].tolist() == [1, 1, 1]
 
 
-def test_ending_the_episodes_of_an_empty_memory_or_twice_does_nothing():
-    memory = EpisodicMemory(SPEC, 20, 5)
-    memory.end_episodes()
-    assert len(memory) == memory.total_rows == 0
-    add(memory, 0)
-    memory.end_episodes()
-    memory.end_episodes()
-    assert kept(memory) == [(0, 0)]
-
-
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 ENDS = {"terminated": {(2, 0), (9, 0), (5, 1), (18, 0), (19, 1)}, "truncated": {(13, 0), (13, 1), (24, 1)}}
@@ -547,19 +516,6 @@ def put_back(new, old, start=0, stop=None):
     new.put(start, old.between(start, old.total_rows if stop is None else stop))
     new.total_rows = old.total_rows
     new.restore(old.state())
-
-
-def test_memories_that_were_restored_from_another_go_their_own_way():
-    old, one, two, three = after(7), empty(), empty(), empty()
-    state = old.state()
-    for memory in (one, two, three):
-        memory.put(0, old.between(0, old.total_rows))
-        memory.total_rows = old.total_rows
-        memory.restore(state)
-    for memory in (old, one, two):
-        check_same_future(memory, after(7), range(7, 30))
-    three.end_episodes()  # the observations after the newest step are still its own
-    assert kept(three) == [(0, 2), (0, 5), (3, 6), (6, 6)]
 
 
 def test_an_episode_without_its_first_steps_is_still_so_when_restored():
@@ -615,14 +571,6 @@ def resumed(folder):
     return memory, manager
 
 
-@pytest.mark.parametrize("steps", [0, 3, 7, 22])
-def test_a_memory_restored_from_a_checkpoint_goes_on_as_the_other(tmp_path, steps):
-    old = after(steps)
-    manager_of(tmp_path, old).save(steps, {})
-    new, _ = resumed(tmp_path)
-    check_same_future(new, old, range(steps, 30))
-
-
 @pytest.mark.parametrize("chunk_bytes", [None, 1], ids=["one file a save", "one file a row"])
 def test_rows_are_written_once_and_those_of_evicted_episodes_are_left_out(tmp_path, monkeypatch, chunk_bytes):
     if chunk_bytes:
@@ -633,7 +581,7 @@ def test_rows_are_written_once_and_those_of_evicted_episodes_are_left_out(tmp_pa
     for start, stop in itertools.pairwise((0, 3, 4, 8, 16, 22)):
         play(old, range(start, stop), **ENDS)
         manager.save(stop, {})
-        for path in manager.chunks.folder.iterdir():
+        for path in manager.chunks.iterdir():
             assert saved.setdefault(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
         assert sum(written) == old.total_rows
         new, again = resumed(tmp_path)

@@ -91,7 +91,7 @@ import sys
 sys.path.insert(0, {str(EXAMPLES)!r})
 import dataclasses, numpy as np, tensorflow as tf
 import own_agent
-from tfsac.testing import random_batches, vector_spec
+from toys import random_batches, vector_spec
 spec = vector_spec(3, 1)
 rows = tf.nest.map_structure(lambda x: tf.constant(x[0]), random_batches(spec, 1, 128))
 losses = []

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tiny
 from pages import ROOT, run_page
+from toys import tiny_preset
 
 import tfsac
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, ParameterError, override
-from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.weights import load_weights, save_weights

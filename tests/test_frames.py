@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 import tiny
 from resume_tools import RUN, complete_run, crashed, same_run, weights
+from toys import tiny_preset
 
 from tfsac.catalog import load_preset
 from tfsac.environments import EnvironmentFailure, FrameStack, make, spec_of
@@ -23,7 +24,6 @@ from tfsac.memories import (
 )
 from tfsac.memories.reshard import reshard
 from tfsac.parameters import AtariPreprocessingParameters
-from tfsac.testing import tiny_preset
 from tfsac.training import Trainer, build, run
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module

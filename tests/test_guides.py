@@ -132,7 +132,7 @@ def test_the_columns_that_the_page_names_are_defined():
 def test_the_batch_that_was_not_finite_is_read_as_the_page_says(tmp_path, capsys):
     faulty = {"environment.kwargs.how": "huge", "environment.kwargs.fail_at": 45}
     with pytest.raises(NonFiniteError):
-        tiny.train(tmp_path / "run", "--level=tfsac.testing:Faulty-v0", "--notensorboard", changes=faulty)
+        tiny.train(tmp_path / "run", "--level=toys:Faulty-v0", "--notensorboard", changes=faulty)
     (saved,) = (tmp_path / "run").glob("non_finite_update_*.npz")
     capsys.readouterr()
     (block,) = (block for block in blocks(TROUBLE) if "non_finite_update" in block.text)

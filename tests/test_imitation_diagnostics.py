@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, named, one
+from toys import discrete_spec, random_batches, team_spec, vector_spec
 
 from tfsac.agents import (
     DiscreteSoftActorCriticAgent,
@@ -31,7 +32,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies.distributions import MaskedCategorical, SquashedGaussian
-from tfsac.testing import discrete_spec, random_batches, team_spec, vector_spec
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 

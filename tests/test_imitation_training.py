@@ -11,6 +11,7 @@ import pytest
 from cli_tools import tree
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from resume_tools import complete_run, crashed, rows_without_clocks, same_run, weights, without_reward_normalization
+from toys import tiny_preset
 
 from tfsac import api, cli, exporting
 from tfsac.environments import action_map, make, spec_of
@@ -25,7 +26,6 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import tiny_preset
 from tfsac.training import CheckpointError, Trainer
 
 RUN = RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)

@@ -96,7 +96,7 @@ GROUPED = {
 
 def one_step_choice(agent, level, kwargs):
     preset = dataclasses.replace(one_step_task(), agent=agent)
-    return override(preset, {**GROUPED, "environment.level": f"tfsac.testing:{level}-v0", "environment.kwargs": kwargs})
+    return override(preset, {**GROUPED, "environment.level": f"toys:{level}-v0", "environment.kwargs": kwargs})
 
 
 @pytest.mark.slow

@@ -326,9 +326,10 @@ def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to
 
 
 def test_the_arithmetic_of_a_step_is_that_of_its_layers(module):
+    from toys import vector_spec
+
     from tfsac.catalog import load_preset
     from tfsac.parameters import RunParameters
-    from tfsac.testing import vector_spec
     from tfsac.training.build import build_agent
 
     budgets, preset = module("budgets"), load_preset("mujoco_twin_sac", level="Hopper-v5")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from toys import random_batches, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
@@ -29,7 +30,6 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import random_batches, vector_spec
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 

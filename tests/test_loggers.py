@@ -10,11 +10,11 @@ import sys
 import types
 
 import pytest
+from toys import tiny_preset
 
 import tfsac
 from tfsac.catalog import load_preset, preset_names
 from tfsac.parameters import RunParameters, to_json
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers import CSVLogger, Logger, MLflowLogger, RunInfo, WandbLogger, make_loggers, services
 from tfsac.utils.files import leaves

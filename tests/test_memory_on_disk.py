@@ -12,6 +12,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import tensorflow as tf
+from toys import tiny_preset
 
 from tfsac.memories import (
     Demonstrations,
@@ -24,7 +25,6 @@ from tfsac.memories import (
     on_disk,
 )
 from tfsac.parameters import RunParameters
-from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from critic_tools import layers_of_critics
+from toys import random_batches, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
@@ -35,7 +36,6 @@ from tfsac.parameters import (
 )
 from tfsac.parameters.keras_names import Initializer
 from tfsac.policies.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
-from tfsac.testing import random_batches, vector_spec
 from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 

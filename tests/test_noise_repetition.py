@@ -4,6 +4,7 @@ import golden_tools as golden
 import numpy as np
 import pytest
 from resume_tools import crashed, same_run
+from toys import team_spec, tiny_preset, vector_spec
 
 from tfsac.distributed.ray_environments import RolloutRequest
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
@@ -21,7 +22,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies import NoiseRepetition, SquashedGaussianPolicy
-from tfsac.testing import team_spec, tiny_preset, vector_spec
 from tfsac.training import Trainer
 from tfsac.training.build import build_policy
 from tfsac.training.collection import Collector

@@ -16,7 +16,7 @@ MISSING = "notebooks need: pip install 'tfsac[notebooks]'"
 CELLS = (
     """
 import tfsac
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 
 preset = tfsac.override(tiny_preset(), {"schedule.improve_steps": 1_000_000, "schedule.steps_between_evaluation_periods": 50})
 result = tfsac.train(preset, "run")

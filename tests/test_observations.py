@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from toys import random_batches
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
@@ -33,7 +34,6 @@ from tfsac.parameters import (
     parse_assignment,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import random_batches
 from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 

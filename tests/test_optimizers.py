@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from resume_tools import RUN, complete_run, crashed, preset, same_run
+from toys import random_batches, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.errors import TfsacError
@@ -24,7 +25,6 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import random_batches, vector_spec
 from tfsac.training import Trainer
 
 SPEC, UPDATES, BATCH = vector_spec(3, 2), 3, 8
@@ -203,7 +203,7 @@ for case in t.CASES.keys() - {"Nadam"}:
     agent.update(t.random_batches(t.SPEC, t.UPDATES, t.BATCH))
     np.savez(sys.argv[2] + "/" + case, *t.numbers(agent))
 import keras
-from tfsac.networks.replicas import apply_on_replicas
+from tfsac.networks import apply_on_replicas
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with strategy.scope():
     layer, optimizer = keras.layers.Dense(2, kernel_constraint="non_neg"), keras.optimizers.RMSprop(0.5)

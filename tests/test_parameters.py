@@ -29,9 +29,8 @@ from tfsac.parameters import (
     FCMiddlewareParameters,
     FilterParameters,
     FixedAlphaParameters,
-    GaussianACERAlgorithmParameters,
+    GaussianACERAgentParameters,
     InputEmbedderParameters,
-    LSTMMiddlewareParameters,
     MiddlewareScheme,
     NetworkParameters,
     NoiseRepetitionParameters,
@@ -70,7 +69,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.other_names import PATHS, find_path
-from tfsac.utils.files import differences
+from tfsac.utils.files import differences, leaves
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
@@ -178,64 +177,18 @@ def switching_preset(heatup_steps=None, max_size=90_000, num_envs=2, **algorithm
 # -- defaults ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_defaults_are_the_documented_ones():
-    preset = Preset()
-    algorithm, networks = preset.agent.algorithm, preset.agent.networks
-    assert (algorithm.discount, algorithm.n_step, algorithm.ignore_done) == (0.99, 1, False)
-    assert algorithm.rate_for_copying_weights_to_target == 0.005
-    assert algorithm.num_steps_between_copying_online_weights_to_target == EnvironmentSteps(1)
-    assert algorithm.num_consecutive_playing_steps == EnvironmentSteps(1)
-    assert (algorithm.num_consecutive_training_steps, algorithm.num_updates_between_policy_updates) == (1, 1)
-    assert algorithm.use_deterministic_for_evaluation is True
-    assert (preset.schedule.heatup_steps, preset.agent.memory.max_size) == (EnvironmentSteps(10_000), 1_000_000)
-    assert (preset.agent.exploration, preset.agent.batch_size) == (None, 256)
-    for name, made in networks.items():
-        assert (made.optimizer_type, made.learning_rate, made.optimizer_epsilon) == ("Adam", 3e-4, 1e-8)
-        assert (made.adam_optimizer_beta1, made.adam_optimizer_beta2, made.batch_size) == (0.9, 0.999, 256)
-        assert (made.clip_gradients, made.l2_regularization, made.learning_rate_decay_steps) == (None, 0.0, 0)
-        assert made.create_target_network == (name == "v")
-    assert Twin().update_order == "critic_first"
-
-
-def test_every_network_has_two_hidden_layers_of_256_relu():
-    made = Agent().networks
-    for name in ("policy", "v"):
-        embedder = made[name].input_embedders_parameters["observation"]
-        middleware = made[name].middleware_parameters
-        assert [*embedder.scheme, *middleware.scheme] == [256, 256]
-        assert embedder.activation_function == middleware.activation_function == "relu"
-    assert made["q"].input_embedders_parameters["observation"].scheme is EmbedderScheme.Empty
-    assert made["q"].head_parameters.network_layers_sizes == (256, 256)
-    assert made["q"].head_parameters.activation_function == "relu"
-
-
-def test_network_helper_spreads_widths_over_embedder_and_middleware():
-    made = soft_actor_critic_networks((10, 20, 30), learning_rate=0.5)
-    assert made["v"].input_embedders_parameters["observation"].scheme == (10,)
-    assert made["v"].middleware_parameters.scheme == (20, 30)
-    assert made["q"].head_parameters.network_layers_sizes == (10, 20, 30)
-    assert {parameters.learning_rate for parameters in made.values()} == {0.5}
-
-
-def test_the_defaults_of_trajectories_are_the_documented_ones():
-    algorithm = Trajectories()
-    assert (algorithm.trajectory, algorithm.inverse_mode, algorithm.max_repeat_steps) == ("constant", True, None)
-    assert (algorithm.b1_advantage_clipping, algorithm.compare_through, algorithm.epsilon_greedy) == (
-        None,
-        "sampled",
-        0.0,
-    )
-    assert (algorithm.initial_alpha, algorithm.min_prob, algorithm.target_entropy) == (1.0, 0.1, None)
-    assert (algorithm.randomize_first_state_tau, algorithm.reward_weights, algorithm.reward_discounts) == (
-        False,
-        None,
-        None,
-    )
-    assert SequenceReplayParameters().sequence_length == 4
-    networks = Switching().networks
-    assert networks["q"].create_target_network and not networks["policy"].create_target_network
-    q = networks["q"].head_parameters
-    assert (q.network_layers_sizes, q.num_critics, q.init_w) == ((256, 256), 2, 0.003)
+def test_the_defaults_are_those_of_the_version_before():
+    made = [PrioritizedExperienceReplayParameters(), SQILExperienceReplayParameters("x"), NoiseRepetitionParameters()]
+    made += [PriorDataReplayParameters("x"), AdditiveNoiseParameters(), EpsilonGreedyParameters()]
+    made += [AtariPreprocessingParameters(), FixedAlphaParameters(), TWIN(), Discrete(), Switching()]
+    made += [DiscreteACERAgentParameters(), GaussianACERAgentParameters()]
+    defaults = {type(each).__name__: each for each in made} | {"run": RunParameters(), "preset": Preset()}
+    expected = json.loads((pathlib.Path(__file__).parent / "data" / "defaults.json").read_text())
+    for name, each in defaults.items():  # which may have new fields
+        now, before = (
+            {path: str(x) for path, x in leaves(tree, empty=True)} for tree in (to_json(each), expected[name])
+        )
+        assert {path: now.get(path) for path in before} == before
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
@@ -249,18 +202,6 @@ def test_the_defaults_of_trajectories_are_the_documented_ones():
 def test_json_round_trip_is_exact(preset):
     text = json.dumps(to_json(preset))
     assert from_json(Preset, text) == preset
-
-
-def test_json_writes_step_units_as_in_python():
-    tree = to_json(rich_preset())
-    assert tree["schedule"]["improve_steps"] == "TrainingSteps(77)"
-    assert tree["agent"]["algorithm"]["num_consecutive_playing_steps"] == "EnvironmentEpisodes(2)"
-
-
-def test_json_keeps_layers_and_convolutions():
-    tree = to_json(rich_preset())["agent"]["networks"]["policy"]["input_embedders_parameters"]
-    assert tree["camera"]["scheme"] == [{"num_filters": 8, "kernel_size": 4, "stride": 2, "padding": "valid"}, 16]
-    assert tree["speed"]["scheme"] == "Shallow"
 
 
 @pytest.mark.parametrize(
@@ -291,8 +232,11 @@ def test_configs_of_the_version_before_are_read(path):
     preset, run = read_config(path)
     assert run.seed == content["run"]["seed"] == 7
     read = to_json(preset)
+    agent = content["preset"]["agent"]
+    if agent["memory"]["kind"] == "uniform":
+        agent["memory"]["device"] = "cpu"  # which is newer
     for section in ("algorithm", "memory", "exploration"):
-        assert read["agent"][section] == content["preset"]["agent"][section]
+        assert read["agent"][section] == agent[section]
     for section in ("environment", "schedule", "validation"):
         assert read[section] == content["preset"][section]
     assert len(CONFIGS) >= 3
@@ -305,8 +249,8 @@ MISTAKES = {
     "unknown name": (lambda: Algorithm(discont=0.9), "'discount'"),
     "another library's name": (lambda: Twin(gamma=0.9), "'discount'"),
     "a run parameter of another name": (lambda: RunParameters(save_freq=3), "'checkpoint_save_steps'"),
-    "unknown name without a near one": (lambda: ExperienceReplayParameters(zzz=1), "max_size, kind"),
-    "too many values": (lambda: ExperienceReplayParameters(1, "uniform", 2), "positional"),
+    "unknown name without a near one": (lambda: ExperienceReplayParameters(zzz=1), "max_size, device, kind"),
+    "too many values": (lambda: ExperienceReplayParameters(1, "cpu", "uniform", 2), "positional"),
     "missing value": (lambda: Conv2d(32, 1), "Conv2d.stride"),
     "text for number": (lambda: Algorithm(discount="0.9"), "discount: Input should be a valid number, got '0.9'"),
     "bool for int": (lambda: ExperienceReplayParameters(True), "max_size"),
@@ -364,7 +308,6 @@ MISTAKES = {
     "noise on discrete actions": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "exploration"),
     "epsilon on continuous actions": (lambda: Agent(exploration=EpsilonGreedyParameters()), "AdditiveNoise"),
     "several steps": (lambda: Trajectories(n_step=3), "sequence_length"),
-    "no reward to maximise": (lambda: Trajectories(reward_weights=(0.0, 0.0)), "reward_weights"),
     "switching as often as keeping": (lambda: Trajectories(min_prob=(0.5, 0.1)), "min_prob"),
     "clipping to a point": (lambda: Trajectories(b1_advantage_clipping=(0.5, 0.5)), "b1_advantage_clipping"),
     "sequences of one row": (lambda: SequenceReplayParameters(100, 1), "sequence_length"),
@@ -408,7 +351,7 @@ def test_parameters_are_immutable():
 
 # -- what has no effect ------------------------------------------------------------------------------------------------
 
-DISCRETE_ACER, GAUSSIAN_ACER = DiscreteACERAlgorithmParameters, GaussianACERAlgorithmParameters
+DISCRETE_ACER = DiscreteACERAlgorithmParameters
 Prioritized = PrioritizedExperienceReplayParameters
 TWIN = TwinSoftActorCriticAgentParameters
 
@@ -418,131 +361,91 @@ def imitating(**filters):
     return Preset(agent=Agent(memory=SQILExperienceReplayParameters("x.npz")), environment=environment)
 
 
-# How a field is set, the field, the one that leaves it without effect; and how both are set so that it has one.
+# A field, the one that leaves it without effect; how both are set; and how the field is set so that it has one.
 WITHOUT_EFFECT = {
     "betas of RMSProp": (
-        lambda: network(optimizer_type="RMSProp", adam_optimizer_beta1=0.5), "adam_optimizer_beta1", "RMSProp",
-        lambda: network(adam_optimizer_beta1=0.5),
-    ),
-    "decay of Adam": (
-        lambda: network(rms_prop_optimizer_decay=0.5), "rms_prop_optimizer_decay", "Adam",
-        lambda: network(optimizer_type="RMSProp", rms_prop_optimizer_decay=0.5),
+        "adam_optimizer_beta1", "RMSProp",
+        lambda: network(optimizer_type="RMSProp", adam_optimizer_beta1=0.5), lambda: network(adam_optimizer_beta1=0.5),
     ),
     "steps of no decay": (
-        lambda: network(learning_rate_decay_steps=10), "learning_rate_decay_steps", "learning_rate_decay_rate",
+        "learning_rate_decay_steps", "learning_rate_decay_rate",
+        lambda: network(learning_rate_decay_steps=10),
         lambda: network(learning_rate_decay_steps=10, learning_rate_decay_rate=0.5),
     ),
-    "rate of a linear decay": (
-        lambda: network(learning_rate_decay_type="linear", learning_rate_decay_steps=10, learning_rate_decay_rate=0.5),
-        "learning_rate_decay_rate", "linear", lambda: network(learning_rate_decay_type="linear", learning_rate_decay_steps=10),
-    ),
     "clipping method": (
-        lambda: network(gradients_clipping_method="norm"), "gradients_clipping_method", "clip_gradients",
+        "gradients_clipping_method", "clip_gradients",
+        lambda: network(gradients_clipping_method="norm"),
         lambda: network(gradients_clipping_method="norm", clip_gradients=1.0),
     ),
-    "activation of no middleware": (
-        lambda: FCMiddlewareParameters("Empty", "tanh"), "activation_function", "scheme", lambda: FCMiddlewareParameters((8,), "tanh"),
-    ),
     "activation of no layers": (
-        lambda: FCMiddlewareParameters((), "tanh"), "activation_function", "scheme", lambda: FCMiddlewareParameters((8,), "tanh"),
-    ),
-    "activation before an LSTM": (
-        lambda: LSTMMiddlewareParameters(8, activation_function="tanh"), "activation_function", "scheme",
-        lambda: LSTMMiddlewareParameters(8, (8,), "tanh"),
+        "activation_function", "scheme",
+        lambda: FCMiddlewareParameters("Empty", "tanh"), lambda: FCMiddlewareParameters((8,), "tanh"),
     ),
     "activation of a head": (
-        lambda: QHeadParameters((), "tanh"), "activation_function", "network_layers_sizes", lambda: QHeadParameters((8,), "tanh"),
+        "activation_function", "network_layers_sizes",
+        lambda: QHeadParameters((), "tanh"), lambda: QHeadParameters((8,), "tanh"),
     ),
     "two initializers": (
-        lambda: SACPolicyHeadParameters(initializer="he", init_w=0.1), "initializer", "init_w", lambda: SACPolicyHeadParameters(initializer="he"),
+        "initializer", "init_w",
+        lambda: SACPolicyHeadParameters(initializer="he", init_w=0.1), lambda: SACPolicyHeadParameters(initializer="he"),
     ),
-    "clipping of raw observations": (
-        lambda: FilterParameters(observation_clipping=5.0), "observation_clipping", "observation_normalization",
-        lambda: FilterParameters(observation_clipping=5.0, observation_normalization=True),
-    ),
-    "scaled imitation": (lambda: imitating(reward_rescale_factor=2.0), "reward_rescale_factor", "sqil", imitating),
-    "clipped imitation": (lambda: imitating(reward_clipping_range=(0.0, 1.0)), "reward_clipping_range", "sqil", imitating),
-    "normalised imitation": (
-        lambda: imitating(reward_normalization=True), "reward_normalization", "sqil", lambda: imitating(observation_normalization=True)
-    ),
-    "imitation scaled by returns": (
-        lambda: imitating(return_scaling=ReturnScalingParameters()), "return_scaling", "sqil", lambda: imitating(observation_normalization=True)
+    "scaled imitation": (
+        "reward_rescale_factor", "sqil",
+        lambda: imitating(reward_rescale_factor=2.0), lambda: imitating(observation_normalization=True),
     ),
     "deadline of no threshold": (
-        lambda: PresetValidationParameters(None, 50), "max_episodes_to_achieve_reward", "min_reward_threshold",
-        lambda: PresetValidationParameters(0.0, 50),
+        "max_episodes_to_achieve_reward", "min_reward_threshold",
+        lambda: PresetValidationParameters(None, 50), lambda: PresetValidationParameters(0.0, 50),
     ),
-    "min_prob beside a target entropy": (
-        lambda: Trajectories(min_prob=0.2, target_entropy=-1.0), "min_prob", "target_entropy", lambda: Trajectories(target_entropy=-1.0),
+    "two target entropies": (
+        "min_prob", "target_entropy",
+        lambda: Trajectories(min_prob=0.2, target_entropy=-1.0), lambda: Trajectories(target_entropy=-1.0),
     ),
     "two discounts": (
-        lambda: Trajectories(discount=0.9, reward_discounts=(0.9, 0.5)), "discount", "reward_discounts", lambda: Trajectories(discount=0.9),
+        "discount", "reward_discounts",
+        lambda: Trajectories(discount=0.9, reward_discounts=(0.9, 0.5)), lambda: Trajectories(discount=0.9),
     ),
     "trust region that is off": (
-        lambda: DISCRETE_ACER(use_trust_region=False, trust_region_delta=0.1), "trust_region_delta", "use_trust_region",
+        "trust_region_delta", "use_trust_region",
+        lambda: DISCRETE_ACER(use_trust_region=False, trust_region_delta=0.1),
         lambda: DISCRETE_ACER(trust_region_delta=0.1),
     ),
-    "statistics of a trust region that is off": (
-        lambda: GAUSSIAN_ACER(use_trust_region=False, trust_region_statistics="scale"), "trust_region_statistics", "use_trust_region",
-        lambda: GAUSSIAN_ACER(trust_region_statistics="scale"),
-    ),
-    "random number of no replays": (
-        lambda: DISCRETE_ACER(n_times_replay=0, replay_times="poisson"), "replay_times", "n_times_replay",
-        lambda: DISCRETE_ACER(n_times_replay=1, replay_times="poisson"),
-    ),
     "no average policy": (
+        "trust_region_alpha", "create_target_network",
         lambda: DiscreteACERAgentParameters(
-            DISCRETE_ACER(use_trust_region=False, trust_region_alpha=0.5), networks=discrete_acer_networks(create_target_network=False)
+            DISCRETE_ACER(use_trust_region=False, trust_region_alpha=0.5),
+            networks=discrete_acer_networks(create_target_network=False),
         ),
-        "trust_region_alpha", "create_target_network", lambda: DiscreteACERAgentParameters(DISCRETE_ACER(trust_region_alpha=0.5)),
+        lambda: DiscreteACERAgentParameters(DISCRETE_ACER(trust_region_alpha=0.5)),
     ),
     "no target network": (
-        lambda: TWIN(Twin(rate_for_copying_weights_to_target=0.1), networks=twin_soft_actor_critic_networks(create_target_network=False)),
-        "rate_for_copying_weights_to_target", "create_target_network", lambda: TWIN(Twin(rate_for_copying_weights_to_target=0.1)),
+        "rate_for_copying_weights_to_target", "create_target_network",
+        lambda: TWIN(
+            Twin(rate_for_copying_weights_to_target=0.1),
+            networks=twin_soft_actor_critic_networks(create_target_network=False),
+        ),
+        lambda: TWIN(Twin(rate_for_copying_weights_to_target=0.1)),
     ),
-    "weights of uniform samples": (lambda: Prioritized(alpha=0.0, beta=0.5), "beta", "alpha", lambda: Prioritized(beta=0.5)),
-    "priorities of uniform samples": (lambda: Prioritized(alpha=0.0, epsilon=0.1), "epsilon", "alpha", lambda: Prioritized(epsilon=0.1)),
-    "growth of a full beta": (
-        lambda: Prioritized(beta=1.0, beta_anneal_updates=9), "beta_anneal_updates", "beta=1", lambda: Prioritized(beta_anneal_updates=9),
-    ),
-    "derivatives of a constant": (
-        lambda: Trajectories(inverse_mode=False), "inverse_mode", "trajectory", lambda: Trajectories(trajectory="linear", inverse_mode=False),
-    ),
-    "two targets": (
-        lambda: DiscreteAutoAlphaParameters(target_entropy=0.3, target_entropy_ratio=0.5), "target_entropy_ratio", "target_entropy=0.3",
-        lambda: DiscreteAutoAlphaParameters(target_entropy_ratio=0.5),
-    ),
-    "repeats of a fixed number": (
-        lambda: NoiseRepetitionParameters(mu=1.0, every=3), "mu", "every", lambda: NoiseRepetitionParameters(mu=1.0),
+    "weights of uniform samples": (
+        "beta", "alpha", lambda: Prioritized(alpha=0.0, beta=0.5), lambda: Prioritized(beta=0.5),
     ),
     "rewards divided twice": (
-        lambda: FilterParameters(reward_normalization=True, return_scaling=ReturnScalingParameters()), "reward_normalization", "return_scaling",
+        "reward_normalization", "return_scaling",
+        lambda: FilterParameters(reward_normalization=True, return_scaling=ReturnScalingParameters()),
         lambda: FilterParameters(reward_normalization=True),
     ),
-    "devices": (lambda: RunParameters(num_devices=2), "num_devices", "strategy", lambda: RunParameters(num_devices=2, strategy="mirrored")),
-    "actors": (lambda: RunParameters(num_actors=2), "num_actors", "ray_address", lambda: RunParameters(num_actors=2, ray_address="local")),
-    "histograms": (lambda: RunParameters(histograms=True, tensorboard=False), "histograms", "tensorboard", lambda: RunParameters(histograms=True)),
+    "actors": (
+        "num_actors", "ray_address",
+        lambda: RunParameters(num_actors=2), lambda: RunParameters(num_actors=2, ray_address="local"),
+    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("ineffective, name, other, effective", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT.keys())
-def test_a_field_that_another_one_leaves_without_effect_is_refused_with_both_names(ineffective, name, other, effective):
-    with pytest.raises(ParameterError) as error:
+@pytest.mark.parametrize("name, other, ineffective, effective", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT.keys())
+def test_a_field_that_another_one_leaves_without_effect_is_refused_with_both_names(name, other, ineffective, effective):
+    with pytest.raises(ParameterError, match=rf"{name} has no effect with .*{other}"):
         ineffective()
-    assert name in str(error.value) and other in str(error.value)
     effective()
-
-
-def test_a_value_that_is_the_default_is_never_refused():
-    filters = FilterParameters(observation_clipping=10.0, observation_normalization=False)
-    assert filters == FilterParameters()
-    DISCRETE_ACER(use_trust_region=False, trust_region_delta=1.0, trust_region_statistics="logits")
-    network(
-        optimizer_type="RMSProp",
-        adam_optimizer_beta1=0.9,
-        gradients_clipping_method="global_norm",
-        learning_rate_decay_steps=0,
-    )
 
 
 @pytest.mark.parametrize("layers, cells", [((), 8), ((), None), ((8,), 8)])
@@ -755,11 +658,6 @@ def preset_of_levels():
     )
 
 
-def test_the_presets_own_level_changes_nothing():
-    preset = preset_of_levels()
-    assert for_level(preset, "Hopper-v5") is preset
-
-
 @pytest.mark.parametrize(("listed", "visible"), [({}, None), ({"environment.visible_entries": (1, 0)}, (1, 0))])
 def test_another_level_shows_all_entries_of_its_observations_unless_listed(listed, visible):
     environment = EnvironmentParameters("CartPole-v1", visible_entries=(0, 2))
@@ -832,11 +730,6 @@ def test_an_agent_with_trajectories_is_named_by_its_kind():
     )
 
 
-def test_a_preset_holds_exactly_as_many_steps_as_its_stretches_need():
-    assert switching_preset(max_size=12).agent.memory == SequenceReplayParameters(12, 6)
-    assert switching_preset(EnvironmentEpisodes(1)).schedule.heatup_steps == EnvironmentEpisodes(1)  # of any length
-
-
 def test_epsilon_goes_down_as_described():
     exponential = EpsilonGreedyParameters(0.9, 0.1, 100)
     assert exponential.epsilon(0) == pytest.approx(0.9)
@@ -899,50 +792,18 @@ def test_a_name_that_the_preset_has_comes_before_another_librarys():
     assert find_path("alpha", fixed) == "agent.algorithm.temperature.alpha"
 
 
-NUMPY = {
-    "seed": lambda: RunParameters(seed=np.int64(3)),
-    "a switch": lambda: RunParameters(tensorboard=np.bool_(False)),
-    "an array without dimensions": lambda: RunParameters(checkpoint_save_steps=np.array(500)),
-    "steps": lambda: ScheduleParameters(EnvironmentSteps(np.int32(100)), improve_steps=np.int64(200)),
-    "widths": lambda: FCMiddlewareParameters(tuple(np.arange(8, 10)), dropout=np.float32(0.5)),
-    "arguments": lambda: EnvironmentParameters(
-        kwargs={"g": np.float32(0.5), "parts": [np.int64(1), (np.bool_(True),)]}
-    ),
-    "override": lambda: override(
-        load_preset("pendulum_twin_sac"),
-        {
-            "environment.kwargs.limit": np.int64(7),
-            "agent.algorithm.discount": np.float64(0.9),
-            "agent.networks.*.batch_size": np.int16(16),
-            "schedule.improve_steps": np.int64(5000),
-        },
-    ),
-}
-
-
-def numbers_in(value):
-    if dataclasses.is_dataclass(value):
-        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
-    if isinstance(value, dict | list | tuple):
-        return [x for each in (value.values() if isinstance(value, dict) else value) for x in numbers_in(each)]
-    return [value]
-
-
-@pytest.mark.parametrize("make", NUMPY.values(), ids=NUMPY)
-def test_scalars_of_numpy_become_numbers_of_python(make):
-    made = make()
-    assert not [x for x in numbers_in(made) if isinstance(x, np.generic | np.ndarray)]
-    assert from_json(type(made), json.dumps(to_json(made))) == made
-
-
-def test_scalars_of_numpy_keep_their_values():
-    assert NUMPY["seed"]().seed == 3 and NUMPY["a switch"]().tensorboard is False
-    assert NUMPY["steps"]().improve_steps == EnvironmentSteps(200)
-    assert NUMPY["widths"]().scheme == (8, 9) and NUMPY["widths"]().dropout == 0.5
-    assert NUMPY["arguments"]().kwargs == {"g": 0.5, "parts": [1, [True]]}
-    made = NUMPY["override"]()
-    assert (made.environment.kwargs, made.agent.algorithm.discount) == ({"limit": 7}, 0.9)
-    assert made.agent.batch_size == 16 and made.schedule.improve_steps == EnvironmentSteps(5000)
+def test_scalars_of_numpy_become_numbers_of_python():
+    changes = {
+        "environment.kwargs": {"g": np.float32(0.5), "parts": [np.int64(1), (np.bool_(True),)]},
+        "agent.networks.*.batch_size": np.int16(16),
+        "schedule.improve_steps": np.int64(5000),
+    }
+    preset = override(load_preset("pendulum_twin_sac"), changes)
+    assert preset.environment.kwargs == {"g": 0.5, "parts": [1, [True]]}
+    assert (preset.agent.batch_size, preset.schedule.improve_steps) == (16, EnvironmentSteps(5000))
+    run = RunParameters(seed=np.int64(3), tensorboard=np.bool_(False), checkpoint_save_steps=np.array(500))
+    assert [type(x) for x in (run.seed, run.tensorboard, run.checkpoint_save_steps)] == [int, bool, int]
+    assert FCMiddlewareParameters(tuple(np.arange(8, 10)), dropout=np.float32(0.5)).scheme == (8, 9)
 
 
 @pytest.mark.parametrize(
@@ -962,11 +823,3 @@ def test_whole_floats_are_integers_where_a_parameter_is_one(assignment, expected
     for key in path.split("."):
         node = node[key]
     assert node == expected and type(node) is type(expected)
-
-
-def test_other_floats_are_no_integers():
-    for steps in (1.5, "EnvironmentSteps(1.5)"):
-        with pytest.raises(ParameterError, match="number of environment steps"):
-            override(load_preset("pendulum_twin_sac"), {"schedule.improve_steps": steps})
-    with pytest.raises(ParameterError, match="valid integer"):
-        EnvironmentSteps(True)

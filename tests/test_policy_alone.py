@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from toys import tiny_preset
 
 import tfsac
 from tfsac.environments import Filters, as_arrays, maker, spec_of
@@ -23,7 +24,6 @@ from tfsac.parameters import (
     override,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory
 from tfsac.training.build import build_agent
 from tfsac.training.collection import Collector

@@ -3,6 +3,7 @@
 import ast
 import json
 import pathlib
+import re
 
 import gymnasium as gym
 import numpy as np
@@ -140,11 +141,6 @@ def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it(name):
     assert "run_preset(__file__)" in source
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_preset_read_from_its_path_equals_the_one_read_by_name(name):
-    assert load_preset(FOLDER / f"{name}.py") == load_preset(name)
-
-
 def test_loading_every_preset_imports_no_tensorflow_and_makes_no_environment(run_python):
     printed = run_python(
         """
@@ -243,13 +239,6 @@ def test_the_levels_are_all_of_gymnasiums_mujoco_levels():
     assert all(set(load_preset(name).levels) <= newest for name in ("mujoco_twin_sac", "taac_locomotion"))
 
 
-def test_the_reward_scale_is_20_for_the_humanoid_and_5_elsewhere():
-    preset = load_preset("mujoco_sac")
-    scales = {level: for_level(preset, level).environment.filters.reward_rescale_factor for level in MUJOCO_LEVELS}
-    assert scales.pop("Humanoid-v5") == 20.0
-    assert set(scales.values()) == {5.0}
-
-
 @pytest.mark.parametrize("name", OF_SEVERAL_LEVELS)
 def test_the_level_that_the_preset_names_itself_equals_its_entry_in_the_table(name):
     preset = load_preset(name)
@@ -265,37 +254,18 @@ def test_a_level_that_the_preset_does_not_know_has_no_threshold(name):
     assert preset.validation.max_episodes_to_achieve_reward is None
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("pendulum_sca", " Did you mean 'pendulum_sac'?"),
-        ("crossq", " Did you mean crossq_mujoco or small_crossq_mujoco?"),
-        ("sac", " Did you mean mujoco_twin_sac, pendulum_twin_sac or simple_spread_twin_sac?"),
-        ("ppo", ""),
-    ],
-)
-def test_a_preset_that_is_not_there_leads_to_those_with_its_name(name, hint):
-    with pytest.raises(ParameterError) as caught:
+@pytest.mark.parametrize(("name", "hint"), [("pendulum_sca", "Did you mean 'pendulum_sac'?"), ("ppo", "tfsac presets")])
+def test_a_preset_that_is_not_there_leads_to_the_nearest_one(name, hint):
+    with pytest.raises(ParameterError, match=re.escape(hint)):
         load_preset(name)
-    assert str(caught.value).startswith(f"There is no preset of this name.{hint}")
-    assert str(caught.value).endswith(f"`tfsac presets` lists all. Received: {name!r}")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("presets = 1", "which defines none"),
-        ("import gymnasium", "The file of an environment is named by the level: --level=MODULE:ID."),
-        ("preset = {'level': 'Pendulum-v1'}", "a preset file defines preset = Preset(...). Received: {'level'"),
-        ("from tfsac.parameters import ScheduleParameters\nScheduleParameters(heatup=3)", "mine.py, line 2"),
-    ],
-)
-def test_a_file_that_defines_no_preset_is_refused(content, message, tmp_path):
+@pytest.mark.parametrize("content", ["presets = 1", "preset = {'level': 'Pendulum-v1'}"])
+def test_a_file_that_defines_no_preset_is_refused(content, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(content)
-    with pytest.raises(ParameterError) as caught:
+    with pytest.raises(ParameterError, match="Preset"):
         load_preset(path)
-    assert message in str(caught.value)
 
 
 def test_a_users_own_preset_file_is_loaded_from_its_path(tmp_path):

@@ -1,7 +1,5 @@
 """Batches that have a share of rows of a fixed data set: which rows, which rewards, and that they stay so."""
 
-import json
-
 import numpy as np
 import pytest
 from demonstration_tools import SPEC, add, first_steps, restored, shown
@@ -18,9 +16,6 @@ from tfsac.parameters import (
     ReturnScalingParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
-    from_json,
-    override,
-    to_json,
     twin_soft_actor_critic_networks,
 )
 from tfsac.training.build import build_memory
@@ -170,13 +165,6 @@ def test_a_preset_makes_the_memory_that_it_describes(tmp_path):
     assert of_data.sum() == 25 and set(first_steps(batch)[0, of_data]) == {1000, 1001}
     assert set(batch.reward[0, of_data]) == {0.0 + 5.0, 10.0} and set(batch.reward[0, ~of_data]) == {10.0, 15.0}
     assert set(batch.discount[0]) == {0.5, 0.25}
-
-
-def test_the_parameters_come_back_from_json_and_from_the_command_line(tmp_path):
-    memory = {"kind": "prior_data", "demonstrations": "x.npz", "share": 0.25}
-    preset = override(preset_of("y.npz"), {"agent.memory": memory})
-    assert preset.agent.memory == PriorDataReplayParameters("x.npz", share=0.25)
-    assert from_json(Preset, json.dumps(to_json(preset))) == preset
 
 
 def test_a_policy_with_extras_goes_without_prior_data(tmp_path):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tiny
 from resume_tools import RUN, complete_run, crashed, preset, same_run, weights
+from toys import tiny_preset
 
 from tfsac import api, cli
 from tfsac.environments import make
 from tfsac.memories import load_demonstrations, save_demonstrations
 from tfsac.parameters import TwinSoftActorCriticAgentParameters, override, twin_soft_actor_critic_networks
-from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
 
 STEPS = 30  # of an episode

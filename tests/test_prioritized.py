@@ -79,12 +79,6 @@ def test_the_tree_follows_from_its_leaves_alone():
     np.testing.assert_array_equal(tree.minima, fresh.minima)
 
 
-def test_a_mass_between_two_values_belongs_to_the_second():
-    tree = SumTree(4)
-    tree.set(np.arange(4), 1.0)
-    np.testing.assert_array_equal(tree.find(np.arange(4.0)), np.arange(4))
-
-
 def test_a_mass_that_rounding_moved_to_the_end_finds_the_last_value():
     tree = SumTree(16)
     tree.set(np.arange(5), 0.1)
@@ -153,12 +147,6 @@ def test_the_largest_weight_forgets_a_transition_that_was_overwritten():
     add(memory)
     memory.draw(np.full((1, 4), 0.5))
     assert memory.weights(np.array([5]), 1.0) == 1.0  # the smallest after slot 0 was overwritten
-
-
-def test_samples_follow_from_the_generator():
-    one, two, other = (prioritized(VECTOR).sample(2, 8, np.random.default_rng(seed)).reward for seed in (5, 5, 6))
-    np.testing.assert_array_equal(one, two)
-    assert (one != other).any()
 
 
 def test_several_rewards_are_summed_as_in_the_plain_memory():
@@ -277,13 +265,6 @@ def test_a_restored_memory_samples_the_same(steps):
             add(memory)
     np.testing.assert_array_equal(old.tree.sums, new.tree.sums)
     assert old.largest == new.largest and old.batches == new.batches
-
-
-def test_a_memory_that_held_more_forgets_their_priorities():
-    memory, shorter = prioritized(VECTOR), prioritized(steps=3)
-    memory.total_rows = 3
-    memory.restore(shorter.state())
-    assert memory.tree.total == 3.0
 
 
 def test_a_sample_that_waits_for_its_priorities_is_part_of_the_state():

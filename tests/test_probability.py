@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 import tiny
+from toys import tiny_preset
 
 from tfsac.environments import Filters, maker, spec_of
 from tfsac.parameters import RunParameters
 from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, SquashedGaussian
 from tfsac.policies.probability import tfp_distribution
-from tfsac.testing import tiny_preset
 from tfsac.training.build import build_agent
 from tfsac.training.policy import Policy
 from tfsac.types import ArraySpec, DiscreteSpec

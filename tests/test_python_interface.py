@@ -1,4 +1,4 @@
-"""The Python interface: policies that are loaded, copied and shared, processes, threads, presets by name."""
+"""The Python interface: what it refuses, how it starts TensorFlow, policies in threads and processes."""
 
 import concurrent.futures
 import copy
@@ -17,11 +17,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from toys import tiny_preset
 
 import tfsac
 from tfsac import cli
 from tfsac.environments import as_arrays, spec_of
-from tfsac.testing import tiny_preset
+from tfsac.errors import TfsacError
+from tfsac.parameters import EnvironmentSteps
 from tfsac.training import devices
 from tfsac.training.evaluation import Evaluation
 from tfsac.utils import machine
@@ -40,13 +42,28 @@ def policy(run_dir):
     return tfsac.load_policy(run_dir)
 
 
-@pytest.mark.parametrize("episodes", [np.int64(1), 1])
-def test_whole_numbers_of_numpy_are_numbers(run_dir, episodes):
-    assert len(tfsac.evaluate(run_dir, episodes).returns) == 1
+REFUSED = {
+    "a preset of another name": (lambda r: tfsac.train("pendulum_sax", "new"), TfsacError, "pendulum_sac"),
+    "a film of another kind": (lambda r: tfsac.evaluate(r, 1, dump_mp4="new/a.avi"), TfsacError, "mp4"),
+    "a picture of another kind": (lambda r: tfsac.evaluate(r, 1, plot_actions="new/a.jpg"), TfsacError, "png"),
+    "a record of another kind": (lambda r: tfsac.record(r, "new/a.csv"), TfsacError, "npz"),
+    "no run": (lambda r: tfsac.evaluate("nowhere"), FileNotFoundError, "nowhere"),
+    "an argument of another library": (lambda r: tfsac.train(PRESET, "new", seed=7), TypeError, "seed"),
+    "a name of another library": (lambda r: tfsac.PPO, AttributeError, "PPO"),
+}
 
 
-def in_pendulum(action):
-    return tfsac.demonstrate(lambda observation: action, gym.make("Pendulum-v1"), 1)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_used_is_refused_and_leaves_nothing(name, run_dir, tmp_path, monkeypatch):
+    use, error, word = REFUSED[name]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=word):
+        use(run_dir)
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_of_numpy_are_numbers(run_dir):
+    assert len(tfsac.evaluate(run_dir, np.int64(1)).returns) == 1
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "policy.tflite"])
@@ -82,15 +99,24 @@ def test_an_export_makes_room_for_another_and_for_nothing_else(policy, run_dir, 
     shutil.copytree(run_dir, run)
     file.write_text("mine")
     for out in (run, file):
-        with pytest.raises(FileExistsError, match="export"):
+        with pytest.raises(FileExistsError, match="empty folder"):
             tfsac.export(policy, out, replace=True)
     assert (run / "best.npz").is_file() and file.read_text() == "mine"
     out = tfsac.export(policy, tmp_path / "exported")
     assert tfsac.export(policy, out, replace=True) == out
     (out / "assets.extra").mkdir()  # of a server; a model card has other files beside
-    with pytest.raises(FileExistsError, match="export"):
+    with pytest.raises(FileExistsError, match="empty folder"):
         tfsac.export(policy, out, replace=True)
     assert (out / "assets.extra").is_dir()
+
+
+def test_a_mirrored_strategy_in_scope_has_several_devices(tmp_path):
+    with (
+        tf.distribute.MirroredStrategy(["/cpu:0"]).scope(),
+        pytest.raises(ValueError, match="device"),
+    ):
+        tfsac.train(PRESET, tmp_path / "run", quiet=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_window_needs_a_display(run_dir, monkeypatch):
@@ -197,7 +223,7 @@ def test_a_flipped_bit_in_the_best_weights_is_refused(run_dir, tmp_path, entry):
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # inside Keras
-def test_a_policy_is_copied_with_random_numbers_of_its_own(run_dir):
+def test_a_copy_of_a_policy_has_random_numbers_of_its_own(run_dir):
     policy = tfsac.load_policy(run_dir, seed=0)
     copied = copy.deepcopy(policy)
     samples = [each.act(np.ones(3), deterministic=False).tolist() for each in (policy, copied, policy)]
@@ -219,7 +245,7 @@ def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
     """The name is looked up before anything is built, so a wrong level of it would be refused here."""
     monkeypatch.chdir(tmp_path)
     pathlib.Path("mine.py").write_text(
-        "from tfsac.testing import tiny_preset\npreset = tiny_preset(schedule__improve_steps=50)\n"
+        "from toys import tiny_preset\npreset = tiny_preset(schedule__improve_steps=50)\n"
     )
     trained = tfsac.train("mine.py", "runs/a", quiet=True)
     again = tfsac.train(pathlib.Path("runs/a/config.json"), "runs/b", quiet=True)
@@ -227,12 +253,19 @@ def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
     assert tfsac.Trainer("pendulum_sac", "runs/c", quiet=True).preset.environment.level == "Pendulum-v1"
 
 
+def test_override_takes_parameter_objects():
+    changed = tfsac.override(
+        PRESET, {"schedule.improve_steps": EnvironmentSteps(7), "agent.algorithm.discount": np.float64(0.5).item()}
+    )
+    assert (changed.schedule.improve_steps, changed.agent.algorithm.discount) == (EnvironmentSteps(7), 0.5)
+
+
 SCRIPT = """
 import sys
 import warnings
 import tensorflow as tf
 import tfsac
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 warnings.simplefilter("error")
 for i in range(2):
     print(tfsac.train(tiny_preset(schedule__improve_steps=10), f"{sys.argv[1]}/{i}").reason)
@@ -241,9 +274,8 @@ print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.conf
 COMMAND = """
 import sys
 import tensorflow as tf
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 from tfsac import cli
-from tfsac.utils import machine
 cli.run(["train", f"--run_dir={sys.argv[1]}", "--set=schedule.heatup_steps=256", "--set=schedule.improve_steps=1", "--set=schedule.evaluation_steps=1"])
 print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads())
 """

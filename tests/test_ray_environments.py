@@ -17,13 +17,13 @@ import pytest
 import tiny
 from learning_tools import one_step_task
 from tiny import acer, taac
+from toys import tiny_preset
 
 from tfsac.distributed import ray_cluster, ray_environments
 from tfsac.distributed.ray_environments import ActorsLost, RayEnvironments, RolloutRequest, merge_steps
 from tfsac.environments import EnvironmentFailure, Environments
 from tfsac.errors import TfsacError
 from tfsac.parameters import ParameterError, RunParameters
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.types import ArraySpec, Spec, Step
@@ -496,7 +496,7 @@ def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(clust
 
 @pytest.mark.acceptance
 def test_an_environment_that_raises_in_an_actor_ends_the_run_after_a_checkpoint(cluster, tmp_path):
-    preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 50}, environment__num_envs=2)
+    preset = tiny_preset("toys:Faulty-v0", environment__kwargs={"fail_at": 50}, environment__num_envs=2)
     trainer = on_actors(preset, tmp_path / "run", num_actors=1)
     with pytest.raises(Exception, match="the simulator fell over"):
         trainer.run()

@@ -10,11 +10,11 @@ import pages
 import pytest
 import resume_tools
 import tiny
+from toys import tiny_preset
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, make, spec_of
 from tfsac.parameters import ParameterError, RunParameters, override
-from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.recorded_functions import spaces_of, spec_in
 from tfsac.utils.files import read_object
@@ -235,7 +235,7 @@ def test_the_same_object_may_be_trained_in(tmp_path, evaluation):
     assert len(tiny.rows(tmp_path / "run")) >= 2 and not Robot.users
 
 
-@pytest.mark.parametrize("level", ["CartPole-v1", "tfsac.testing:TeamIdentity-v0", "Pendulum-v1", "camera", "masked"])
+@pytest.mark.parametrize("level", ["CartPole-v1", "toys:TeamIdentity-v0", "Pendulum-v1", "camera", "masked"])
 def test_a_runs_folder_knows_the_spaces_of_its_policy(tmp_path, level):
     env = {"camera": tiny.CameraArm, "masked": Masked}[level]() if level in ("camera", "masked") else make(level)
     spec, directory = spec_of(env), RunDirectory(tmp_path / "run")

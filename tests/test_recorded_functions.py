@@ -12,13 +12,13 @@ import own_code
 import pytest
 import tiny
 from own_code import Arm, Keys, arm, drawn_arm
+from toys import tiny_preset
 
 import tfsac
 from tfsac import api, cli
 from tfsac.environments import spec_of
 from tfsac.networks import Network
 from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
-from tfsac.testing import tiny_preset
 from tfsac.training import Trainer, recorded_functions
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}

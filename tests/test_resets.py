@@ -12,6 +12,7 @@ import strategy_tools as tools
 import tensorflow as tf
 import tiny
 from resume_tools import crashed, same_run, twin_preset
+from toys import tiny_preset, vector_spec
 
 from tfsac.parameters import (
     Preset,
@@ -20,7 +21,6 @@ from tfsac.parameters import (
     override,
 )
 from tfsac.parameters.base import to_json
-from tfsac.testing import tiny_preset, vector_spec
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 from tfsac.training.resets import Resets
@@ -262,7 +262,7 @@ REPLICAS = """
 import sys
 import numpy as np
 from tfsac.parameters import RunParameters
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 from tfsac.training import Trainer
 from tfsac.training.resets import Resets
 

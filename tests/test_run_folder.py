@@ -13,13 +13,13 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+from toys import tiny_preset
 
 from tfsac import api, cli
 from tfsac.errors import TfsacError
 from tfsac.exporting import export, loading, verify
 from tfsac.exporting.exported import load_exported
 from tfsac.parameters import RunParameters, override
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, CheckpointError, Policy, RunDirectory, Trainer
 from tfsac.training.run import resume_command
 from tfsac.training.run_lock import RunLock
@@ -460,7 +460,7 @@ import os, signal, sys
 sys.modules["fcntl"] = None
 del os.fork, os.register_at_fork, os.O_NOFOLLOW, signal.SIGPIPE
 from tfsac.training import Trainer
-from tfsac.testing import tiny_preset
+from toys import tiny_preset
 result = Trainer(tiny_preset(schedule__improve_steps=20), "run").run()
 Trainer(tiny_preset(schedule__improve_steps=20), "run", resume=True)
 print(result.reason)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import changed, named, one, weights
+from toys import random_batches, team_spec
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.parameters import (
@@ -30,7 +31,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.testing import random_batches, team_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition, Update
 
 TEAMS, AGENTS = 4, 3
@@ -262,7 +262,7 @@ def choices(rng, rows, masked):
 
 
 def team_targets(rng, teams, discrete):
-    """Each of three agents has a target, and all of them one reward; see `tfsac.testing.TeamIdentity`."""
+    """Each of three agents has a target, and all of them one reward; see `toys.TeamIdentity`."""
     if discrete:
         target = rng.integers(3, size=(teams, AGENTS))
         shown, action = np.eye(3, dtype=np.float32)[target], rng.integers(3, size=(teams, AGENTS), dtype=np.int32)

@@ -5,6 +5,7 @@ import functools
 import gymnasium as gym
 import numpy as np
 import pytest
+from toys import discrete_spec, random_batches, team_spec, vector_spec
 
 import tfsac
 from tfsac.environments import (
@@ -21,7 +22,6 @@ from tfsac.environments import (
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.testing import discrete_spec, random_batches, team_spec, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete

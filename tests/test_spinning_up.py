@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import tiny
 from pydantic import ValidationError
+from toys import TeamIdentity
 
 import tfsac
 from tfsac import api, exporting
@@ -29,7 +30,6 @@ from tfsac.spinning_up import sac_function
 from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
 from tfsac.spinning_up.epochs import EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
-from tfsac.testing import TeamIdentity
 from tfsac.training import Callback, CheckpointError
 
 TINY = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tiny
 from demonstration_tools import SPEC as UNMARKED
-from demonstration_tools import add, first_steps, restored, shown
+from demonstration_tools import add, first_steps, shown
 
 from tfsac.environments import Filters
 from tfsac.errors import TfsacError
@@ -51,15 +51,6 @@ def test_rows_of_every_batch_alternate_and_own_ones_come_first(own, updates, bat
     assert batch.extras["expert"].dtype == np.float32
 
 
-def test_the_fields_of_a_row_belong_together():
-    batch = filled(8, capacity=8, num_envs=2).sample(4, 20, np.random.default_rng(1))
-    steps = first_steps(batch)
-    np.testing.assert_allclose(batch.action[..., 0], steps / 10_000, rtol=1e-6)
-    np.testing.assert_array_equal(batch.next_observation["observation"][..., 0], steps + 0.5)
-    assert batch.action.shape == (4, 20, 1) and batch.weight == ()
-    assert {batch.action.dtype, batch.reward.dtype, batch.discount.dtype} == {np.dtype("float32")}
-
-
 def test_every_transition_of_a_half_is_sampled_equally_often():
     batch = filled(8, shown(6)).sample(10, 4_800, np.random.default_rng(2))
     for half, kept in ((first_steps(batch)[:, 0::2], 8), (first_steps(batch)[:, 1::2], 6)):
@@ -67,14 +58,6 @@ def test_every_transition_of_a_half_is_sampled_equally_often():
         assert len(values) == kept
         expected = half.size / kept
         assert ((counts - expected) ** 2 / expected).sum() < 24.3  # the 0.1 % point of 7 degrees of freedom
-
-
-def test_the_ring_overwrites_own_transitions_and_never_demonstrations():
-    memory = filled(100, capacity=4)
-    steps = first_steps(memory.sample(10, 100, np.random.default_rng(0)))
-    assert set(np.unique(steps[:, 0::2])) == {96, 97, 98, 99}
-    assert set(np.unique(steps[:, 1::2])) == {1000, 1001, 1002, 1003, 1004, 1005}
-    assert len(memory) == 4
 
 
 def test_images_masks_and_numbers_of_actions_keep_their_dtypes():
@@ -92,26 +75,6 @@ def test_images_masks_and_numbers_of_actions_keep_their_dtypes():
     assert batch.observation["action_mask"].dtype == bool
     np.testing.assert_array_equal(batch.observation["action_mask"][0, 0], mask[0])
     np.testing.assert_array_equal(batch.observation["action_mask"][0, 1], [False, False, False, False, True])
-
-
-def test_a_team_has_one_reward_and_one_mark_a_row():
-    records = np.zeros(2, TransitionMemory(TEAM._replace(extras={}), 1).ring.dtype)
-    records["action"], records["truncated"] = [[1, 2, 3], [3, 2, 1]], True
-    memory = SQILMemory(TEAM, 4, Demonstrations(records, "", np.zeros(2)), num_envs=2)
-    seen = {"agent_state": np.zeros((2, 3, 2))}
-    memory.add(seen, np.zeros((2, 3)), np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), seen)
-    batch = memory.sample(2, 6, np.random.default_rng(0))
-    assert batch.action.shape == (2, 6, 3) and batch.observation["agent_state"].shape == (2, 6, 3, 2)
-    assert batch.reward.shape == batch.extras["expert"].shape == (2, 6)
-    assert (batch.action[:, 1::2].sum(-1) == 6).all() and not batch.action[:, 0::2].any()
-
-
-def test_samples_follow_from_the_generator():
-    memory = filled()
-    one, two, other = (memory.sample(2, 40, np.random.default_rng(seed)) for seed in (5, 5, 6))
-    np.testing.assert_array_equal(first_steps(one), first_steps(two))
-    for half in (0, 1):
-        assert (first_steps(one)[:, half::2] != first_steps(other)[:, half::2]).any()
 
 
 # -- rewards and discounts ---------------------------------------------------------------------------------------------
@@ -143,32 +106,6 @@ def test_the_discount_is_zero_only_where_the_task_ended_in_both_halves(ignore_do
 
 # Gamma is 0.5, n_step 3. Demonstrated steps, {step: how it ended} -> by first step: reward, discount, step it ends
 # with.
-THREE_STEPS = {
-    "two episodes": (
-        5,
-        {1: "terminated", 4: "truncated"},
-        [(1.5, 0, 1), (1, 0, 1), (1.75, 1 / 8, 4), (1.5, 1 / 4, 4), (1, 1 / 2, 4)],
-    ),
-    "the last one has no end": (
-        5,
-        {0: "truncated"},
-        [(1, 1 / 2, 0), (1.75, 1 / 8, 3), (1.75, 1 / 8, 4), (1.5, 1 / 4, 4), (1, 1 / 2, 4)],
-    ),
-    "one episode": (3, {2: "terminated"}, [(1.75, 0, 2), (1.5, 0, 2), (1, 0, 2)]),
-    "one step": (1, {0: "terminated"}, [(1, 0, 0)]),
-}
-
-
-@pytest.mark.parametrize("steps, ends, expected", THREE_STEPS.values(), ids=THREE_STEPS.keys())
-def test_three_demonstrated_rewards_are_summed_up_to_the_end_of_the_episode(steps, ends, expected):
-    memory = filled(2, shown(steps, ends), discount=0.5, n_step=3)
-    batch = memory.sample(1, 2_000, np.random.default_rng(0))
-    first = first_steps(batch)[0, 1::2].astype(int) - 1000
-    assert set(first) == set(range(steps))
-    for name, column in (("reward", 0), ("discount", 1)):
-        np.testing.assert_array_equal(getattr(batch, name)[0, 1::2], np.float32([expected[i][column] for i in first]))
-    last = batch.next_observation["observation"][0, 1::2, 0] - 1000.5
-    np.testing.assert_array_equal(last, [expected[i][2] for i in first])
 
 
 def test_sums_of_own_rewards_are_0_while_their_discounts_count_the_steps():
@@ -183,32 +120,6 @@ def test_sums_of_own_rewards_are_0_while_their_discounts_count_the_steps():
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
-
-
-def test_a_restored_memory_samples_the_same():
-    old = filled(5)
-    new = restored(old, filled(0))
-    one, two = (memory.sample(3, 20, np.random.default_rng(3)) for memory in (old, new))
-    for name in ("action", "reward", "discount"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
-    assert old.state()["demonstrations"].shape == (32,)
-    assert old.state()["demonstrations"].dtype == np.uint8
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        shown(5),
-        shown(reward=lambda step: 0.0),
-        shown(ends={2: "truncated", 5: "terminated"}),
-        shown(ends={5: "truncated"}),
-    ],
-    ids=["fewer", "other rewards", "another episode", "another end"],
-)
-def test_other_demonstrations_than_those_of_the_checkpoint_are_refused(other):
-    old, new = filled(5), filled(0, other)
-    with pytest.raises(TfsacError, match="changed"):
-        restored(old, new)
 
 
 # -- from a preset -----------------------------------------------------------------------------------------------------

@@ -7,14 +7,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from info_tools import EPISODE
+from toys import tiny_preset
 
 import tfsac
 from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
-from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters, RunParameters
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers.recorder import Recorder
 

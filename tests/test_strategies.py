@@ -161,9 +161,21 @@ def test_two_workers_learn_what_one_device_does_and_each_has_the_priorities_of_i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [QUICK, *(pytest.param(name, marks=pytest.mark.acceptance) for name in FEW)])
+@pytest.mark.parametrize(
+    "name",
+    [QUICK, *(pytest.param(name, marks=pytest.mark.acceptance) for name in [*FEW, "ensemble, dropout, policy delay"])],
+)
 def test_xla_learns_the_same_from_the_same_noise(name):
     assert_equal(tools.updated(name, noise=False, jit_compile=True), tools.updated(name, noise=False))
+
+
+def test_xla_compiles_two_numbers_of_updates_and_divides_others_among_them():
+    compiled = tools.make_agent("v", jit_compile=True).compiled
+    assert compiled._sizes(5) == [5]
+    compiled._graphs = dict.fromkeys(["all", 5])
+    assert compiled._sizes(5) == [5] and compiled._sizes(3) == [3]
+    compiled._graphs[3] = None
+    assert compiled._sizes(14) == [5, 5, 3, 1] and compiled._sizes(2) == [1, 1] and compiled._sizes(1) == [1]
 
 
 @pytest.mark.parametrize("name", {case[0]: name for name, case in tools.CASES.items()}.values())

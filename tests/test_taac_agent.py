@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from critic_tools import layers_of_critics
+from toys import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
 from tfsac.agents.learner import Gradients
@@ -28,7 +29,6 @@ from tfsac.parameters import (
     temporally_abstract_networks,
 )
 from tfsac.policies.temporally_abstract import Choice, Proposal, make_trajectory, pessimistic
-from tfsac.testing import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
 from tfsac.types import FIRST, LAST, MID, ArraySpec, Sequence, Spec
 
 BATCH, STEPS = 8, 4
@@ -265,27 +265,6 @@ def test_the_target_critics_wait_for_their_period_and_move_by_their_rate():
             np.testing.assert_allclose(moved, target + rate * (online - target), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("delay", [pytest.param(1, marks=pytest.mark.acceptance), 2])
-def test_several_updates_in_one_call_equal_one_update_per_call_and_are_traced_once(delay):
-    together, apart = (make_agent(eager=False, num_updates_between_policy_updates=delay) for _ in range(2))
-    stacked = batches(together, 5)
-    rows = together.update(stacked).metrics
-    single = [apart.update(tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked)).metrics[0] for i in range(5)]
-    np.testing.assert_allclose(rows, single, rtol=2e-3, atol=1e-5)
-    assert_same(together, apart, atol=1e-5)
-    together.update(batches(together, 2))
-    assert together.compiled.traces == 1 and apart.compiled.traces == 1
-
-
-@pytest.mark.slow
-def test_compiled_updates_equal_eager_ones():
-    compiled, eager = make_agent(eager=False), make_agent()
-    stacked = batches(eager, 3)
-    np.testing.assert_allclose(compiled.update(stacked).metrics, eager.update(stacked).metrics, rtol=2e-3, atol=1e-5)
-    assert_same(compiled, eager, atol=1e-5)
-
-
 # -- which rows count --------------------------------------------------------------------------------------------------
 
 
@@ -425,7 +404,7 @@ def test_target_entropies_are_given_or_follow_from_a_probability(algorithm, choi
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "sign"), [((0.69, 1.38), 1), ((0.001, -10.0), -1)])
 def test_temperatures_move_against_the_entropies(target, sign):
-    agent = make_agent(target_entropy=target)
+    agent = make_agent(target_entropy=target, init_w=3.0)
     agent.update(batches(agent, 5))
     for temperature in (agent.choice_temperature, agent.proposal_temperature):
         assert (float(temperature.value()) - 1.0) * sign > 0.02
@@ -533,8 +512,8 @@ def test_a_reward_without_weight_is_learned_by_the_critics_alone():
     for name in ("policy", "proposal_temperature", "choice_temperature"):
         for ours, theirs in zip(steps[0][name].values, steps[1][name].values, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-    biases = [value for value in steps[0]["q"].values if value.shape == (2,)]  # of the last layers
-    assert len(biases) == 2 and np.abs(biases).min() > 1e-3
+    bias = steps[0]["q"].values[-1]  # of the last layers
+    assert bias.shape == (2, 2) and np.abs(bias).min() > 1e-3
 
 
 def test_each_reward_has_its_discount(monkeypatch):
@@ -927,23 +906,6 @@ def test_a_memory_of_single_rows_is_refused():
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_checkpoint_holds_all_that_learns(tmp_path):
-    agent, other = make_agent(eager=False), make_agent(seed=5, eager=False)
-    agent.update(batches(agent, 3))
-    path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
-    tf.train.Checkpoint(agent=other).read(path).assert_consumed()
-    other.policy.refresh()
-    assert_same(agent, other)
-    assert other.policy.alpha == agent.policy.alpha != 1.0
-    found = [one.policy.act(observations(20), random_state(one, 20), mode="greedy") for one in (agent, other)]
-    for name, value in found[0].state.items():
-        np.testing.assert_array_equal(value, found[1].state[name])
-    for one in (agent, other):
-        one.update(batches(agent, 2, seed=3))
-    assert_same(agent, other)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

@@ -336,7 +336,7 @@ def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_
 
 def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     seen = States()
-    preset = tiny.taac("tfsac.testing:Faulty-v0", **{"environment.kwargs": {"fail_at": 57}})
+    preset = tiny.taac("toys:Faulty-v0", **{"environment.kwargs": {"fail_at": 57}})
     trainer = Trainer(
         preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), callbacks=[seen], quiet=True
     )
@@ -394,7 +394,7 @@ def test_what_does_not_fit_the_environment_is_refused_and_leaves_no_folder(tmp_p
     weights, discounts = "agent.algorithm.reward_weights", "agent.algorithm.reward_discounts"
     for level, changes, word in (
         ("CartPole-v1", {}, "discrete"),
-        ("tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}, "alone"),
+        ("toys:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}, "alone"),
         ("Pendulum-v1", {weights: [1.0, 2.0]}, "reward_weights"),
         (TWO, {discounts: [0.9]}, "reward_discounts"),
     ):

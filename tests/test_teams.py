@@ -6,12 +6,11 @@ import types
 import gymnasium as gym
 import numpy as np
 import pytest
+from toys import TeamIdentity
 
 from tfsac.environments import EnvironmentFailure, Environments, Team, check, make, spec_of
-from tfsac.environments.video import write_video
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.testing import TeamIdentity, team_spec
 from tfsac.types import ArraySpec, DiscreteSpec
 
 Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete
@@ -256,8 +255,7 @@ def test_levels_that_are_no_teams_are_refused():
 # -- a real task -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
-@pytest.mark.parametrize("continuous", [False, True], ids=["discrete", "continuous"])
+@pytest.mark.parametrize(("continuous", "vectorization"), [(False, "sync"), (True, "subprocess")])
 def test_whole_episodes_of_simple_spread(continuous, vectorization):
     kwargs = {"continuous_actions": continuous, "max_cycles": 25, "N": 3}
     parameters = EnvironmentParameters(SPREAD, num_envs=2, vectorization=vectorization, kwargs=kwargs)
@@ -298,21 +296,11 @@ def test_episodes_of_simple_spread_follow_from_their_seeds_and_come_back():
     assert not np.array_equal(other.observation["agent_state"], Environments(parameters, 1).observation["agent_state"])
 
 
-def test_a_video_of_a_team(tmp_path):
-    import imageio.v2 as imageio
-
-    parameters = EnvironmentParameters(SPREAD, kwargs={"max_cycles": 4, "N": 2})
-    write_video(parameters, [1, 2], [np.full((4, 2), 1), np.full((4, 2), 3)], tmp_path / "team.gif")
-    frames = imageio.mimread(tmp_path / "team.gif")
-    assert len(frames) == 8 and frames[0].shape[:2] == (700, 700)
-    assert not np.array_equal(frames[0], frames[3])
-
-
 # -- what the package offers for tests ---------------------------------------------------------------------------------
 
 
 def test_team_identity_of_discrete_actions():
-    env = make("tfsac.testing:TeamIdentity-v0")
+    env = make("toys:TeamIdentity-v0")
     observation, _ = env.reset(seed=5)
     targets = observation["agent_state"].argmax(axis=1)
     assert observation["agent_state"].shape == (3, 3) and set(observation["agent_state"].sum(axis=1)) == {1.0}
@@ -333,14 +321,3 @@ def test_team_identity_of_continuous_actions():
     assert env.step(targets)[1:4] == (0.0, True, False)
     env.reset(seed=5)
     assert env.step(targets + np.array([[0.5, 0], [0, -0.1]], np.float32))[1] == pytest.approx(-(0.25 + 0.01) / 2)
-
-
-def test_team_spec_is_that_of_a_team():
-    spec = team_spec(3, masked=True)
-    assert spec.num_agents == 3 and spec.action == DiscreteSpec(3, (3,))
-    assert {key: array.shape for key, array in spec.of_one_agent().observation.items()} == {
-        "agent_state": (4,),
-        "global_state": (6,),
-        "action_mask": (3,),
-    }
-    assert team_spec(discrete=False).of_one_agent().action.shape == (2,)

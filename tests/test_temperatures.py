@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tiny
 from agent_tools import named
+from toys import discrete_spec, random_batches, random_sequences, vector_spec
 
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
 from tfsac.catalog import load_preset
@@ -21,7 +22,6 @@ from tfsac.parameters import (
     gaussian_entropy,
     override,
 )
-from tfsac.testing import discrete_spec, random_batches, random_sequences, vector_spec
 from tfsac.training.build import build_agent
 
 DELAY, BATCH, STEPS = 3, 8, 4

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+from toys import tiny_preset
 
 from tfsac.parameters import RunParameters
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer, reporting
 from tfsac.training.loggers import RunInfo, TensorBoardLogger
 

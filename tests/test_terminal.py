@@ -12,8 +12,8 @@ import termios
 
 import pytest
 import rich.console
+from toys import tiny_preset
 
-from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
 from tfsac.training.loggers import RunInfo, TerminalLogger
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tiny
 from resume_tools import same_run
+from toys import tiny_preset
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, Filters, spec_of
@@ -25,7 +26,6 @@ from tfsac.parameters import (
     override,
 )
 from tfsac.policies import CategoricalPolicy
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Policy, Trainer
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.schedule import Schedule
@@ -320,7 +320,7 @@ def test_callbacks_see_the_metrics_of_every_update(tmp_path):
     [("raise", "simulator fell over"), ("reward", "reward must be finite"), ("observation", "must be finite")],
 )
 def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
-    preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 137, "how": how})
+    preset = tiny_preset("toys:Faulty-v0", environment__kwargs={"fail_at": 137, "how": how})
     trainer = Trainer(preset, tmp_path / "run", quiet=True)
     with pytest.raises(EnvironmentFailure, match=text) as failure:
         trainer.run()
@@ -331,7 +331,7 @@ def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
 @pytest.mark.slow
 def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
     preset = tiny_preset(
-        "tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 90, "how": "huge"}, agent__memory__max_size=1000
+        "toys:Faulty-v0", environment__kwargs={"fail_at": 90, "how": "huge"}, agent__memory__max_size=1000
     )
     trainer = Trainer(preset, tmp_path / "run", quiet=True)
     with pytest.raises(NonFiniteError, match=r"loss/q1 is inf at update \d+") as failure:

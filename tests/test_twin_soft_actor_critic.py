@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
 from critic_tools import layers_of_critics
+from toys import random_batches, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.batches import Packing
@@ -23,7 +24,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.testing import random_batches, vector_spec
 from tfsac.types import ArraySpec, Spec, Transition
 
 BATCH = 8
@@ -273,19 +273,6 @@ def test_wrong_temperature_parameters_are_refused(wrong):
         FixedAlphaParameters(-0.1)
 
 
-@pytest.mark.parametrize("log_space", [True, False])
-def test_the_temperature_and_its_optimizer_are_in_the_checkpoint(tmp_path, log_space):
-    agent = make_agent(AutoAlphaParameters(learning_rate=0.1, log_space=log_space))
-    agent.update(batches(3))
-    path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
-    other = make_agent(AutoAlphaParameters(learning_rate=0.1, log_space=log_space), seed=5)
-    tf.train.Checkpoint(agent=other).read(path).assert_consumed()
-    assert_same(agent, other)
-    for a in (agent, other):
-        a.update(batches(2, seed=3))
-    assert_same(agent, other)
-
-
 # -- periods and delays ------------------------------------------------------------------------------------------------
 
 
@@ -308,20 +295,6 @@ def test_the_target_critics_wait_for_their_period_also_with_one_update_per_call(
         agent.update(batches(1, seed=i))
         moved.append("q_target" in changed(before, weights(agent)))
     assert moved == [False, False, True] * 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delay", [1, 2])
-def test_several_updates_in_one_call_equal_one_update_per_call(delay):
-    together, apart = (make_agent(eager=False, num_updates_between_policy_updates=delay) for _ in range(2))
-    stacked = batches(5)
-    rows = together.update(stacked).metrics
-    single = [apart.update(tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked)).metrics[0] for i in range(5)]
-    np.testing.assert_allclose(rows, single, rtol=2e-4, atol=1e-5)
-    for name, values in weights(together).items():
-        for a, b in zip(values, weights(apart)[name], strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
-    assert together.compiled.traces == 1 and apart.compiled.traces == 1
 
 
 # -- critics, weights, priorities --------------------------------------------------------------------------------------

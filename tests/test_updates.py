@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
+from toys import tiny_preset
 
 from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import PrioritizedExperienceReplayParameters, RunParameters
-from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
 from tfsac.training.updates import Updates
 from tfsac.types import UpdateResult

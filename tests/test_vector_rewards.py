@@ -91,7 +91,6 @@ def test_the_rewards_of_an_environment_with_one_are_as_they_were(environments):
     assert envs.step(np.zeros((2, 1), np.float32)).reward.shape == (2,)
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
 @pytest.mark.parametrize(
     "trouble, message",
     [
@@ -99,19 +98,17 @@ def test_the_rewards_of_an_environment_with_one_are_as_they_were(environments):
         ("too many", r"shape \(2,\).*\(environment 1, step 2\)$"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium warns beside raising in a process
-def test_bad_rewards_of_one_of_several_environments_are_refused(environments, vectorization, trouble, message):
-    envs = environments(vectorization=vectorization, kwargs={"trouble": trouble})
+def test_bad_rewards_of_one_of_several_environments_are_refused(environments, trouble, message):
+    envs = environments(kwargs={"trouble": trouble})
     envs.step(np.zeros((2, 1), np.float32))
     with pytest.raises(EnvironmentFailure, match=message):
         envs.step(np.float32([[0.0], [1.0]]))
 
 
 @pytest.mark.filterwarnings("ignore")  # of the packages that MO-Gymnasium imports, and of its float64 bounds
-@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
-def test_a_level_of_mo_gymnasium(environments, vectorization):
+def test_a_level_of_mo_gymnasium(environments):
     pytest.importorskip("mo_gymnasium", reason="needs mo-gymnasium, whose environments have several rewards")
-    envs = environments(level="mo_gymnasium:mo-mountaincarcontinuous-v0", vectorization=vectorization)
+    envs = environments(level="mo_gymnasium:mo-mountaincarcontinuous-v0")
     assert envs.spec.num_rewards == 2 and envs.spec.observation == {"observation": ArraySpec((2,), "float32")}
     # Minus one a step until the flag, and minus the squared action as fuel.
     result = envs.step(np.float32([[0.5], [-1.0]]))

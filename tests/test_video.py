@@ -71,7 +71,7 @@ def test_pictures_of_odd_sizes_are_recorded(shape, ending, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ["mp4", "gif"])
+@pytest.mark.parametrize("ending", ["mp4", pytest.param("gif", marks=pytest.mark.acceptance)])
 def test_memory_does_not_grow_with_the_number_of_frames(ending, tmp_path):
     grown = tmp_path / "grown"
 

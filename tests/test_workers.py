@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 import tiny
 from return_tools import statistics_of
+from toys import tiny_preset
 
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.distributed.workers import Workers
@@ -29,7 +30,6 @@ from tfsac.parameters import (
     override,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
 
 SAVED = {"seed": 3, "checkpoint_save_steps": 100, "updates_between_diagnostics": 1}

@@ -7,6 +7,7 @@ import pathlib
 
 import gymnasium as gym
 import numpy as np
+from toys import tiny_preset
 
 from tfsac import cli
 from tfsac.catalog import load_preset
@@ -28,7 +29,6 @@ from tfsac.parameters import (
     to_json,
 )
 from tfsac.parameters.overrides import covers
-from tfsac.testing import tiny_preset
 
 # One evaluation in the middle and one at the end, of two short episodes each.
 CHANGES = {

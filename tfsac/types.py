@@ -231,8 +231,26 @@ class Segments(NamedTuple):
     extras: Any = ()
 
 
+class BatchesOnDevice(NamedTuple):
+    """Batches that a compiled call draws itself, from a memory on its device.
+
+    Attributes:
+        num_updates: how many, one for each update.
+        inputs: tensors that the call needs to draw them.
+    """
+
+    num_updates: int
+    inputs: Any
+
+
 Batch = Transition | Sequence | Segments
+Batches = Batch | BatchesOnDevice  # stacked for the updates of a call
 Metrics = dict[str, Any]
+
+
+def number_of_updates(batches: Batches) -> int:
+    """Returns U, the number of updates that batches are stacked for."""
+    return batches.num_updates if isinstance(batches, BatchesOnDevice) else len(batches.reward)
 
 
 class ActResult(NamedTuple):
@@ -294,24 +312,15 @@ def check_actions(kind: str, discrete: bool | None, action: ArraySpec | Discrete
         action: of the environment.
 
     Raises:
-        TfsacError: continuous actions for an agent with discrete ones, or the other way round; the message names the
-            other agent.
+        TfsacError: continuous actions for an agent with discrete ones, or the other way round.
     """
     if discrete is None or discrete == isinstance(action, DiscreteSpec):
         return
-    acer = kind.endswith("acer")
     if isinstance(action, DiscreteSpec):
-        does = f"has continuous actions, and the environment has {action.num_actions} discrete actions"
-        other, preset = (
-            ("discrete_acer", "acer_cartpole") if acer else ("discrete_soft_actor_critic", "cart_pole_discrete_sac")
-        )
+        actions, other = "discrete", "'discrete_soft_actor_critic' or 'discrete_acer', as in cart_pole_discrete_sac"
     else:
-        does = "has discrete actions, and the environment has continuous actions"
-        other, preset = ("gaussian_acer", "acer_pendulum") if acer else ("twin_soft_actor_critic", "pendulum_twin_sac")
-    raise TfsacError(
-        f"This agent ({kind!r}) {does}: that needs an agent of kind {other!r}, as in the preset {preset}. Received: "
-        f"{f'{action.num_actions} actions' if isinstance(action, DiscreteSpec) else f'actions of shape {action.shape}'}"
-    )
+        actions, other = "continuous", "'twin_soft_actor_critic' or 'gaussian_acer', as in pendulum_twin_sac"
+    raise TfsacError(f"The agent {kind!r} cannot choose {actions} actions; an agent of kind {other}, can")
 
 
 def same_bounds(one: Any, other: Any) -> bool:

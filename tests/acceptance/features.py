@@ -20,6 +20,8 @@ import sys
 import tempfile
 import traceback
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
 FOLDER = pathlib.Path(__file__).resolve().parent
 TESTS = FOLDER.parent
 SECONDS = 900  # of a pair of workers
@@ -97,9 +99,9 @@ ENSEMBLES = ("renormalized_critics", "quantile_critics")
 def level_of(agent, own=False):
     """Returns the level of an agent's runs, and arguments of it."""
     if agent in TEAMS:
-        return "tfsac.testing:TeamIdentity-v0", {"discrete": agent in DISCRETE}
+        return "toys:TeamIdentity-v0", {"discrete": agent in DISCRETE}
     if own:
-        return f"tfsac.testing:{'DiscreteIdentity' if agent in DISCRETE else 'Identity'}-v0", {}
+        return f"toys:{'DiscreteIdentity' if agent in DISCRETE else 'Identity'}-v0", {}
     return "CartPole-v1" if agent in DISCRETE else "Pendulum-v1", {}
 
 
@@ -114,9 +116,9 @@ def environment(agent):
 def preset_of(agent, changes, folder):
     """Returns a tiny run of an agent."""
     import tiny
+    from toys import tiny_preset
 
     from tfsac import parameters as p
-    from tfsac.testing import tiny_preset
 
     level, arguments = level_of(agent)
     if agent.endswith("acer"):

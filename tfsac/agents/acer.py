@@ -62,7 +62,7 @@ class ACERAgent(Agent):
         averages: running averages of `RUNNING_AVERAGES`.
 
     Raises:
-        ValueError: see `Agent`.
+        TfsacError: see `Agent`.
     """
 
     batch_axis = 1
@@ -200,7 +200,7 @@ class ACERAgent(Agent):
         """Refuses the values of a critic with an LSTM of its own, whose state is no part of the policy's.
 
         Raises:
-            ValueError: there is one.
+            TfsacError: there is one.
         """
         for name in self.network_parameters:
             if name not in self.policy.acts_through and self.networks[name].lstm_state:
@@ -286,7 +286,7 @@ class DiscreteACERAgent(ACERAgent):
         """Returns "q" of observations and actions, NaN for actions that do not exist, and "v", `[B]`.
 
         Raises:
-            ValueError: no state for a policy that has one; see `check_values`.
+            TfsacError: see `check_values`.
         """
         self.check_values()
         outputs, _, given = self.policy.advance_tensors(observation, state)
@@ -383,7 +383,7 @@ class GaussianACERAgent(ACERAgent):
         """Returns "q" of observations and actions and "v", `[B]`; the same n draws serve as the baseline of every call.
 
         Raises:
-            ValueError: no state for a policy that has one; see `check_values`.
+            TfsacError: see `check_values`.
         """
         self.check_values()
         outputs, _, given = self.policy.advance_tensors(observation, state)

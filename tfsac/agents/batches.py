@@ -92,6 +92,9 @@ class Packing:
         Raises:
             ValueError: fields that the agent was not made for, or of another shape or dtype.
         """
+        wanted = self.batch.reward.shape.as_list()
+        if list(stacked.reward.shape[1:]) != wanted:
+            raise ValueError(f"Updates need rewards [U, {str(wanted)[1:]}. Received: {stacked.reward.shape}")
         leaves, updates = tf.nest.flatten(stacked), len(stacked.reward)
         if [(leaf.shape[1:], leaf.dtype) for leaf in leaves] != self.expected or {len(leaf) for leaf in leaves} != {
             updates
@@ -115,13 +118,18 @@ class Packing:
         start = -memory.ctypes.data % ALIGNMENT
         return memory[start : start + size].view(np.float32).reshape(updates, self.size)
 
+    def part(self, packed: Packed, start: int, stop: int) -> Packed:
+        """Returns the packed batches of some of the updates."""
+        return tf.nest.map_structure(lambda x: x if stop - start == len(x) else x[start:stop], packed)
+
     def unpack(self, packed: Packed, update: int | tf.Tensor) -> Any:
         """Returns the batch of one update, `[B, ...]` or `[T, B, ...]`."""
         others = iter(packed[1])
         rest = [next(others) if part is None else None for part in self.slices]
         leaves = []
+        floats = packed[0][update]  # apart: XLA slices wrong rows of an index that it does not know beside one it does
         # What is made first runs first, and the longest chain of operations begins with the next observation.
         for spec, part, other in reversed([*zip(self.specs, self.slices, rest, strict=True)]):
-            row = packed[0][update, part] if other is None else other[update]
+            row = floats[part] if other is None else other[update]
             leaves.append(tf.reshape(row, spec.shape))
         return tf.nest.pack_sequence_as(self.batch, leaves[::-1])

@@ -41,7 +41,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         num_actions: how many there are, A.
 
     Raises:
-        ValueError: see `Agent`; a target entropy that so many actions cannot have, or a shared encoder with custom
+        TfsacError: see `Agent`; a target entropy that so many actions cannot have, or a shared encoder with custom
             models.
 
     Example:

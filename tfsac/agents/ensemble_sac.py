@@ -53,7 +53,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         critics: reads Q out of the critics' outputs.
 
     Raises:
-        ValueError: see `Agent`.
+        TfsacError: see `Agent`.
 
     Example:
         >>> head = QHeadParameters(num_critics=10)

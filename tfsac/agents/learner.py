@@ -29,7 +29,7 @@ from tfsac.networks import (
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
 from tfsac.policies import BasePolicy
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Metrics, Spec, Transition, Update, UpdateResult
+from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Batches, Metrics, Spec, Transition, Update, UpdateResult
 
 
 class Gradients(NamedTuple):
@@ -179,7 +179,7 @@ class Agent(tf.Module, ABC):
         """
         return self.compiled.trace(single)
 
-    def update(self, stacked: Batch) -> UpdateResult:
+    def update(self, stacked: Batches) -> UpdateResult:
         """Makes U updates in one call of a compiled graph.
 
         Args:

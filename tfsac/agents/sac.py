@@ -35,7 +35,7 @@ class TwinSoftActorCriticAgent(Agent):
         target_entropy: in nats, to which a learned temperature brings the policy's entropy.
 
     Raises:
-        ValueError: see `Agent`; a target entropy that cannot be reached; critics of another agent.
+        TfsacError: see `Agent`; a target entropy that cannot be reached; critics of another agent.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")

@@ -25,7 +25,7 @@ class SoftActorCriticAgent(Agent):
         parameters, spec, seed, eager, models, jit_compile: see `Agent`.
 
     Raises:
-        ValueError: see `Agent`.
+        TfsacError: see `Agent`.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")

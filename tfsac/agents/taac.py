@@ -70,7 +70,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         reward_discounts: gamma of each reward, `[D]`.
 
     Raises:
-        ValueError: see `Agent`; target entropies that cannot be reached.
+        TfsacError: see `Agent`; target entropies that cannot be reached.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")

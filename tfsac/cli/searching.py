@@ -67,7 +67,7 @@ def _tune_flags(f: flags.FlagValues) -> None:
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
     from tfsac.experiments.search_space import search_space
-    from tfsac.experiments.tuning import Tuning, import_optuna, plan
+    from tfsac.experiments.tuning import Tuning, import_optuna
     from tfsac.experiments.tuning_report import report
 
     if f.report:
@@ -96,8 +96,8 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
             how = connected.enter_context(on_cluster(given.ray_address, given.cpus_per_run))
         # With the whole space, for the defaults of another version may differ.
         arguments = [*given_arguments(f, (*WHERE, "space")), *(f"--space={dimension.text}" for dimension in space)]
-        content = plan(space, experiment=experiment, seeds=list(seeds), arguments=arguments, **settings)
-        tuning = Tuning(folder, content, shared, describe)
+        settings |= {"experiment": experiment, "seeds": list(seeds), "arguments": arguments}
+        tuning = Tuning(folder, space, shared, describe, **settings)
         stopped_by = tuning.train(**how)
     if stopped_by is not None:
         there = shlex.quote(f"--run_dir={folder}")
@@ -125,8 +125,9 @@ def _check_last_evaluations(schedule: dict[str, str], last_evaluations: int) -> 
 
 def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues:
     """Returns the flags with which a tuning was started, and those that are given now in their place."""
-    from tfsac.experiments.tuning import read_plan
+    from tfsac.experiments.tuning import PLAN
+    from tfsac.utils.files import read_object
 
     given = [name for name in f if f[name].present]
-    earlier, _ = parse("tune", read_plan(folder)["arguments"])
+    earlier, _ = parse("tune", read_object(folder / PLAN)["arguments"])
     return parse("tune", [*given_arguments(earlier, given), *given_arguments(f, WHERE)])[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import pathlib
 import re
 import traceback
 import warnings
@@ -50,12 +51,16 @@ class EnvironmentFailure(TfsacError, RuntimeError):
 
 
 def format_error(error: BaseException) -> str:
-    """Returns an error in one line; one that an environment's own code raised with its type, file and line."""
+    """Returns an error in one line; one that an environment's own code raised with its type, and with file and line
+    outside tfsac and installed packages where there is such a place.
+    """
     if isinstance(error, EnvironmentFailure):
         return str(error)
     message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{message} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else message
+    libraries = ("site-packages", str(pathlib.Path(__file__).parents[1]))
+    own = [frame for frame in frames if not any(folder in frame.filename for folder in libraries)]
+    return f"{message} ({(own or frames)[-1].filename}, line {(own or frames)[-1].lineno})" if frames else message
 
 
 def placed(error: Exception, level: str, place: str) -> EnvironmentFailure:
@@ -174,8 +179,7 @@ def time_limit_of(env: gym.Env) -> int | None:
 
 def longest_episode(env: gym.Env) -> int | None:
     """Returns the steps after which an environment's registration or one of its wrappers ends its episodes, or None."""
-    in_another_process: int | None = getattr(env, "time_limit", None)
-    return (env.spec and env.spec.max_episode_steps) or in_another_process or time_limit_of(env)
+    return (env.spec and env.spec.max_episode_steps) or time_limit_of(env)
 
 
 # -- what reset and step return ----------------------------------------------------------------------------------------

@@ -167,17 +167,21 @@ class Filters:
 
     def reward(self, reward: np.ndarray) -> np.ndarray:
         """Returns raw rewards with any leading dimensions as the agent sees them: divided, rescaled, then clipped."""
+        scaled = reward * self.reward_scale()
+        if self.parameters.reward_clipping_range is None:
+            return scaled
+        low, high = self.parameters.reward_clipping_range
+        return np.clip(scaled, np.float32(low), np.float32(high))
+
+    def reward_scale(self) -> np.ndarray:
+        """Returns what rewards are multiplied by now, float32, `[]` or `[D]`."""
         scale = np.asarray(self.parameters.reward_rescale_factor)
         if self.rewards.count:
             # Without subtracting the mean: that would change what ending an episode is worth.
             scale = scale / np.where(self.rewards.squares > 0, self.rewards.deviation(), 1.0)  # constant ones stay
         if self.returns:
             scale = scale / self.returns.divisor()
-        scaled = reward * scale.astype(np.float32)
-        if self.parameters.reward_clipping_range is None:
-            return scaled
-        low, high = self.parameters.reward_clipping_range
-        return np.clip(scaled, np.float32(low), np.float32(high))
+        return scale.astype(np.float32)
 
     def batch(self, batch: Batch) -> Batch:
         """Returns a sampled batch with its observations filtered; the memory filters its rewards with `reward`."""

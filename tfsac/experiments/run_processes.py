@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import functools
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -18,7 +19,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tfsac.distributed.ray_jobs import end_with_parent
+import numpy as np
+
+from tfsac.distributed.ray_jobs import LOCK_TIMEOUT, end_with_parent
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
 from tfsac.utils.files import atomic_write, differences, lock_file, read_object
@@ -27,7 +30,6 @@ from tfsac.utils.machine import ending_signals, usable_cores
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 # Flags that a resumed run has from its config.
 FIXED_FLAGS = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir", "restore_memory")
-LOCK_TIMEOUT = 120.0  # seconds until a run that was left by a killed series has saved and ended
 SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_REPORTS = 0.1, 60.0
 
 
@@ -131,11 +133,12 @@ class Series:
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise FileExistsError(f"{folder} exists and is not empty; choose a new folder")
 
-    def begin(self) -> None:
-        """Called once nobody else trains in the folder."""
+    def begin(self) -> int:
+        """Called once nobody else trains in the folder; returns how many jobs there are to do."""
+        return 0
 
     def work(self) -> None:
-        """Trains runs with `train_run`, one at a time, until none is left or a signal came; `jobs` threads call it."""
+        """Does jobs with `train_run`, one at a time, until none is left or a signal came; several threads call it."""
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
         """Trains the runs that are not finished; one that fails does not stop the others.
@@ -151,13 +154,13 @@ class Series:
         Raises:
             BlockingIOError: another process is training in this folder, or one of its runs.
         """
-        self.cores = max(usable_cores() // jobs, 1) if cores is None and jobs > 1 else cores
         self.launch = launch or self.launch
         self.folder.mkdir(parents=True, exist_ok=True)
         with _alone_in(self.folder), _signals_kept(self.signals):
             with atomic_write(self.file) as stream:
                 stream.write(json.dumps(self.content, indent=2).encode())
-            self.begin()
+            jobs = max(min(jobs, self.begin()), 1)
+            self.cores = max(usable_cores() // jobs, 1) if cores is None and jobs > 1 else cores
             with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
                 try:
                     for worker in concurrent.futures.as_completed([pool.submit(self.work) for _ in range(jobs)]):
@@ -180,24 +183,28 @@ class Series:
             return 0
         say(f"{word:<9} {name}")
         next_report = time.monotonic() + SECONDS_BETWEEN_REPORTS
-        while (status := process.poll()) is None:
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-            for number in self.signals[seen:]:
-                seen += 1
-                process.send_signal(number)
-            if not ending and ends():
-                ending = True
-                process.send_signal(signal.SIGTERM)
-            if time.monotonic() > next_report:
-                next_report += SECONDS_BETWEEN_REPORTS
-                with contextlib.suppress(OSError, TfsacError):  # it has no evaluation yet
-                    steps, returns = read_curve(run.path)
-                    if steps[-1] > reported:
+        try:
+            while (status := process.poll()) is None:
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+                for number in self.signals[seen:]:
+                    seen += 1
+                    process.send_signal(number)
+                if not ending and ends():
+                    ending = True
+                    process.send_signal(signal.SIGTERM)
+                if time.monotonic() > next_report:
+                    next_report += SECONDS_BETWEEN_REPORTS
+                    steps, returns = _evaluations(run)
+                    if len(steps) and steps[-1] > reported:
                         reported = steps[-1]
                         say(f"training  {name}  {reported:,} steps, evaluation {returns[-1]:.1f}")
+        except BaseException:
+            process.send_signal(signal.SIGTERM)
+            raise
         took = datetime.timedelta(seconds=round(time.monotonic() - began))
         if status == 0:
-            say(f"finished  {name}  best evaluation {read_curve(run.path)[1].max():.1f}, {took}")
+            best = max(_evaluations(run)[1], default=math.nan)
+            say(f"finished  {name}  best evaluation {best:.1f}, {took}")
         elif self.signals:
             say(f"stopped   {name}")
         elif ending:
@@ -221,6 +228,13 @@ class Series:
                 if self.signals or time.monotonic() > end:
                     raise
             time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _evaluations(run: PlannedRun) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        return read_curve(run.path)
+    except (OSError, TfsacError):  # it has none yet
+        return np.zeros(0), np.zeros(0)
 
 
 @contextlib.contextmanager

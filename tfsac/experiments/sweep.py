@@ -55,11 +55,12 @@ class Sweep(Series):
         ]
         self.failed, self._only_label = list[PlannedRun](), first.experiment["preset"]["agent"]["kind"]
 
-    def begin(self) -> None:
-        """Prints how many runs are finished."""
+    def begin(self) -> int:
+        """Prints how many runs are finished, and returns how many are not."""
         waiting = [run for run in self.runs if not run.finished]
         say(f"{self.folder}: {len(self.runs) - len(waiting)} of {len(self.runs)} runs are finished")
         self._waiting = iter(waiting)
+        return len(waiting)
 
     def work(self) -> None:
         """Trains the runs that wait."""

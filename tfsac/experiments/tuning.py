@@ -24,8 +24,7 @@ from tfsac.errors import TfsacError
 from tfsac.experiments.evaluations import read_run
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import PlannedRun, Series, say
-from tfsac.experiments.search_space import Describe, Dimension, names_of, parse_dimension
-from tfsac.utils.files import read_object
+from tfsac.experiments.search_space import Describe, Dimension, names_of
 
 if TYPE_CHECKING:
     import optuna
@@ -33,28 +32,6 @@ if TYPE_CHECKING:
 PLAN, JOURNAL, STUDY = "tuning.json", "journal.log", "tfsac"
 # What makes a study; `trials` may grow, and `arguments` with them.
 COMPARED = ("format", "space", "experiment", "seeds", "last_evaluations", "pruner", "prune_after")
-
-
-def plan(space: Sequence[Dimension], **settings: Any) -> dict[str, Any]:
-    """Returns the content of tuning.json.
-
-    Args:
-        space: the dimensions.
-        **settings: `experiment`, what is trained as JSON values; `seeds` of each trial; `last_evaluations`, of so many
-            the score of a run is the mean; `pruner`, "median", "hyperband" or "none"; `prune_after`, evaluations that a
-            trial has before it may be pruned; `trials`, how many; `arguments` of `tfsac tune`, to resume it.
-    """
-    return {"format": 1, "space": dict(d.text.split("=", 1) for d in space), **settings}
-
-
-def read_plan(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns the content of a folder's tuning.json; OSErrors pass."""
-    return read_object(folder / PLAN)
-
-
-def space_of(content: dict[str, Any]) -> list[Dimension]:
-    """Returns the dimensions in the content of tuning.json."""
-    return [parse_dimension(f"{path}={text}") for path, text in content["space"].items()]
 
 
 def import_optuna() -> Any:
@@ -71,18 +48,15 @@ def import_optuna() -> Any:
     return optuna
 
 
-def open_study(folder: pathlib.Path, content: dict[str, Any]) -> optuna.Study:
-    """Returns the study in a folder, a new one where there is none.
+def open_storage(folder: pathlib.Path) -> optuna.storages.BaseStorage:
+    """Returns the storage in a folder, a new one where there is none."""
+    storages = import_optuna().storages
+    return storages.JournalStorage(storages.journal.JournalFileBackend(str(folder / JOURNAL)))
 
-    Args:
-        folder: of the tuning.
-        content: of its tuning.json.
 
-    Raises:
-        TfsacError: Optuna is not installed.
-    """
+def open_study(storage: optuna.storages.BaseStorage, content: dict[str, Any]) -> optuna.Study:
+    """Returns the study in a storage, a new one where there is none, with the sampler and pruner of a tuning.json."""
     optuna = import_optuna()
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL)))
     study = optuna.create_study(study_name=STUDY, storage=storage, direction="maximize", load_if_exists=True)
     # A sampler that starts again with the same seed would repeat its random trials.
     study.sampler = optuna.samplers.TPESampler(seed=content["seeds"][0] + 1000 * len(study.trials))
@@ -128,28 +102,40 @@ class Tuning(Series):
 
     Args:
         folder: new or empty, or of the same tuning.
-        content: from `plan`.
+        space: the dimensions.
         flags: of `train`, for all runs.
         describe: returns what flags of `train` ask for, beside `flags`, or raises a ValueError.
+        **settings: `experiment`, what is trained as JSON values; `seeds` of each trial; `last_evaluations`, of so many
+            the score of a run is the mean; `pruner`, "median", "hyperband" or "none"; `prune_after`, evaluations that a
+            trial has before it may be pruned; `trials`, how many; `arguments` of `tfsac tune`, to resume it.
 
     Raises:
         FileExistsError, TfsacError: there is something else in the folder, or another tuning; Optuna is not installed.
     """
 
-    def __init__(self, folder: pathlib.Path, content: dict[str, Any], flags: Sequence[str], describe: Describe):
-        super().__init__(folder, PLAN, content, COMPARED)
-        self.optuna, self.flags, self.describe = import_optuna(), flags, describe
-        self.space, self.preset = space_of(content), content["experiment"]["preset"]
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        space: Sequence[Dimension],
+        flags: Sequence[str],
+        describe: Describe,
+        **settings: Any,
+    ):
+        texts = dict(dimension.text.split("=", 1) for dimension in space)
+        super().__init__(folder, PLAN, {"format": 1, "space": texts, **settings}, COMPARED)
+        self.optuna, self.space, self.flags, self.describe = import_optuna(), space, flags, describe
+        self.preset = settings["experiment"]["preset"]
         self.choosing = threading.Lock()
 
-    def begin(self) -> None:
-        """Opens the study; its first trial has the preset's own values."""
+    def begin(self) -> int:
+        """Opens the study, whose first trial has the preset's own values; returns how many trials are left."""
         journal = self.folder / JOURNAL
         if journal.is_file():  # a full disk or a lost machine may have left half a line
             whole = journal.read_bytes().rfind(b"\n") + 1
             with journal.open("r+b") as file:
                 file.truncate(whole)
-        self.study = open_study(self.folder, self.content)
+        self.storage = open_storage(self.folder)
+        self.study = open_study(self.storage, self.content)
         trials, states = self.study.get_trials(deepcopy=False), self.optuna.trial.TrialState
         ended, wanted = sum(trial.state.is_finished() for trial in trials), self.content["trials"]
         enough = f"; --trials={wanted} counts earlier ones" if ended >= wanted else ""
@@ -159,6 +145,7 @@ class Tuning(Series):
             self.study.enqueue_trial({path: sampled for path, sampled in own.items() if sampled is not None})
         self._open = [trial.number for trial in trials if trial.state == states.RUNNING]
         self._to_ask = wanted - sum(trial.state != states.WAITING for trial in trials)
+        return len(self._open) + self._to_ask
 
     def work(self) -> None:
         """Trains the trials that an earlier process left open, then new ones."""
@@ -173,9 +160,8 @@ class Tuning(Series):
     def _next_trial(self) -> optuna.Trial | None:
         with self.choosing:
             if self._open:
-                storage = self.study._storage
-                study_id = storage.get_study_id_from_name(STUDY)
-                trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, self._open.pop(0))
+                study_id = self.storage.get_study_id_from_name(STUDY)
+                trial_id = self.storage.get_trial_id_from_study_id_trial_number(study_id, self._open.pop(0))
                 return self.optuna.trial.Trial(self.study, trial_id)
             self._to_ask -= 1
             return self.study.ask({d.path: d.distribution for d in self.space}) if self._to_ask >= 0 else None

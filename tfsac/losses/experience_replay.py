@@ -47,7 +47,7 @@ def log_ratio(log_prob: Tensor, behaviour_log_prob: Tensor) -> Tensor:
     """
     if not log_prob.shape.is_compatible_with(behaviour_log_prob.shape):
         raise ValueError(
-            f"Both log-probabilities have the same shape. Received: {log_prob.shape} and {behaviour_log_prob.shape}"
+            f"log-probabilities must have the same shape, got {log_prob.shape} and {behaviour_log_prob.shape}"
         )
     return tf.stop_gradient(tf.clip_by_value(log_prob - behaviour_log_prob, -LOG_RATIO_MAX, LOG_RATIO_MAX))
 

@@ -148,16 +148,6 @@ class RingFrames:
         number = transition - np.minimum(back, self.earlier.reshape(size)[transition % size]) * self.num_envs
         return np.stack((number % size, np.where(back < 0, 2 * transition + 1, 2 * number)))
 
-    def put_aside(self, row: int) -> None:
-        """Puts the frames of a row aside as those after the row before it, because another row takes its place."""
-        for env in range(self.num_envs):
-            self.aside[2 * ((row - 1) * self.num_envs + env) + 1] = self.frames[row % self.rows, env].copy()
-
-    def forget_before(self, row: int, stop: int) -> None:
-        """Has the stacks from a row on, of those before another one, show no frame of the rows before it."""
-        slots = np.arange(row, min(row + self.shape[-1], stop)) % self.rows
-        self.earlier[slots] = np.minimum(self.earlier[slots], np.arange(len(slots))[:, None])
-
     def state(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns the frames that lie aside: `[M, 3]` int64 of row, environment and whether after it; `[M, H, W]`."""
         numbers = np.array([*self.aside], np.int64)

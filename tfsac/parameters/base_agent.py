@@ -101,7 +101,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
             declared as one.
         num_consecutive_playing_steps: environment steps or episodes after which updates follow.
         num_consecutive_training_steps: updates that follow; their ratio to the steps is the update-to-data ratio. Up to
-            64 updates run in one compiled call.
+            64 updates run in one compiled call, up to 1000 with the memory on the accelerator.
         num_updates_between_policy_updates: policy delay: the policy (and an automatic temperature) learns in every
             so many updates only; the other updates leave it as it is.
         first_policy_update: the first of these updates, at most the delay; None: as many as the delay.

@@ -20,9 +20,16 @@ from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 @parameters
 class ExperienceReplayParameters(ClassParameters):
-    """A ring of transitions sampled uniformly with replacement; `max_size` counts transitions of all environments."""
+    """A ring of transitions sampled uniformly with replacement.
+
+    Attributes:
+        max_size: transitions of all environments.
+        device: where batches are drawn: "cpu" in RAM; "accelerator" inside the compiled updates, from a copy of the
+            memory on the GPU (vector observations only); "auto" there where a GPU has room for it.
+    """
 
     max_size: PositiveInt = 1_000_000
+    device: Literal["cpu", "accelerator", "auto"] = "cpu"
     kind: Literal["uniform"] = "uniform"
     path: ClassVar[str] = "tfsac.memories.transitions:TransitionMemory"
 
@@ -86,8 +93,6 @@ class SQILExperienceReplayParameters(DemonstratedReplayParameters):
 
     Attributes:
         demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
-        num_episodes: how many demonstrated episodes to use, the first ones; None for all.
-        max_size: the agent's own transitions, of all environments.
     """
 
     demonstrations: Annotated[str, Field(min_length=1)]
@@ -104,9 +109,7 @@ class PriorDataReplayParameters(DemonstratedReplayParameters):
 
     Attributes:
         demonstrations: the data: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
-        num_episodes: how many episodes of the data to use, the first ones; None for all.
         share: of the rows of a batch that come from the data; `share * batch_size` is rounded.
-        max_size: the agent's own transitions, of all environments.
     """
 
     demonstrations: Annotated[str, Field(min_length=1)]

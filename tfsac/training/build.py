@@ -6,9 +6,12 @@ import pathlib
 from collections.abc import Mapping
 
 import numpy as np
+import tensorflow as tf
 
 from tfsac.agents import Agent
+from tfsac.device_memory import DeviceMemory
 from tfsac.environments import Filters, action_map
+from tfsac.errors import TfsacError
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, SequenceMemory, TransitionMemory
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
@@ -125,6 +128,30 @@ def build_memory(
         raise ParameterError(
             f"agent.memory.max_size={memory.max_size} does not fit into RAM ({error}): set a smaller one, or {on_disk}"
         ) from error
+
+
+def build_device_memory(
+    memory: TransitionMemory | EpisodicMemory, preset: Preset, filters: Filters, agent: Agent, seed: int
+) -> DeviceMemory | None:
+    """Returns the copy of the memory on the accelerator that `agent.memory.device` asks for, and has the agent learn
+    from it; None where batches are drawn in RAM. Call it before the agent is traced.
+
+    Raises:
+        TfsacError: "accelerator" with what cannot be there; see `DeviceMemory`.
+    """
+    choice = getattr(preset.agent.memory, "device", "cpu")
+    if choice == "cpu" or (choice == "auto" and not tf.config.get_visible_devices("GPU")):
+        return None
+    try:
+        if agent.replicas > 1:
+            raise TfsacError('agent.memory.device="accelerator" is for one device, not for a strategy of several')
+        made = DeviceMemory(memory, filters, agent.spec, agent.batch_size, agent.updates, seed)
+    except TfsacError:
+        if choice == "auto":
+            return None
+        raise
+    agent.compiled.source = made
+    return made
 
 
 def with_absolute_paths(preset: Preset) -> Preset:

@@ -30,7 +30,7 @@ from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, build_run
 from tfsac.training.schedule import Counters
 from tfsac.training.signals import StopSignals
-from tfsac.types import OBSERVATION, Batch, Step, UpdateResult
+from tfsac.types import OBSERVATION, Batches, Step, UpdateResult, number_of_updates
 from tfsac.utils.machine import option
 
 
@@ -294,7 +294,7 @@ class Trainer:
             batch = run.sampler.draw(count)
             if batch is None:
                 continue
-            run.schedule.counters.updates += len(batch.reward)
+            run.schedule.counters.updates += number_of_updates(batch)
             if run.updates.is_asynchronous:
                 run.updates.start(batch)
             else:
@@ -403,7 +403,7 @@ class Trainer:
             run.signals.received = received if received > 0 else None
         return seen
 
-    def _on_result(self, batch: Batch, result: UpdateResult) -> None:
+    def _on_result(self, batch: Batches, result: UpdateResult) -> None:
         run = self.parts
         before = run.counters.updates - len(result.metrics)
         refuse_non_finite(run.update_metrics, result, batch, before, run.counters.env_steps, run.directory.path)

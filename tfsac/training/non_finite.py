@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.types import Batch, UpdateResult
+from tfsac.types import Batches, BatchesOnDevice, UpdateResult
 from tfsac.utils.files import atomic_write
 
 ALL_METRICS = "With updates_between_diagnostics=1 a resumed run checks all metrics of every update"
@@ -22,7 +22,7 @@ class NonFiniteError(TfsacError):
 def refuse_non_finite(
     names: list[str],
     result: UpdateResult,
-    batch: Batch,
+    batch: Batches,
     before: int,
     env_steps: int,
     folder: pathlib.Path,
@@ -47,11 +47,14 @@ def refuse_non_finite(
     number, name = before + update + 1, names[column]
     path = folder / f"non_finite_update_{number}.npz"
     saved = f"is in {path}"
-    try:
-        with atomic_write(path) as file:
-            np.savez(file, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
-    except OSError as error:
-        saved = f"could not be saved ({error})"
+    if isinstance(batch, BatchesOnDevice):
+        saved = "was drawn on the accelerator and is not saved"
+    else:
+        try:
+            with atomic_write(path) as file:
+                np.savez(file, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
+        except OSError as error:
+            saved = f"could not be saved ({error})"
     raise NonFiniteError(
         f"{name} is {result.metrics[update, column]} at update {number} (environment step {env_steps}); the batch of "
         f"this update {saved}, the last checkpoint is from before"

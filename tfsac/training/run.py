@@ -36,7 +36,7 @@ from tfsac.parameters import (
     to_json,
 )
 from tfsac.random_streams import Stream
-from tfsac.training.build import build_agent, build_memory, build_policy, with_absolute_paths
+from tfsac.training.build import build_agent, build_device_memory, build_memory, build_policy, with_absolute_paths
 from tfsac.training.callbacks import Callback, Hooks
 from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of, wrap_checkpoint_errors
 from tfsac.training.collection import Collector
@@ -344,6 +344,7 @@ def build_run(
         def make_agent(seed: int) -> Agent:
             return build_agent(preset, dataclasses.replace(settings, seed=seed), spec, models)
 
+        device_memory = build_device_memory(memory, worker_preset, filters, agent, settings.seed)
         one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
             preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
         )
@@ -363,7 +364,7 @@ def build_run(
             filters=filters,
             collector=collector,
             memory=memory,
-            sampler=Sampler(worker_preset, memory, filters, schedule, settings.seed),
+            sampler=Sampler(worker_preset, memory, filters, schedule, settings.seed, device_memory),
             agent=agent,
             policy=policy,
             updates=Updates(agent, memory, collector, settings.asynchronous_collection),

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from tfsac.device_memory import UPDATES_PER_CALL, DeviceMemory
 from tfsac.environments import Filters
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.parameters import Preset
 from tfsac.random_streams import Stream
 from tfsac.training.schedule import Schedule
-from tfsac.types import Batch
+from tfsac.types import Batch, Batches
 
 MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes; a rollout and its replays are one stack
 
@@ -26,6 +27,7 @@ class Sampler:
         filters: normalise the observations.
         schedule: of the run.
         seed: of the run.
+        device_memory: the memory's copy on the accelerator, where batches are drawn there.
 
     Attributes:
         rng: the stream of random numbers from which batches are drawn.
@@ -39,7 +41,9 @@ class Sampler:
         filters: Filters,
         schedule: Schedule,
         seed: int,
+        device_memory: DeviceMemory | None = None,
     ):
+        self.device_memory = device_memory
         self.algorithm: Any = preset.agent.algorithm
         self.memory, self.filters, self.schedule, self.batch_size = memory, filters, schedule, preset.agent.batch_size
         self.rng, self.seed = np.random.default_rng([seed, Stream.SAMPLING]), seed
@@ -79,16 +83,19 @@ class Sampler:
             playing = algorithm.num_consecutive_playing_steps
             periods = self.schedule.since_heatup(playing) // playing.num_steps
             pending = periods * algorithm.num_consecutive_training_steps - counters.updates
+            most = UPDATES_PER_CALL if self.device_memory else MAX_UPDATES_PER_CALL
             while pending > 0:
-                yield min(pending, MAX_UPDATES_PER_CALL)
-                pending -= MAX_UPDATES_PER_CALL
+                yield min(pending, most)
+                pending -= most
 
-    def draw(self, count: int) -> Batch | None:
+    def draw(self, count: int) -> Batches | None:
         """Returns a stack of batches `[U, B, ...]`, or None where there is nothing to learn from.
 
         Args:
             count: as `pending` yielded it.
         """
+        if self.device_memory:
+            return self.device_memory.sample(count)
         batch: Batch | None
         if isinstance(self.memory, EpisodicMemory):
             online = not self.algorithm.disable_online_update

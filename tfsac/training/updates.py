@@ -11,7 +11,7 @@ from tfsac.agents import Agent
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.training.collection import Collector
 from tfsac.training.ray_collector import RayCollector
-from tfsac.types import Batch, UpdateResult
+from tfsac.types import Batches, UpdateResult
 
 PRIORITY = "updates/priority"  # array of a checkpoint
 
@@ -41,18 +41,18 @@ class Updates:
         asynchronous: bool = False,
     ):
         self.agent, self.memory, self.collector = agent, memory, collector
-        self.on_result: Callable[[Batch, UpdateResult], None] = lambda batch, result: None
+        self.on_result: Callable[[Batches, UpdateResult], None] = lambda batch, result: None
         self.is_asynchronous, self.thread = asynchronous, ThreadPoolExecutor(1, "updates") if asynchronous else None
-        self.running: tuple[Batch, Future[UpdateResult]] | None = None
+        self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
-    def start(self, batch: Batch) -> None:
+    def start(self, batch: Batches) -> None:
         """Learns from stacked batches `[U, B, ...]` in the thread, after the call before has taken effect."""
         assert self.thread is not None
         self.finish()
         self.running = batch, self.thread.submit(self.agent.update, batch)
 
-    def take(self, batch: Batch, result: UpdateResult) -> None:
+    def take(self, batch: Batches, result: UpdateResult) -> None:
         """Lets the result of an update take effect at once."""
         self.pending = result
         self.on_result(batch, result)

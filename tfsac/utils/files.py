@@ -154,7 +154,12 @@ def leaves(value: Any, path: str = "", empty: bool = False) -> Iterator[tuple[st
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Returns what differs between nested dicts: dotted path, their value, our value (None where there is none)."""
     left, right = dict(leaves(theirs, empty=True)), dict(leaves(ours, empty=True))
-    return [(name, left.get(name), right.get(name)) for name in left | right if left.get(name) != right.get(name)]
+
+    def value(side: dict[str, Any], name: str) -> Any:  # a dict with entries differs from None, whatever they are
+        return side.get(name, {} if any(path.startswith(f"{name}.") for path in side) else None)
+
+    both = [(name, value(left, name), value(right, name)) for name in left | right]
+    return [(name, before, now) for name, before, now in both if before != now]
 
 
 def parse_object(content: bytes | str) -> dict[str, Any]:

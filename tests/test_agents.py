@@ -1,0 +1,67 @@
+"""What holds for every agent: all ways to make updates agree, and a checkpoint holds all that learns."""
+
+import numpy as np
+import pytest
+import strategy_tools as tools
+import tensorflow as tf
+
+# A policy delay is in some of them.
+NAMES = [
+    "v, prioritized, policy delay",
+    "twin, temperature outside log space, policy delay",
+    "discrete",
+    "taac",
+    "ensemble, dropout, policy delay",
+    "acer, discrete, lstm",
+    "acer, gaussian",
+]
+
+
+def call(agent, batches, *parts):
+    """Makes updates with parts of the batches, and returns metrics and priorities of all."""
+    results = [agent.update(tf.nest.map_structure(lambda x, part=part: x[part], batches)) for part in parts]
+    return [np.concatenate([getattr(result, name) for result in results]) for name in ("metrics", "priority")]
+
+
+def assert_equal(one, other, **tolerance):
+    found, expected = tools.variables(one), tools.variables(other)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, err_msg=name, **tolerance)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_updates_of_one_call_of_single_ones_and_eager_ones_agree(name):
+    together, single, eager = (tools.make_agent(name, eager=eager) for eager in (False, False, True))
+    for agent in (together, single, eager):
+        tools.fix_noise(agent)
+    batches = tools.global_batches(together)
+    expected = call(eager, batches, slice(None))
+    for agent, parts in ((together, [slice(None)]), (single, [slice(i, i + 1) for i in range(tools.UPDATES)])):
+        for ours, theirs in zip(call(agent, batches, *parts), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+        assert agent.metric_names == eager.metric_names
+        assert agent.compiled.traces == 1
+        assert_equal(agent, eager, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_checkpoint_holds_all_that_learns(name, tmp_path):
+    saved, restored = (tools.make_agent(name, seed=seed, eager=True) for seed in (1, 2))
+    batches = tools.global_batches(saved)
+    saved.update(batches)
+    path = tf.train.Checkpoint(agent=saved).write(str(tmp_path / "agent"))
+    tf.train.Checkpoint(agent=restored).read(path).assert_consumed()
+    for agent in (saved, restored):
+        agent.update(batches)
+    assert_equal(restored, saved, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_noise_follows_from_the_seed_and_the_number_of_the_update(name):
+    first, same, other = (tools.make_agent(name, seed=seed, eager=True) for seed in (1, 1, 2))
+    draws = [agent.noise("policy", [4, 4]).numpy() for agent in (first, same, other)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert (draws[0] != draws[2]).all()
+    same.updates.assign_add(1)
+    assert (same.noise("policy", [4, 4]).numpy() != draws[0]).all()

@@ -1,0 +1,114 @@
+"""The replay memory on the accelerator: the same batches as from RAM, in graphs and programs of XLA, and in runs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import resume_tools
+import tensorflow as tf
+from toys import discrete_spec, team_spec, tiny_preset, vector_spec
+
+from tfsac import TfsacError
+from tfsac.device_memory import DeviceMemory
+from tfsac.environments import Filters
+from tfsac.memories import TransitionMemory
+from tfsac.parameters import FilterParameters, ReturnScalingParameters, override
+from tfsac.training import Trainer
+from tfsac.training.build import build_agent, build_device_memory
+from tfsac.types import ArraySpec, Spec
+
+ON_DEVICE = {"agent.memory": {"kind": "uniform", "max_size": 120, "device": "accelerator"}}
+NORMALISED = FilterParameters(observation_normalization=True, reward_normalization=True, reward_rescale_factor=2.0)
+RETURNS = FilterParameters(return_scaling=ReturnScalingParameters(), reward_clipping_range=(-0.1, 0.2))
+
+
+def drawn(spec, rng):
+    """Returns random values of a spec's array for three environments."""
+    return (
+        rng.integers(0, 4, (3, *spec.shape)) if hasattr(spec, "num_actions") else rng.normal(size=(3, *spec.shape)) * 3
+    )
+
+
+def filled(spec, filters, steps, **options):
+    """Returns the copy on the device of a memory with the steps of three environments, whose filters have seen them."""
+    memory = TransitionMemory(spec, 3 * 20, 3, reward_filter=filters.reward, **options)
+    device = DeviceMemory(memory, filters, spec, 16, tf.Variable(0, dtype=tf.int64), seed=7)
+    rng = np.random.default_rng(1)
+    for step in range(steps):
+        observation, following = ({k: drawn(a, rng) for k, a in spec.observation.items()} for _ in range(2))
+        reward, ended = rng.normal(size=3).astype(np.float32), rng.random((2, 3)) < 0.2
+        memory.add(observation, drawn(spec.action, rng), reward, *ended, following)
+        filters.learn(observation)
+        filters.learn_reward(reward, ended.any(axis=0))
+        if step % 7 == 0:
+            device.copy_new_rows()
+    return device
+
+
+@pytest.mark.parametrize("steps", [13, 50])
+@pytest.mark.parametrize(
+    ("spec", "filters", "options"),
+    [
+        (vector_spec(4, 2), FilterParameters(), {}),
+        (vector_spec(4, 2), NORMALISED, {"n_step": 3}),
+        (discrete_spec(4, 4, masked=True), RETURNS, {"n_step": 2, "ignore_done": True}),
+        (team_spec(2), NORMALISED, {}),
+    ],
+    ids=["plain", "normalised, 3 steps", "returns, done ignored", "team"],
+)
+def test_batches_are_those_of_the_memory_in_ram(spec, filters, options, steps):
+    filters = Filters(filters, spec)
+    device = filled(spec, filters, steps, **options)
+    device.memory.end_episodes()
+    inputs = device.sample(1).inputs
+    index = np.arange(len(device.memory))
+    expected = filters.batch(device.memory.gather(index))
+    compiled = tf.function(device.gather, jit_compile=True, autograph=False)
+    for gather, error in ((device.gather, 0.0), (compiled, 1e-6)):
+        found = gather(inputs, tf.constant(index, tf.int32))
+        tf.nest.assert_same_structure(expected, found)
+        for ours, theirs in zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(theirs, ours, rtol=error, atol=error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_call_makes_the_updates_of_the_batches_that_it_draws(jit_compile):
+    spec = vector_spec(3, 1)
+    preset = override(tiny_preset(), ON_DEVICE)
+    filters = Filters(preset.environment.filters, spec)
+    run = dataclasses.replace(resume_tools.RUN, jit_compile=jit_compile)
+    agent = build_agent(preset, run, spec)
+    memory = filled(spec, filters, 30).memory
+    device = build_device_memory(memory, preset, filters, agent, seed=5)
+    before = [variable.numpy() for variable in agent.trained["policy"]]
+    result = agent.update(device.sample(5))
+    assert result.metrics.shape == (5, len(agent.metric_names)) and np.isfinite(result.metrics).all()
+    assert agent.updates.numpy() == 5
+    assert all((variable.numpy() != old).any() for variable, old in zip(agent.trained["policy"], before, strict=True))
+    seeds = [device.unpack(device.pack(device.sample(1)), 0).reward for _ in range(2)]
+    np.testing.assert_array_equal(*seeds)  # the update's number decides what is drawn
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_continues_exactly(tmp_path):
+    preset = resume_tools.preset(**ON_DEVICE)
+    uninterrupted = resume_tools.complete_run(tmp_path / "whole", preset)
+    assert uninterrupted.parts.sampler.device_memory
+    resume_tools.crashed(tmp_path / "run", 170, preset)
+    resumed = Trainer(preset, tmp_path / "run", resume_tools.RUN, resume=True, quiet=True)
+    resumed.run()
+    resume_tools.same_run(resumed, uninterrupted)
+
+
+def test_what_is_in_ram_alone_is_refused_or_stays_there():
+    frames = Spec({"observation": ArraySpec((8, 8, 2), "uint8", stacked=True)}, discrete_spec().action)
+    filters = Filters(FilterParameters(), frames)
+    with pytest.raises(TfsacError, match="frames"):
+        DeviceMemory(TransitionMemory(frames, 10), filters, frames, 2, tf.Variable(0, dtype=tf.int64), 1)
+    with pytest.raises(ValueError, match="device"):
+        override(tiny_preset(), {"agent.memory": {"kind": "prioritized", "device": "accelerator"}})
+    preset = override(tiny_preset(), {"agent.memory.device": "auto"})
+    memory = TransitionMemory(vector_spec(3, 1), 10)
+    assert build_device_memory(memory, preset, filters, None, 1) is None  # without a GPU

@@ -1,0 +1,50 @@
+"""What only a GPU can show; `benchmarks/gpu.py` runs these tests on a machine that has one."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import strategy_tools as tools
+import tensorflow as tf
+from toys import tiny_preset
+
+from tfsac.parameters import RunParameters, override
+from tfsac.training import Trainer
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="there is no GPU"),
+]
+
+
+@pytest.fixture(autouse=True)
+def float32():
+    """Multiplies matrices in float32, which TF32 would round."""
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    yield
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+
+
+@pytest.mark.parametrize("name", ["twin, automatic temperature", "ensemble, subset", "discrete, team"])
+def test_a_whole_call_of_xla_learns_what_the_graph_does(name):
+    graph, xla = (tools.updated(name, noise=False, jit_compile=jit_compile) for jit_compile in (False, True))
+    for key, value in graph["variables"].items():
+        np.testing.assert_allclose(xla["variables"][key], value, rtol=1e-3, atol=1e-4, err_msg=key)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_run_has_its_memory_on_the_gpu_and_resumes(tmp_path, jit_compile):
+    changes = {
+        "agent.memory": {"kind": "uniform", "max_size": 1000, "device": "auto"},
+        "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(10)",
+        "agent.algorithm.num_consecutive_training_steps": 10,
+        "schedule.improve_steps": 60,
+    }
+    run = RunParameters(seed=1, jit_compile=jit_compile, tensorboard=False)
+    trainer = Trainer(override(tiny_preset(), changes), tmp_path / "run", run, quiet=True)
+    assert "GPU" in trainer.parts.sampler.device_memory.rows.device
+    trainer.run()
+    more = override(tiny_preset(), {**changes, "schedule.improve_steps": 120})
+    resumed = Trainer(more, tmp_path / "run", dataclasses.replace(run), resume=True, quiet=True)
+    resumed.run()
+    assert resumed.counters.updates == 120 and resumed.agent.updates.numpy() == 120

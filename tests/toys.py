@@ -1,0 +1,367 @@
+"""Tiny environments, presets and batches.
+
+Importing this module registers the environments; as levels they are written "toys:Identity-v0", and so on with
+"DiscreteIdentity-v0", "TeamIdentity-v0" and "Faulty-v0".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Dict, MultiDiscrete
+
+from tfsac.parameters import (
+    EnvironmentEpisodes,
+    EnvironmentParameters,
+    EnvironmentSteps,
+    ExperienceReplayParameters,
+    Preset,
+    PresetValidationParameters,
+    ScheduleParameters,
+    SoftActorCriticAgentParameters,
+    override,
+    soft_actor_critic_networks,
+)
+from tfsac.testing import DiscreteIdentity  # noqa: F401 (which registers it)
+from tfsac.types import (
+    FIRST,
+    LAST,
+    MID,
+    NEXT_STATE,
+    STATE,
+    ArraySpec,
+    DiscreteSpec,
+    Segments,
+    Sequence,
+    Spec,
+    Transition,
+)
+
+
+class Identity(gym.Env):
+    """One step: the best action is the observation; the reward is minus the squared distance.
+
+    Args:
+        size: of observation and action; the bounds differ by dimension.
+    """
+
+    def __init__(self, size: int = 2):
+        high = np.arange(1, size + 1, dtype=np.float32)
+        self.observation_space = Box(-high, high)
+        self.action_space = Box(-high, high)
+        self.state = np.zeros(size, np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Draws the observation."""
+        super().reset(seed=seed)
+        high = self.observation_space.high  # type: ignore[attr-defined]
+        self.state = self.np_random.uniform(-0.8 * high, 0.8 * high).astype(np.float32)
+        return self.state, {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Ends the episode."""
+        return self.state, -float(np.square(action - self.state).sum()), True, False, {}
+
+
+class TeamIdentity(gym.Env):
+    """One step of a team: the reward is the mean over the agents, each of which sees a target of its own.
+
+    An agent's reward is 1 for choosing its target among 3, else 0, or minus the squared distance from its 2 numbers.
+    Its "agent_state" shows its target, its "global_state" the targets of all agents and a one-hot vector of the agent.
+
+    Args:
+        num_agents: of the team.
+        discrete: discrete actions instead of continuous ones.
+    """
+
+    def __init__(self, num_agents: int = 3, discrete: bool = True):
+        size, low = (3, 0.0) if discrete else (2, -1.0)
+        shown = (num_agents, num_agents * size + num_agents)
+        self.observation_space = Dict(
+            agent_state=Box(low, 1.0, (num_agents, size), np.float32), global_state=Box(low, 1.0, shown, np.float32)
+        )
+        self.action_space = MultiDiscrete([size] * num_agents) if discrete else Box(-1.0, 1.0, (num_agents, size))
+        self.discrete, self.targets = discrete, np.zeros((num_agents, size), np.float32)
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        num_agents = len(self.targets)
+        everyone = np.tile(self.targets.ravel(), (num_agents, 1))
+        return {
+            "agent_state": self.targets,
+            "global_state": np.hstack([everyone, np.eye(num_agents, dtype=np.float32)]),
+        }
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Draws the targets."""
+        super().reset(seed=seed)
+        num_agents, size = self.targets.shape
+        if self.discrete:
+            self.targets = np.eye(size, dtype=np.float32)[self.np_random.integers(size, size=num_agents)]
+        else:
+            self.targets = self.np_random.uniform(-0.8, 0.8, (num_agents, size)).astype(np.float32)
+        return self._observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+        """Ends the episode."""
+        if self.discrete:
+            rewards = self.targets[np.arange(len(self.targets)), action]
+        else:
+            rewards = -np.square(action - self.targets).sum(axis=1)
+        return self._observe(), float(rewards.mean()), True, False, {}
+
+
+class Faulty(gym.Env):
+    """Episodes of ten steps; at one step it does something wrong.
+
+    Args:
+        fail_at: number of the step, counted over all episodes.
+        how: "raise", or return a NaN in "reward" or "observation", or a "huge" reward.
+    """
+
+    def __init__(self, fail_at: int = 100, how: Literal["raise", "reward", "observation", "huge"] = "raise"):
+        self.observation_space = Box(-np.inf, np.inf, (3,))
+        self.action_space = Box(-1, 1, (1,))
+        self.fail_at, self.how, self.steps, self.length = fail_at, how, 0, 0
+
+    def _observe(self) -> np.ndarray:
+        return self.np_random.standard_normal(3).astype(np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins an episode."""
+        super().reset(seed=seed)
+        self.length = 0
+        return self._observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Fails when it is time."""
+        self.steps, self.length = self.steps + 1, self.length + 1
+        observation, reward = self._observe(), float(action[0])
+        if self.steps == self.fail_at:
+            if self.how == "raise":
+                raise RuntimeError("the simulator fell over")
+            if self.how == "observation":
+                observation[1] = np.nan
+            else:
+                reward = float("nan") if self.how == "reward" else 3e38
+        return observation, reward, False, self.length == 10, {}
+
+
+gym.register("Identity-v0", entry_point="toys:Identity")
+gym.register("TeamIdentity-v0", entry_point="toys:TeamIdentity")
+gym.register("Faulty-v0", entry_point="toys:Faulty")
+
+
+def tiny_preset(level: str = "Pendulum-v1", **changes: Any) -> Preset:
+    """Returns an experiment of seconds: one hidden layer of 16, 100 random and 100 trained steps, two evaluations.
+
+    Args:
+        level: environment id.
+        **changes: by path with underscores doubled for dots: ``agent__algorithm__discount=0.9``.
+    """
+    preset = Preset(
+        agent=SoftActorCriticAgentParameters(
+            memory=ExperienceReplayParameters(max_size=1_000),
+            networks=soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32),
+        ),
+        environment=EnvironmentParameters(level=level, max_episode_steps=None if ":" in level else 30),
+        schedule=ScheduleParameters(
+            heatup_steps=EnvironmentSteps(100),
+            improve_steps=EnvironmentSteps(100),
+            evaluation_steps=EnvironmentEpisodes(1),
+            steps_between_evaluation_periods=EnvironmentSteps(100),
+        ),
+        validation=PresetValidationParameters(min_reward_threshold=0.0),
+    )
+    return override(preset, {path.replace("__", "."): value for path, value in changes.items()})
+
+
+def vector_spec(observation: int = 3, action: int = 2) -> Spec:
+    """Returns the spec of a vector observation and actions between -1 and 1."""
+    bound = np.ones(action, np.float32)
+    return Spec({"observation": ArraySpec((observation,), "float32")}, ArraySpec((action,), "float32", -bound, bound))
+
+
+def discrete_spec(observation: int = 3, actions: int = 4, masked: bool = False) -> Spec:
+    """Returns the spec of a vector observation and one choice, with an action mask or without."""
+    arrays = {"observation": ArraySpec((observation,), "float32")}
+    if masked:
+        arrays["action_mask"] = ArraySpec((actions,), "bool")
+    return Spec(arrays, DiscreteSpec(actions))
+
+
+def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) -> Spec:
+    """Returns the spec of a team: agents see 4 numbers, their critic 6, and have 3 discrete actions, or continuous ones
+    with 2 dimensions.
+
+    Args:
+        num_agents: of the team.
+        discrete: discrete actions instead of continuous ones in [-1, 1].
+        masked: with an action mask, for discrete actions.
+    """
+    arrays = {
+        "agent_state": ArraySpec((num_agents, 4), "float32"),
+        "global_state": ArraySpec((num_agents, 6), "float32"),
+    }
+    if masked:
+        arrays["action_mask"] = ArraySpec((num_agents, 3), "bool")
+    bound = np.ones((num_agents, 2), np.float32)
+    real = ArraySpec((num_agents, 2), "float32", -bound, bound)
+    return Spec(arrays, DiscreteSpec(3, (num_agents,)) if discrete else real, num_agents=num_agents)
+
+
+def _draw(rng: np.random.Generator, array: ArraySpec, shape: tuple[int, ...]) -> np.ndarray:
+    if array.dtype == "uint8":
+        return rng.integers(0, 256, (*shape, *array.shape), np.uint8)
+    if array.dtype == "bool":
+        return rng.random((*shape, *array.shape)) < 0.5
+    return rng.standard_normal((*shape, *array.shape)).astype(array.dtype)
+
+
+def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> Transition:
+    """Returns `[U, B, ...]` batches of noise that fit a spec; a tenth of the steps are terminal.
+
+    The actions are valid where there is a mask, and every mask has a valid action.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (updates, batch_size)
+
+    def act() -> np.ndarray:
+        if isinstance(spec.action, DiscreteSpec):
+            return rng.integers(0, spec.action.num_actions, (*shape, *spec.action.shape), np.int32)
+        return rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
+
+    batch = Transition(
+        observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
+        action=act(),
+        reward=rng.standard_normal(shape).astype(np.float32),
+        discount=np.float32(0.99) * (rng.random(shape) > 0.1).astype(np.float32),
+        next_observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
+        extras={key: _draw(rng, array, shape) for key, array in spec.extras.items()},
+    )
+    if "action_mask" in spec.observation:
+        for observation, valid in ((batch.observation, batch.action), (batch.next_observation, act())):
+            np.put_along_axis(observation["action_mask"], valid[..., None], True, axis=-1)
+    return batch
+
+
+def random_segments(
+    spec: Spec, updates: int, steps: int, columns: int, seed: int = 0, state: Mapping[str, ArraySpec] | None = None
+) -> Segments:
+    """Returns `[U, T, B, ...]` segments of noise that fit the spec of an agent that learns from them, its extras
+    included.
+
+    The first update is a fresh rollout with terminated episodes in its columns, the others are replayed: columns of 1
+    to T steps.
+
+    Args:
+        spec: of the agent, `agent.spec`.
+        updates, steps, columns: U, T, B.
+        seed: of the noise.
+        state: of the agent's LSTMs by field, `agent.policy.recurrent_state`.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (updates, steps, columns)
+    played = np.arange(steps)[None, :, None] < rng.integers(1, steps + 1, (updates, 1, columns))
+    played[0] = True
+    terminated = played & (rng.random(shape) < 0.2)
+    terminated[1:, :-1] &= ~played[1:, 1:]  # only the last step of a replayed column can be
+    begins = np.zeros(shape, bool)
+    begins[0, 1:] = terminated[0, :-1]
+    begins[:, 0] = rng.random((updates, columns)) < 0.5
+    length = np.zeros(shape, np.float32)
+    for u, b in np.ndindex(updates, columns):
+        for rows in np.split(np.flatnonzero(played[u, :, b]), np.flatnonzero(begins[u, 1:, b]) + 1):
+            length[u, rows, b] = len(rows)
+
+    def of_steps(values: np.ndarray) -> np.ndarray:
+        values[~played] = 0
+        return values
+
+    def extra(name: str, array: ArraySpec) -> np.ndarray:
+        values = rng.standard_normal((*shape, *array.shape)).astype(array.dtype)
+        return of_steps(np.exp(values) if name.endswith("variance") else values)
+
+    observation = {key: _draw(rng, array, (updates, steps + 1, columns)) for key, array in spec.observation.items()}
+    if isinstance(spec.action, DiscreteSpec):
+        action = rng.integers(0, spec.action.num_actions, shape, np.int32)
+    else:
+        action = rng.standard_normal((*shape, *spec.action.shape)).astype(np.float32)
+    if "action_mask" in observation:
+        np.put_along_axis(observation["action_mask"][:, :-1], action[..., None], True, axis=-1)
+        observation["action_mask"][:, -1, :, 0] = True
+    on_policy = np.zeros(shape, np.float32)
+    on_policy[0] = 1
+    initial = {
+        name: rng.uniform(-1, 1, (updates, columns, *array.shape)).astype(np.float32)
+        for name, array in (state or {}).items()
+    }
+    for values in initial.values():
+        values[1:] = 0
+    return Segments(
+        observation=observation,
+        action=of_steps(action),
+        reward=of_steps(rng.standard_normal(shape).astype(np.float32)),
+        nonterminal=of_steps((~terminated).astype(np.float32)),
+        is_first=of_steps(begins.astype(np.float32)),
+        length=length,
+        on_policy=on_policy,
+        initial_state=initial,
+        extras={name: extra(name, array) for name, array in spec.extras.items()},
+    )
+
+
+def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed: int = 0) -> Sequence:
+    """Returns `[U, T, B, ...]` sequences of noise that fit the spec of an agent with a state, its extras included.
+
+    A row that is not the first of its sequence ends an episode with probability 0.3, and half of these ends are
+    terminal. The state that the policy stores lies in [-1, 1], continues from row to row and starts with zeros.
+
+    Args:
+        spec: of the agent, `agent.spec`.
+        updates, steps, batch_size: U, T, B.
+        seed: of the noise.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (updates, steps, batch_size)
+    step_type = np.full(shape, MID, np.int32)
+    step_type[:, 0][rng.random((updates, batch_size)) < 0.3] = FIRST
+    for t in range(1, steps):
+        after = step_type[:, t - 1] == LAST
+        step_type[:, t][after] = FIRST
+        step_type[:, t][~after & (rng.random((updates, batch_size)) < 0.3)] = LAST
+    counts = step_type != LAST
+
+    def of_steps(values: np.ndarray) -> np.ndarray:
+        values[~counts] = 0
+        return values
+
+    nonterminal = np.ones(shape, np.float32)
+    nonterminal[:, :-1][~counts[:, 1:] & (rng.random((updates, steps - 1, batch_size)) < 0.5)] = 0
+
+    def extra(array: ArraySpec) -> np.ndarray:
+        flag = not array.shape  # of a switch
+        values = rng.integers(0, 2, shape) if flag else rng.uniform(-1, 1, (*shape, *array.shape))
+        return of_steps(values.astype(array.dtype))
+
+    extras = {name: extra(array) for name, array in spec.extras.items()}
+    for name in [name for name in spec.extras if name.startswith(STATE)]:
+        extras[name][:, 1:] = extras[f"{NEXT_STATE}{name.removeprefix(STATE)}"][:, :-1]
+        extras[name][step_type == FIRST] = 0
+    rewards = () if spec.num_rewards is None else (spec.num_rewards,)
+    return Sequence(
+        observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
+        action=of_steps(rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)),
+        reward=of_steps(rng.standard_normal((*shape, *rewards)).astype(np.float32)),
+        nonterminal=of_steps(nonterminal),
+        step_type=step_type,
+        extras=extras,
+    )
