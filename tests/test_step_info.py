@@ -13,6 +13,7 @@ import tfsac
 from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
+from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers.recorder import Recorder
