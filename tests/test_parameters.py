@@ -308,7 +308,6 @@ MISTAKES = {
     "noise on discrete actions": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "exploration"),
     "epsilon on continuous actions": (lambda: Agent(exploration=EpsilonGreedyParameters()), "AdditiveNoise"),
     "several steps": (lambda: Trajectories(n_step=3), "sequence_length"),
-    "no reward to maximise": (lambda: Trajectories(reward_weights=(0.0, 0.0)), "reward_weights"),
     "switching as often as keeping": (lambda: Trajectories(min_prob=(0.5, 0.1)), "min_prob"),
     "clipping to a point": (lambda: Trajectories(b1_advantage_clipping=(0.5, 0.5)), "b1_advantage_clipping"),
     "sequences of one row": (lambda: SequenceReplayParameters(100, 1), "sequence_length"),

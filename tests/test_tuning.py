@@ -20,7 +20,7 @@ from tfsac.cli.command import parse
 from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes
 from tfsac.experiments.search_space import DEFAULT_SPACES, parse_dimension, search_space
-from tfsac.experiments.tuning import open_study
+from tfsac.experiments.tuning import open_storage, open_study
 from tfsac.parameters import override, parse_assignment, to_json
 from tfsac.utils.files import read_object
 
@@ -188,7 +188,7 @@ def resume(folder, *more):
 
 
 def trials_of(folder):
-    return open_study(folder, read_object(folder / "tuning.json")).trials
+    return open_study(open_storage(folder), read_object(folder / "tuning.json")).trials
 
 
 def states(folder):

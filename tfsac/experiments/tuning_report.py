@@ -14,7 +14,7 @@ import numpy as np
 from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import aligned
 from tfsac.experiments.search_space import Dimension, names_of, parse_dimension
-from tfsac.experiments.tuning import JOURNAL, PLAN, import_optuna, name_of, open_study, short_text
+from tfsac.experiments.tuning import JOURNAL, PLAN, import_optuna, name_of, open_storage, open_study, short_text
 from tfsac.utils.files import atomic_write, read_object
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def report(folder: pathlib.Path) -> str:
     content = read_object(folder / PLAN)
     (folder / JOURNAL).stat()  # Optuna would make one
     space = [parse_dimension(f"{path}={text}") for path, text in content["space"].items()]
-    trials = open_study(folder, content).get_trials(deepcopy=False)
+    trials = open_study(open_storage(folder), content).get_trials(deepcopy=False)
     complete = sorted((trial for trial in trials if trial.value is not None), key=lambda trial: -(trial.value or 0.0))
     states = collections.Counter(trial.state.name.lower() for trial in trials)
     counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))

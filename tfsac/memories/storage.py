@@ -59,7 +59,7 @@ def on_disk(folder: pathlib.Path) -> Allocate:
                 content = mmap.mmap(file.fileno(), size)
             content.madvise(mmap.MADV_RANDOM)  # samples lie anywhere: what is read ahead is hardly ever wanted
         except OSError as error:
-            raise OSError(f"The memory needs {size} bytes of the disk ({error}). Received: {folder}") from error
+            raise OSError(f"The replay memory needs {size} bytes of the disk of {folder}: {error}") from error
         return np.ndarray(
             shape, dtype, content
         )  # a plain array: what is taken from a np.memmap is one too, which is slower

@@ -133,18 +133,16 @@ class _ACER(BaseAgentParameters):
         averaged = ("trunk", "policy") if trunk else ("policy",)
         self.check_networks({**({"trunk": "features"} if trunk else {}), **heads}, averaged, recurrent=True)
         for name, network in self.networks.items():
-            if trunk and name in heads and [*network.input_embedders_parameters] != [FEATURES]:
-                raise ParameterError(
-                    f"With a trunk the other networks read its features alone, the key {FEATURES!r}, got "
-                    f"{sorted(network.input_embedders_parameters)} in {name}"
-                )
-            if name in averaged and self.algorithm.use_trust_region and not network.create_target_network:
-                raise ParameterError(
-                    f"use_trust_region=True needs the average policy, create_target_network=True in {name}, got False"
-                )
             reject_unused_fields(network, ["replace_mse_with_huber_loss"], "ACER, whose losses are squared errors")
-            if getattr(network.head_parameters, "num_critics", 1) != 1:
-                raise ParameterError(f"ACER has one {name}: num_critics must be 1")
+            reads, wrong = [*network.input_embedders_parameters], ""
+            if trunk and name in heads and reads != [FEATURES]:
+                wrong = f"read the trunk's {FEATURES!r} alone, got {', '.join(reads)}"
+            elif name in averaged and self.algorithm.use_trust_region and not network.create_target_network:
+                wrong = "have create_target_network=True, the average policy of use_trust_region"
+            elif getattr(network.head_parameters, "num_critics", 1) != 1:
+                wrong = "have num_critics=1"
+            if wrong:
+                raise ParameterError(f"The network {name} of ACER must {wrong}")
         if not self.networks["policy"].create_target_network:
             reject_unused_fields(self.algorithm, ["trust_region_alpha"], "create_target_network=False")
 
@@ -154,8 +152,6 @@ class DiscreteACERAgentParameters(_ACER):
     """Actor-critic with experience replay for discrete actions: policy with its average, and Q of every action.
 
     Attributes:
-        algorithm: what is computed and how often.
-        exploration: none beside the policy's own sampling.
         memory: the replay; an update has `batch_size` segments, at least as many as environments.
         networks: "policy" and "q", and perhaps a "trunk" before both.
     """
@@ -177,8 +173,6 @@ class GaussianACERAgentParameters(_ACER):
     """Actor-critic with experience replay for continuous actions: policy with its average, V and advantage.
 
     Attributes:
-        algorithm: what is computed and how often.
-        exploration: none beside the policy's own sampling.
         memory: the replay; an update has `batch_size` segments, at least as many as environments.
         networks: "policy", "v" and "advantage", and perhaps a "trunk" before all.
     """

@@ -54,7 +54,7 @@ def special_layers(network: NetworkParameters) -> str | None:
 
 
 def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: Mapping[str, NetworkParameters]) -> None:
-    """Refuses options of the twin agent's critics that have no effect, or with which critics cannot learn.
+    """Rejects options of the twin agent's critics that have no effect, or with which critics cannot learn.
 
     Raises:
         ParameterError: names the options.
@@ -95,7 +95,7 @@ def _renormalizes(body: Any) -> bool:
 
 
 def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, reward_factor: float) -> None:
-    """Refuses atoms without bounds of their own where nothing keeps returns within the usual ones.
+    """Rejects atoms without bounds of their own where nothing keeps returns within the usual ones.
 
     Args:
         networks: of the agent.
@@ -118,7 +118,7 @@ def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, 
 
 
 def check_layers(networks: Mapping[str, NetworkParameters], twin: bool) -> None:
-    """Refuses layers that an agent would not compute as they are described, and optimizers that would mix critics.
+    """Rejects layers that an agent would not compute as they are described, and optimizers that would mix critics.
 
     Args:
         networks: of the agent.
@@ -145,7 +145,7 @@ def check_layers(networks: Mapping[str, NetworkParameters], twin: bool) -> None:
 
 
 def reject_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
-    """Refuses options of layers where custom Keras models take the layers' place.
+    """Rejects options of layers where custom Keras models take the layers' place.
 
     Raises:
         ParameterError: batch normalisation, dropout, or unit weights.

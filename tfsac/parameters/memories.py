@@ -93,8 +93,6 @@ class SQILExperienceReplayParameters(DemonstratedReplayParameters):
 
     Attributes:
         demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
-        num_episodes: how many demonstrated episodes to use, the first ones; None for all.
-        max_size: the agent's own transitions, of all environments.
     """
 
     demonstrations: Annotated[str, Field(min_length=1)]
@@ -111,9 +109,7 @@ class PriorDataReplayParameters(DemonstratedReplayParameters):
 
     Attributes:
         demonstrations: the data: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
-        num_episodes: how many episodes of the data to use, the first ones; None for all.
         share: of the rows of a batch that come from the data; `share * batch_size` is rounded.
-        max_size: the agent's own transitions, of all environments.
     """
 
     demonstrations: Annotated[str, Field(min_length=1)]

@@ -81,9 +81,7 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
     """Coach's soft actor-critic: policy, twin Q, and V with its target network.
 
     Attributes:
-        algorithm: what is computed and how often.
         exploration: noise beyond the policy's own or that noise repeated, or None.
-        memory: the replay.
         networks: "policy", "v" and "q".
     """
 
@@ -104,9 +102,7 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     """Spinning Up's and DI-engine's soft actor-critic: policy and twin Q with its target network.
 
     Attributes:
-        algorithm: what is computed, in which order and how often.
         exploration: noise beyond the policy's own or that noise repeated, or None.
-        memory: the replay.
         networks: "policy" and "q".
     """
 
@@ -139,9 +135,7 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
     """Soft actor-critic for discrete actions: policy and twin Q of every action, with its target network.
 
     Attributes:
-        algorithm: what is computed and how often.
         exploration: random actions beside the policy's own sampling, or None.
-        memory: the replay.
         networks: "policy" and "q".
         shared_encoder: the policy reads the features of q's embedders instead of its own; the critic loss alone trains
             them. Both networks then describe the same embedders.

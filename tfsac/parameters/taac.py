@@ -78,8 +78,6 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
                 "This agent's targets already look several steps ahead, so n_step must be 1, got "
                 f"{self.n_step}: agent.memory.sequence_length says how many steps at most"
             )
-        if self.reward_weights is not None and not any(self.reward_weights):
-            raise ParameterError(f"At least one of reward_weights must not be 0, got {self.reward_weights}")
         switch = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
         if switch == 0.5 and self.target_entropy is None:
             raise ParameterError(
@@ -93,8 +91,6 @@ class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
     """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: policy and critics with their target networks.
 
     Attributes:
-        algorithm: what is computed and how often.
-        exploration: none beside the policy's own sampling.
         memory: the replay; a batch has `batch_size` sequences of `sequence_length` rows.
         networks: "policy" and "q".
     """
