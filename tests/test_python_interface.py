@@ -149,7 +149,7 @@ def test_a_forked_process_is_told_to_be_spawned(run_dir, tmp_path, monkeypatch):
         lambda: tfsac.load_exported(tmp_path / "exported"),
         lambda: tfsac.export(dense, tmp_path / "again"),
     ):
-        with pytest.raises(RuntimeError, match="spawn"):
+        with pytest.raises(TfsacError, match="spawn"):
             use()
     assert not (tmp_path / "run").exists() and not (tmp_path / "again").exists()
 
@@ -178,7 +178,7 @@ for load in (tfsac.load_exported, lambda path: tfsac.load_policy(path).act):
 @pytest.mark.slow
 def test_a_child_of_fork_acts_in_numpy_and_does_not_wait_for_tensorflow(run_dir, policy, tmp_path, run_python):
     exported = tfsac.export(policy, tmp_path / "exported")
-    assert run_python(FORKED, str(exported), str(run_dir)).splitlines() == ["RuntimeError", "(1,)"]
+    assert run_python(FORKED, str(exported), str(run_dir)).splitlines() == ["TfsacError", "(1,)"]
 
 
 def test_threads_share_a_policy_and_get_the_actions_of_their_own_observations(policy, tmp_path, monkeypatch):
