@@ -154,7 +154,7 @@ def test_a_run_that_loses_its_cluster_does_not_blame_an_environment(tmp_path, ca
     trainer.parts.collector.step = lost
     with pytest.raises(ActorsLost):
         trainer.run()
-    assert "The Ray cluster, or an actor on it, was lost; the state before is saved in " in capsys.readouterr().out
+    assert f"{ActorsLost.what}; the state before is saved in " in capsys.readouterr().out
 
 
 class Length(Callback):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tfsac
-from tfsac.environments import EnvironmentFailure, make, spec_of
+from tfsac.environments import make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.memories import load_demonstrations
 from tfsac.memories.transitions import NEXT
@@ -125,5 +125,5 @@ class Masked(Reused):
 
 def test_actions_that_a_mask_forbids_are_refused_at_their_step():
     assert len(tfsac.demonstrate(lambda observation: 5, Masked(), episodes=2).records) == 6
-    with pytest.raises(EnvironmentFailure, match="mask"):
+    with pytest.raises(TfsacError, match="mask"):
         tfsac.demonstrate(lambda observation: 5 + int(observation["seen"][0]), Masked(), episodes=1)

@@ -458,7 +458,7 @@ def test_a_policy_plays_in_any_environment_that_fits_what_it_reads(asymmetric, t
     assert own.lengths.tolist() == [20, 20] and capsys.readouterr().out == ""
     rougher = tfsac.evaluate(asymmetric, 2, changes={"environment.kwargs.friction": 0.25})
     np.testing.assert_allclose(rougher.returns, own.returns - 20 * 0.25, rtol=1e-4)
-    assert "not the environment of training: kwargs.friction=0.25" in capsys.readouterr().out
+    assert "kwargs.friction=0.25" in capsys.readouterr().out
     np.testing.assert_allclose(tfsac.evaluate(asymmetric, 2, env_fn=Keys).returns, own.returns, rtol=1e-4)
     assert "env_fn=own_code.Keys" in capsys.readouterr().out
     for shorter in (

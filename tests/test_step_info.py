@@ -13,7 +13,8 @@ import tfsac
 from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
-from tfsac.parameters import EnvironmentParameters, ParameterError, RunParameters
+from tfsac.errors import TfsacError
+from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers.recorder import Recorder
 
@@ -151,7 +152,7 @@ def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interru
 
 
 def test_a_key_that_would_be_another_column_is_refused(tmp_path):
-    with pytest.raises(ParameterError, match="/return_mean"):
+    with pytest.raises(TfsacError, match="/return_mean"):
         Trainer(preset(environment__logged_info=["return_mean"]), tmp_path / "run", RUN, quiet=True)
     assert not (tmp_path / "run").exists()
 

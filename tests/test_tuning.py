@@ -20,7 +20,7 @@ from tfsac.cli.command import parse
 from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes
 from tfsac.experiments.search_space import DEFAULT_SPACES, parse_dimension, search_space
-from tfsac.experiments.tuning import open_study
+from tfsac.experiments.tuning import open_storage, open_study
 from tfsac.parameters import override, parse_assignment, to_json
 from tfsac.utils.files import read_object
 
@@ -188,7 +188,7 @@ def resume(folder, *more):
 
 
 def trials_of(folder):
-    return open_study(folder, read_object(folder / "tuning.json")).trials
+    return open_study(open_storage(folder), read_object(folder / "tuning.json")).trials
 
 
 def states(folder):
@@ -273,7 +273,8 @@ def test_a_bad_trial_is_ended_at_an_evaluation_and_its_other_seeds_are_not_train
     assert (stand_in / "trial005" / "seed0" / "checkpoints").is_dir() and not (stand_in / "trial005" / "seed1").exists()
     printed = capsys.readouterr().out
     assert re.search(r"^pruned    trial005/seed0  after 0:00:0\d$", printed, re.MULTILINE)
-    assert "6 trials: 5 complete, 1 pruned\n" in printed
+    _, table = printed.split("6 trials: ")
+    assert table.startswith("5 complete, 1 pruned\n") and "trial004" in table and "trial005" not in table
 
 
 @pytest.mark.slow

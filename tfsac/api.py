@@ -14,7 +14,6 @@ import numpy as np
 from tfsac.environments import (
     action_map,
     as_arrays,
-    check_mask,
     checked,
     checked_action,
     episode_seed,
@@ -36,7 +35,7 @@ from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.loggers import Logger
 from tfsac.training.weights import load_weights
-from tfsac.types import Spec
+from tfsac.types import ACTION_MASK, Spec
 from tfsac.utils.files import new_file
 
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
@@ -271,10 +270,8 @@ def demonstrate(
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
 
     def acting(observation: Any) -> Any:
-        action = act(observation)
-        taken = checked_action("act returns", action, spec.action)
-        check_mask("act returns", action, observation, spec)
-        return taken
+        mask = observation[ACTION_MASK] if ACTION_MASK in spec.observation else None
+        return checked_action("act returns", act(observation), spec.action, mask=mask)
 
     done = run_episodes(
         acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin

@@ -223,9 +223,11 @@ def cell(agent, feature, folder):
             user["models"] = cloned_models(preset, run)
         whole(preset, run_dir, run, user)
     except Exception as error:
+        from tfsac.errors import TfsacError
+
         text = " ".join(str(error).split())
         written = run_dir.exists()
-        if "Received: " in text and not written:
+        if isinstance(error, TfsacError) and not written:
             return f"refused: {text}"
         traceback.print_exc()
         return f"fails{' after the run was begun' if written else ''}: {type(error).__name__}: {text[:300]}"
@@ -346,8 +348,8 @@ def started(agent, features, folder, out, **variables):
 
 # What a path of a parameter and its check say, in a sentence.
 PLAIN = {
-    r"Preset\.agent\.memory\.kind: Input should be ('\w+')": r"The replay memory of this agent is of the kind \1",
-    r"EpsilonGreedyParameters has no parameter 'kind'": "Agents with discrete actions explore epsilon-greedily",
+    r"Preset\.agent\.memory: the kind must be one of (\w+), MODULE:CLASS": r"The replay memory of this agent is of the kind '\1'",
+    r"Preset\.agent\.exploration: the kind must be one of EpsilonGreedyParameters, MODULE:CLASS": "Agents with discrete actions explore epsilon-greedily",
     r"Preset\.agent\.exploration: Input should be null": "The policy of this agent explores by itself",
     r"There is no parameter '([\w.]+)'": r"This agent has no parameter `\1`",
     r"(reward_normalization|return_scaling) has no effect with agent\.memory of kind 'sqil'.*": "The rewards of SQIL are 0 and 1",
@@ -356,7 +358,7 @@ PLAIN = {
 
 def reason_of(found):
     """Returns why something is refused as one sentence, without what a run happened to receive."""
-    reason = re.split(r"[.:]? Received: |(?<=[a-z)'])\. ", found.partition(": ")[2])[0].strip().removesuffix(".")
+    reason = re.split(r"[.:]? Received: |, got |(?<=[a-z)'])\. ", found.partition(": ")[2])[0].strip().removesuffix(".")
     for raw, plain in PLAIN.items():
         reason = re.sub(f"^{raw}$", plain, reason)
     return f"{reason}."

@@ -37,11 +37,11 @@ def test_the_table_has_every_agent_and_feature():
     ("refused", "sentence"),
     [
         (
-            "Preset.agent.memory.kind: Input should be 'sequences'. Received: 'prioritized'",
+            "Preset.agent.memory: the kind must be one of sequences, MODULE:CLASS, got {'kind': 'prioritized'}",
             "The replay memory of this agent is of the kind 'sequences'.",
         ),
         (
-            "There is no parameter 'agent.algorithm.n_step'. Did you mean 'x'? Received: 3",
+            "There is no parameter 'agent.algorithm.n_step'. Did you mean 'x'?",
             "This agent has no parameter `agent.algorithm.n_step`.",
         ),
         (

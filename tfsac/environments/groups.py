@@ -132,13 +132,7 @@ class RemoteGroup:
     """
 
     def __init__(self, make_env: Callable[[], gym.Env], size: int, first: int, spec: Spec, timeout: float | None):
-        try:
-            maker = cloudpickle.dumps(make_env)
-        except Exception as error:  # whatever the user's objects raise
-            raise TfsacError(
-                f"env_fn cannot be sent to another process ({error}); create what it holds inside it, or set "
-                "environment.vectorization=sync"
-            ) from error
+        maker = serialize(make_env)
         # Forking a process in which TensorFlow runs threads can hang.
         context: Any = multiprocessing.get_context("spawn")
         sizes = {key: size * math.prod(a.shape) * np.dtype(a.dtype).itemsize for key, a in spec.observation.items()}
@@ -256,6 +250,21 @@ def receive_all(groups: Sequence[RemoteGroup]) -> list[Any]:
     if failure is not None:
         raise failure
     return results
+
+
+def serialize(value: Any) -> bytes:
+    """Returns what `pickle.loads` of another process makes the same of.
+
+    Raises:
+        TfsacError: it holds something that cannot be sent.
+    """
+    try:
+        return cloudpickle.dumps(value)
+    except Exception as error:  # whatever the user's objects raise
+        raise TfsacError(
+            f"env_fn cannot be sent to another process ({error}); create what it holds inside it, or train with "
+            "environment.vectorization=sync"
+        ) from error
 
 
 def convert(info: Mapping[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:

@@ -147,7 +147,9 @@ def unflattened(values: np.ndarray, leading: tuple[int, ...]) -> np.ndarray:
     return values.reshape(*leading, *values.shape[1:]) if leading else values[0]
 
 
-def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = ()) -> np.ndarray:
+def checked_action(
+    what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = (), mask: Any = None
+) -> np.ndarray:
     """Returns actions in the environment's units, as its `step` takes them, if its space contains them.
 
     Args:
@@ -155,45 +157,28 @@ def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading
         action: `[..., *of.shape]`.
         of: the spec of one action.
         leading: dimensions before those of one action.
+        mask: `[*of.shape, n]`, which of n discrete actions are allowed; None allows all.
 
     Raises:
-        TfsacError: another shape, or actions beyond the bounds of the spec.
+        TfsacError: another shape, actions beyond the bounds of the spec, or forbidden ones.
     """
     shape, given = (*leading, *of.shape), np.asarray(action)
     if isinstance(of, DiscreteSpec):
-        low: Any = of.start
-        high: Any = of.start + of.num_actions - 1
-        fits = given.dtype.kind in "iub" and given.shape == shape and ((low <= given) & (given <= high)).all()
-        if fits:
-            return given.astype(of.native_dtype)[()]
+        kind, low, high = "integers", of.start, of.start + of.num_actions - 1
+        if given.dtype.kind in "iub" and given.shape == shape and ((low <= given) & (given <= high)).all():
+            index = given.astype(np.int64)[..., None] - of.start
+            if mask is None or np.take_along_axis(np.asarray(mask, bool), index, -1).all():
+                return given.astype(of.native_dtype)[()]
     else:
-        low, high = of.low, of.high
+        kind, low, high = "floats", of.low, of.high  # type: ignore[assignment]
         if given.dtype.kind in "iuf" and given.shape == shape:
             given = given.astype(np.float32)
             clipped = np.clip(given, low, high)
             # A bound of another dtype is another float32 than the spec's, which is rounded inwards.
             if np.allclose(given, clipped, rtol=1e-6, atol=0.0):
                 return clipped
-    kind = "integers" if isinstance(of, DiscreteSpec) else "floats"
-    raise TfsacError(f"{what} {kind} of the shape {shape} from {low} to {high}, got {action!r}")
-
-
-def check_mask(what: str, action: Any, observation: Any, spec: Spec) -> None:
-    """Refuses a discrete action of the environment's that the observation's mask, if there is one, does not allow.
-
-    Args:
-        what: takes or returns it, for the message: "act returns".
-        action, observation: of one environment; with P agents `[P]` and a mask `[P, A]`.
-        spec: of the environment.
-
-    Raises:
-        TfsacError: a forbidden action.
-    """
-    if ACTION_MASK in spec.observation and isinstance(spec.action, DiscreteSpec):
-        mask = np.asarray(observation[ACTION_MASK], bool)
-        number = np.asarray(action, np.int64)[..., None] - spec.action.start
-        if not np.take_along_axis(mask, number, -1).all():
-            raise TfsacError(f"{what} an action that {ACTION_MASK}={mask.astype(int).tolist()} allows, got {action!r}")
+    allowed = "" if mask is None else f" that the mask {np.asarray(mask, int).tolist()} allows"
+    raise TfsacError(f"{what} {kind} of the shape {shape} from {low} to {high}{allowed}, got {action!r}")
 
 
 class ActionRescaling:

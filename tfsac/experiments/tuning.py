@@ -48,18 +48,15 @@ def import_optuna() -> Any:
     return optuna
 
 
-def open_study(folder: pathlib.Path, content: dict[str, Any]) -> optuna.Study:
-    """Returns the study in a folder, a new one where there is none.
+def open_storage(folder: pathlib.Path) -> optuna.storages.BaseStorage:
+    """Returns the storage in a folder, a new one where there is none."""
+    storages = import_optuna().storages
+    return storages.JournalStorage(storages.journal.JournalFileBackend(str(folder / JOURNAL)))
 
-    Args:
-        folder: of the tuning.
-        content: of its tuning.json.
 
-    Raises:
-        TfsacError: Optuna is not installed.
-    """
+def open_study(storage: optuna.storages.BaseStorage, content: dict[str, Any]) -> optuna.Study:
+    """Returns the study in a storage, a new one where there is none, with the sampler and pruner of a tuning.json."""
     optuna = import_optuna()
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL)))
     study = optuna.create_study(study_name=STUDY, storage=storage, direction="maximize", load_if_exists=True)
     # A sampler that starts again with the same seed would repeat its random trials.
     study.sampler = optuna.samplers.TPESampler(seed=content["seeds"][0] + 1000 * len(study.trials))
@@ -137,7 +134,8 @@ class Tuning(Series):
             whole = journal.read_bytes().rfind(b"\n") + 1
             with journal.open("r+b") as file:
                 file.truncate(whole)
-        self.study = open_study(self.folder, self.content)
+        self.storage = open_storage(self.folder)
+        self.study = open_study(self.storage, self.content)
         trials, states = self.study.get_trials(deepcopy=False), self.optuna.trial.TrialState
         ended, wanted = sum(trial.state.is_finished() for trial in trials), self.content["trials"]
         enough = f"; --trials={wanted} counts earlier ones" if ended >= wanted else ""
@@ -162,9 +160,8 @@ class Tuning(Series):
     def _next_trial(self) -> optuna.Trial | None:
         with self.choosing:
             if self._open:
-                storage = self.study._storage
-                study_id = storage.get_study_id_from_name(STUDY)
-                trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, self._open.pop(0))
+                study_id = self.storage.get_study_id_from_name(STUDY)
+                trial_id = self.storage.get_trial_id_from_study_id_trial_number(study_id, self._open.pop(0))
                 return self.optuna.trial.Trial(self.study, trial_id)
             self._to_ask -= 1
             return self.study.ask({d.path: d.distribution for d in self.space}) if self._to_ask >= 0 else None
