@@ -1,7 +1,5 @@
 """The pages for people who come from other libraries: our side of each runs, and every name of ours is there."""
 
-import ast
-import builtins
 import csv
 import re
 import shlex
@@ -97,23 +95,6 @@ def test_every_command_and_flag_of_a_page_is_there(page):
         assert program == "tfsac" and name in COMMANDS
         flags = {re.sub("^(no)?", "", word[2:].partition("=")[0]) for word in words if word.startswith("--")}
         assert flags <= {"help", *(re.sub("^no", "", flag) for flag in parse(name, [])[0])}, words
-
-
-@pytest.mark.parametrize("page", **ids)
-def test_the_python_of_a_page_uses_only_names_of_the_page(page):
-    known = {"__name__", *dir(builtins)}
-    for block in ours(page):
-        tree = ast.parse(block.text if block.language == "python" else "")
-        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-        bound = [node.id for node in names if isinstance(node.ctx, ast.Store)]
-        bound += [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                bound += [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-                bound.append(node.name)
-        known |= set(bound)
-        assert {node.id for node in names if isinstance(node.ctx, ast.Load)} <= known
 
 
 SHORT = "import tiny\nfrom tfsac.catalog import load_preset\npreset = tiny.shrunk(load_preset('pendulum_twin_sac'), **tiny.SHORTER)\n"

@@ -12,7 +12,6 @@ from pages import ROOT, blocks, run_page
 from tfsac import check_environment
 from tfsac.catalog import load_preset
 from tfsac.parameters import ParameterError, RunParameters, override, parse_assignment, to_json
-from tfsac.training.non_finite import NonFiniteError
 
 
 def tiny_presets(folder, *names):
@@ -85,8 +84,8 @@ def test_policies_are_asked_as_the_page_about_runs_says(tmp_path, monkeypatch, c
         if block.language == "python" and "tfsac." in block.text and "runs/swing" not in block.text:
             exec(block.text, {})
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 5 and all(line.startswith("This is not the environment") for line in printed[:2])
-    assert printed[2].startswith("{'q': ") and printed[3].count(", ") == 3 and printed[4].isdecimal()
+    assert len(printed) == 4 and all(line.startswith("This is not the environment") for line in printed[:2])
+    assert printed[2].startswith("{'q': ") and printed[3].count(", ") == 3
 
 
 # -- troubleshooting ---------------------------------------------------------------------------------------------------
@@ -126,22 +125,6 @@ def test_the_columns_that_the_page_names_are_defined():
         "steps_per_second",
     }
     assert len(named) > 15 and named <= defined, named - defined
-
-
-@pytest.mark.slow
-def test_the_batch_that_was_not_finite_is_read_as_the_page_says(tmp_path, capsys):
-    faulty = {"environment.kwargs.how": "huge", "environment.kwargs.fail_at": 45}
-    with pytest.raises(NonFiniteError):
-        tiny.train(tmp_path / "run", "--level=toys:Faulty-v0", "--notensorboard", changes=faulty)
-    (saved,) = (tmp_path / "run").glob("non_finite_update_*.npz")
-    capsys.readouterr()
-    (block,) = (block for block in blocks(TROUBLE) if "non_finite_update" in block.text)
-    exec(block.text.replace("runs/mine/non_finite_update_1234.npz", str(saved)), {})
-    shown = capsys.readouterr().out
-    assert (
-        re.search(r"'reward': \(np\.float32\(3e\+38\), np\.True_\)", shown)
-        and "'next_observation/observation'" in shown
-    )
 
 
 def test_metrics_csv_is_read_as_the_page_about_runs_says(tmp_path, monkeypatch):

@@ -223,34 +223,6 @@ def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(learnin
     assert "\n2 of 3 runs have ended.\n" in printed
 
 
-def test_only_that_is_in_no_name_is_refused(learning, capsys):
-    with pytest.raises(SystemExit):
-        learning.main(["--suite=mujoco", "--only=hopper"])
-    expected = "--only must be in the name of a run, such as mujoco_twin_sac_HalfCheetah-v5_seed1. Received: hopper\n"
-    assert capsys.readouterr().err.endswith(expected)
-
-
-def test_without_its_interpreter_the_commands_that_make_it_are_printed_and_nothing_starts(learning, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        learning.main(["--suite=twin_sac", f"--sb3_python={tmp_path}/python", f"--runs={tmp_path}/runs"])
-    said, page = capsys.readouterr().err, (BENCHMARKS.parent / "docs" / "results.md").read_text()
-    commands = re.findall(r"^    (python.*)$", said, flags=re.MULTILINE)
-    assert len(commands) == 2 and "--suite=twin_sac" in commands[1]
-    assert "\n".join(commands).replace("twin_sac", "mujoco") in page
-    assert said.endswith(f"Received: {tmp_path}/python\n") and not (tmp_path / "runs").exists()
-
-
-def test_without_its_interpreter_the_commands_of_sb3_are_printed(suites):
-    status, printed = suites.type(sb3=False)
-    assert status == 0 and started(printed) == []
-    assert (
-        f"missing   {NAMES[1]}  (--sb3_python, or python benchmarks/learning_sb3.py --learning_rate=1 --level=Pendulum-v1 "
-        f"--seed=1 --out=runs/tiny/{NAMES[1]})" in printed
-    )
-    status, printed = suites.type("--minutes=0")
-    assert started(printed) == [] and printed.count("missing ") == 6
-
-
 @pytest.mark.acceptance
 def test_a_run_of_tfsac_is_resumed_and_a_folder_of_another_experiment_is_refused(suites):
     folder = suites.folder / "runs" / "own"

@@ -135,7 +135,7 @@ def fake(monkeypatch):
             tiny_preset(environment__num_envs=4, **changes), run, CountingActor, (2,), lines.append
         )
         policy = types.SimpleNamespace(
-            weights_to_hand_over=lambda acting: acting or [np.array(0.0)], rng=np.random.default_rng(0)
+            actor_weights=lambda acting: acting or [np.array(0.0)], rng=np.random.default_rng(0)
         )
         filters = types.SimpleNamespace(state=lambda: {"count": 0})
         return ray, environments, RayCollector(policy, filters, environments, steps), lines
@@ -191,7 +191,7 @@ def test_weights_travel_when_they_have_changed_and_act_from_the_next_request_on(
     for i in range(10):
         actions.append(float(collector.step(0, 4 * i).action[0, 0]))
         if i in (1, 5):
-            collector.hand_over(collector.policy, [np.array(i + 1.0)])
+            collector.sync_from(collector.policy, [np.array(i + 1.0)])
     # Requests go out before steps 0 and 0, and before steps 2, 5 and 8, the last ones of a rollout.
     assert [None if weights is None else float(weights[0]) for weights in sent] == [0.0, None, 2.0, None, 6.0]
     assert actions == [0.0] * 6 + [2.0] * 4
@@ -200,7 +200,7 @@ def test_weights_travel_when_they_have_changed_and_act_from_the_next_request_on(
 def test_a_lost_actor_is_replaced_and_only_its_own_episodes_are_cut_off(fake):
     ray, environments, collector, lines = fake()
     steps = played(collector, 2)
-    collector.hand_over(collector.policy, [np.array(7.0)])
+    collector.sync_from(collector.policy, [np.array(7.0)])
     ray.losing = {1}
     steps += played(collector, 5, begin=2)
     assert lines == ["Actor 1 was lost; its replacement continues with new episodes."] and environments.replaced == 1

@@ -189,25 +189,6 @@ def test_a_run_may_end_in_the_middle_of_an_episode_and_continue_there(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_evaluation_by_hand_in_mid_episode_ends_the_episode(tmp_path):
-    class Patient(Robot):
-        def reset(self, **kwargs):
-            self.steps = 0
-            return super().reset(**kwargs)
-
-    trainer = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Patient)
-    for _ in range(5):
-        trainer.collect()
-    trainer.evaluate()
-    trainer.collect()
-    row = trainer.memory.ring[:6, 0]
-    assert row["truncated"].tolist() == [False] * 4 + [True, False]
-    assert row["observation/observation"][5] != row["next_observation/observation"][4]
-    assert trainer.parts.reporter.recorder.running.tolist() == row["reward"][5:].tolist()
-    trainer.close()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("evaluation", ["shared", "none"])
 def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path, evaluation):
     changed = preset(evaluation)
@@ -223,16 +204,6 @@ def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path, eva
     assert policy.act(mine.reset()[0]).shape == (1,)
     mine.close()
     assert tfsac.evaluate(tmp_path / "run", 2, env_fn=Robot).lengths.tolist() == [LENGTH] * 2
-
-
-@pytest.mark.usefixtures("training_alone")
-@pytest.mark.slow
-@pytest.mark.parametrize("evaluation", ["shared", "none"])
-def test_the_same_object_may_be_trained_in(tmp_path, evaluation):
-    robot = Robot()
-    short = override(preset(evaluation), {"schedule.improve_steps": "EnvironmentSteps(8)"})
-    Trainer(short, tmp_path / "run", quiet=True, env_fn=lambda: robot).run()
-    assert len(tiny.rows(tmp_path / "run")) >= 2 and not Robot.users
 
 
 @pytest.mark.parametrize("level", ["CartPole-v1", "toys:TeamIdentity-v0", "Pendulum-v1", "camera", "masked"])

@@ -66,10 +66,9 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
         print_evaluation(error.evaluation, len(error.evaluation.returns))
         raise
     print_evaluation(done, len(done.returns))
-    if told := loaded.results:
-        print(
-            f"card    mean {told['mean']:.2f}  std {told['std']:.2f}  over {counted(len(told['returns']), 'episode')}"
-        )
+    if results := loaded.results:
+        episodes = counted(len(results["returns"]), "episode")
+        print(f"card    mean {results['mean']:.2f}  std {results['std']:.2f}  over {episodes}")
     if f.dump_mp4:
         print(f"film    {f.dump_mp4}")
     return 0

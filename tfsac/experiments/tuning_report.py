@@ -34,7 +34,8 @@ def report(folder: pathlib.Path) -> str:
     (folder / JOURNAL).stat()  # Optuna would make one
     space = [parse_dimension(f"{path}={text}") for path, text in content["space"].items()]
     trials = open_study(open_storage(folder), content).get_trials(deepcopy=False)
-    complete = sorted((trial for trial in trials if trial.value is not None), key=lambda trial: -(trial.value or 0.0))
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]  # pruned ones have a value, too
+    complete.sort(key=lambda trial: -(trial.value or 0.0))
     states = collections.Counter(trial.state.name.lower() for trial in trials)
     counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     if not complete:
@@ -56,7 +57,7 @@ def report(folder: pathlib.Path) -> str:
 
 
 def draw(out: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.trial.FrozenTrial]) -> dict[str, float]:
-    """Draws Optuna's history, importances and slices, one below the other.
+    """Draws Optuna's history and importances, and below them its slices.
 
     Args:
         out: the PNG to write.
@@ -81,13 +82,14 @@ def draw(out: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.
     with warnings.catch_warnings(), pyplot.rc_context():
         warnings.simplefilter("ignore")  # of few trials, and that the figures are experimental
         drawn = [visual.plot_optimization_history(study, target_name="score")]
-        if len({trial.value for trial in study.trials if trial.value is not None}) > 1:
+        if len({trial.value for trial in study.trials if trial.state.name == "COMPLETE"}) > 1:
             importances = optuna.importance.get_param_importances(study)
             drawn.append(visual.plot_param_importances(study, target_name="score"))
         drawn.append(np.ravel(visual.plot_slice(study, target_name="score"))[0])
         images = [_pixels(axes.figure) for axes in drawn]
         for axes in drawn:
             pyplot.close(axes.figure)
+    images = [np.concatenate(images[:-1], axis=1), images[-1]]
     width = max(image.shape[1] for image in images)
     padded = [np.pad(x, ((0, 0), (0, width - x.shape[1]), (0, 0)), constant_values=255) for x in images]
     with atomic_write(out) as stream:

@@ -211,7 +211,7 @@ class BasePolicy(ABC):
         for forward in self.forwards.values():
             forward.load([next(given) for _ in forward.variables])
 
-    def weights_to_hand_over(self, acting: list[np.ndarray] | None = None) -> list[np.ndarray]:
+    def actor_weights(self, acting: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Returns what another policy of the same kind needs to act as this one does; see `load_acting_weights`.
 
         Args:
@@ -222,7 +222,7 @@ class BasePolicy(ABC):
         return [weights.numpy() for weights in self.acting_weights()] if acting is None else acting
 
     def load_acting_weights(self, weights: list[np.ndarray]) -> None:
-        """Acts from now on as the policy does whose `weights_to_hand_over` returned these."""
+        """Acts from now on as the policy does whose `actor_weights` returned these."""
         if not self.reads_variables:
             self.refresh(weights)
             return

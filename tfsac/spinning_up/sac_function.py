@@ -66,8 +66,8 @@ def sac(
             still looks beyond it. A shorter limit of the environment's own stays.
         logger_kwargs: output_dir, a new or empty folder (default runs/<exp_name>/<time>-seed<seed>); exp_name, for
             plots (default "sac"); resume, see above.
-        seed, steps_per_epoch, epochs, replay_size, gamma, polyak, lr, alpha, batch_size, start_steps, update_after,
-            update_every, num_test_episodes, save_freq: see `SpinningUpArguments`.
+        seed, steps_per_epoch, epochs, replay_size, gamma, polyak, lr: see `SpinningUpArguments`.
+        alpha, batch_size, start_steps, update_after, update_every, num_test_episodes, save_freq: see there.
 
     A custom `actor_critic` is called as `actor_critic(observation_space, action_space, **ac_kwargs)` and returns three
     new Keras models:

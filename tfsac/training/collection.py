@@ -70,7 +70,7 @@ class Collector:
             acting: its acting weights, which the agent's last update returned.
         """
         if learned is not self.policy:
-            self.set_weights(learned.weights_to_hand_over(acting))
+            self.set_weights(learned.actor_weights(acting))
 
     def set_weights(self, weights: list[np.ndarray]) -> None:
         """Acts from now on with the weights of another policy."""

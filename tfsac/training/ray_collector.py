@@ -138,7 +138,7 @@ class RayCollector:
         assert self.requested is not None
         envs, weights = self.environments.num_envs, None
         if self.weights_changed:
-            weights, self.weights_changed = self.policy.weights_to_hand_over(self.acting), False
+            weights, self.weights_changed = self.policy.actor_weights(self.acting), False
         self.environments.send(
             RolloutRequest(self.actor_steps, random_until, self.requested, envs, self.filters.state()), weights
         )

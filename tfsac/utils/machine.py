@@ -8,6 +8,8 @@ import pathlib
 import signal
 from collections.abc import Iterator
 
+from tfsac.errors import TfsacError
+
 CGROUP = pathlib.Path("/sys/fs/cgroup")  # of this process in a container, version 2
 SIGNALLED = 128  # plus the number of the signal that ended a process: its exit status, as shells have it
 TENSORFLOW_IN: list[int] = []  # ids of the processes that compute with TensorFlow; a forked child has its parent's
@@ -54,14 +56,11 @@ def use_tensorflow() -> None:
     """Notes that this process computes with TensorFlow.
 
     Raises:
-        RuntimeError: it was forked from one that did, whose threads TensorFlow would wait for forever.
+        TfsacError: it was forked from one that did, whose threads TensorFlow would wait for forever.
     """
     if os.getpid() not in TENSORFLOW_IN:
         if TENSORFLOW_IN:
-            raise RuntimeError(
-                "TensorFlow cannot be used in a forked process: use multiprocessing.get_context('spawn'). "
-                f"Received: process {os.getpid()}, forked after process {TENSORFLOW_IN[-1]} had used it"
-            )
+            raise TfsacError("TensorFlow cannot be used in a forked process: use multiprocessing.get_context('spawn')")
         TENSORFLOW_IN.append(os.getpid())
 
 
