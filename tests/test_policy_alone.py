@@ -234,7 +234,7 @@ def test_values_are_asked_with_critics_and_with_actions_that_the_environment_has
     with pytest.raises(ValueError, match=rf"{shape}|LSTM"):
         policy.values(several, np.concatenate([beyond, beyond]))
     beyond[1] += 7
-    with pytest.raises(ValueError, match=r"action from|LSTM"):
+    with pytest.raises(ValueError, match=r"takes|LSTM"):
         policy.values(several, beyond)
 
 
@@ -260,5 +260,5 @@ def test_a_policy_whose_numbers_overflow_says_so_instead_of_acting(tmp_path):
     for variable in policy.acting.networks["policy"].trainable_variables:
         variable.assign(tf.fill(variable.shape, np.float32(3e38)))
     policy.acting.refresh()
-    with pytest.raises(ValueError, match="overflow"):
+    with pytest.raises(ValueError, match="finite"):
         policy.act(np.ones(4, np.float32))

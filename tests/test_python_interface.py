@@ -110,15 +110,6 @@ def test_an_export_makes_room_for_another_and_for_nothing_else(policy, run_dir, 
     assert (out / "assets.extra").is_dir()
 
 
-def test_a_mirrored_strategy_in_scope_has_several_devices(tmp_path):
-    with (
-        tf.distribute.MirroredStrategy(["/cpu:0"]).scope(),
-        pytest.raises(ValueError, match="device"),
-    ):
-        tfsac.train(PRESET, tmp_path / "run", quiet=True)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_window_needs_a_display(run_dir, monkeypatch):
     """The library that opens it would end the process with a segmentation fault."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):

@@ -896,8 +896,6 @@ def test_a_state_of_another_policy_is_refused():
     for state in (agent.policy.initial_state(4), make_agent(trajectory="constant").policy.initial_state(3)):
         with pytest.raises(ValueError):
             agent.policy.act(observations(3), state)
-    with pytest.raises(ValueError):
-        agent.policy.act(observations(3), mode="best")
 
 
 def test_a_memory_of_single_rows_is_refused():

@@ -57,7 +57,7 @@ def report(folder: pathlib.Path) -> str:
 
 
 def draw(out: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.trial.FrozenTrial]) -> dict[str, float]:
-    """Draws Optuna's history, importances and slices, one below the other.
+    """Draws Optuna's history and importances, and below them its slices.
 
     Args:
         out: the PNG to write.
@@ -89,6 +89,7 @@ def draw(out: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.
         images = [_pixels(axes.figure) for axes in drawn]
         for axes in drawn:
             pyplot.close(axes.figure)
+    images = [np.concatenate(images[:-1], axis=1), images[-1]]
     width = max(image.shape[1] for image in images)
     padded = [np.pad(x, ((0, 0), (0, width - x.shape[1]), (0, 0)), constant_values=255) for x in images]
     with atomic_write(out) as stream:
