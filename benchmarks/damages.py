@@ -55,7 +55,7 @@ def outcome(trainer, folder, damaged):
         notes = restored.notes
         directory.note_resume(trainer.preset, trainer.parts.settings, 60, restored.run_files)
     except (RuntimeError, ValueError, OSError) as error:
-        return "refused" if "Received: " in str(error) and "\n" not in str(error) else "uncaught"
+        return "refused" if "\n" not in str(error) else "uncaught"
     except Exception:
         return "uncaught"
     if restored.place != newest:
