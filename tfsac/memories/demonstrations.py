@@ -55,7 +55,7 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
     """Writes demonstrations; actions are in [-1, 1], or numbers from 0, rewards and observations raw.
 
     Raises:
-        FileExistsError, ValueError, OSError: as `tfsac.files.new_file`.
+        FileExistsError, ValueError, OSError: as `tfsac.utils.files.new_file`.
     """
     new_file(path, SUFFIX)
     known = {"visible_entries": demonstrations.visible_entries, "action_bounds": demonstrations.action_bounds}
