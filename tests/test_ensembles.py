@@ -97,7 +97,7 @@ def test_critics_without_a_target_network_learn_between_any_number_of_steps():
     agent = agent_of(networks={"target_network": False}, **steps)
     agent.update(batches())
     assert int(agent.updates) == 1
-    with pytest.raises(ParameterError, match="must be a whole number >= 1"):
+    with pytest.raises(ParameterError, match="whole number"):
         agent_of(**steps)
 
 
@@ -345,9 +345,7 @@ def test_a_delay_of_an_agent_without_such_an_update_says_what_it_needs():
         update_critics_once = Agent.update_critics_once
 
     agent = Whole(parameters(num_updates_between_policy_updates=2), SPEC, eager=True)
-    with pytest.raises(
-        NotImplementedError, match=r"needs update_critics_once.*Received: .*=2 for Whole, which has none"
-    ):
+    with pytest.raises(NotImplementedError, match="update_critics_once"):
         agent.update(batches())
 
 
@@ -373,7 +371,7 @@ def test_the_first_update_of_a_delayed_policy_may_be_any_of_its_period(together)
 
 
 def test_a_first_update_beyond_the_period_is_refused():
-    with pytest.raises(ParameterError, match=r"at most the delay, 2\. Received: 3"):
+    with pytest.raises(ParameterError, match="first_policy_update"):
         TwinSoftActorCriticAlgorithmParameters(num_updates_between_policy_updates=2, first_policy_update=3)
 
 
