@@ -14,7 +14,7 @@ from toys import tiny_preset
 import tfsac
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
-from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, ParameterError, override
+from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, override
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.weights import load_weights, save_weights
@@ -117,7 +117,7 @@ def test_a_temperature_stays_the_same_alpha_where_its_logarithm_is_learned(log_s
     source = Trainer(preset(log_space), tmp_path / "a", quiet=True)
     source.agent.temperature.variable.assign(np.log(0.25) if log_space else 0.25)
     directory = RunDirectory(tmp_path / "source")
-    directory.create(source.preset, source.settings)
+    directory.create(source.preset, source.parts.settings)
     save_weights(directory.best, source.agent, source.filters)
     trainer = Trainer(preset(not log_space), tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
     assert float(trainer.agent.temperature.value()) == pytest.approx(0.25)
@@ -300,9 +300,9 @@ def no_checkpoint(folder):
 @pytest.mark.parametrize(
     ("changes", "damage", "error", "word"),
     [
-        ({"agent.memory.max_size": 500}, None, ParameterError, "max_size"),
-        ({"environment.num_envs": 2}, None, ParameterError, "num_envs"),
-        ({"agent.memory": {"kind": "prioritized", "max_size": 1000}}, None, ParameterError, "kind"),
+        ({"agent.memory.max_size": 500}, None, CheckpointError, "max_size"),
+        ({"environment.num_envs": 2}, None, CheckpointError, "num_envs"),
+        ({"agent.memory": {"kind": "prioritized", "max_size": 1000}}, None, CheckpointError, "kind"),
         ({"environment.visible_entries": [0, 1, 2]}, rows_gone, CheckpointError, "rows-"),
         ({}, no_checkpoint, CheckpointError, "no checkpoint"),
     ],
