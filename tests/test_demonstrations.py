@@ -502,7 +502,7 @@ def test_a_minari_dataset_that_is_not_here_is_refused_with_those_that_are(minari
 
 def test_minari_that_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", None)
-    with pytest.raises(ImportError, match="pip install"):
+    with pytest.raises(TfsacError, match="pip install"):
         load_demonstrations("minari:human-v1", SPEC, inverse=action_map(SPEC).inverse)
 
 

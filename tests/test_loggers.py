@@ -14,6 +14,7 @@ from toys import tiny_preset
 
 import tfsac
 from tfsac.catalog import load_preset, preset_names
+from tfsac.errors import TfsacError
 from tfsac.parameters import RunParameters, to_json
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers import CSVLogger, Logger, MLflowLogger, RunInfo, WandbLogger, make_loggers, services
@@ -110,7 +111,7 @@ def test_loggers_are_made_by_name(monkeypatch):
 @pytest.mark.parametrize(("logger", "name"), [(WandbLogger, "wandb"), (MLflowLogger, "mlflow")])
 def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, logger, name):
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=rf"pip install 'tfsac\[{name}\]'"):
+    with pytest.raises(TfsacError, match=rf"pip install 'tfsac\[{name}\]'"):
         logger("project")
 
 

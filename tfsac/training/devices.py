@@ -28,11 +28,8 @@ def configure(use_cpu: bool = False) -> str | None:
     small update are spread over the cores instead of each being divided among them, unless TF_NUM_INTEROP_THREADS or
     TF_NUM_INTRAOP_THREADS say otherwise.
 
-    Args:
-        use_cpu: hide the GPUs.
-
-    Returns:
-        a line about what could not be set any more, because TensorFlow was used before; else None.
+    Returns a line about what could not be set any more, because TensorFlow was used before; else None. `use_cpu` hides
+    the GPUs.
     """
     CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
@@ -55,20 +52,14 @@ def configure(use_cpu: bool = False) -> str | None:
 
 
 def configure_once() -> str | None:
-    """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`.
-
-    Raises:
-        RuntimeError: this process was forked from one that uses TensorFlow, which would wait forever for its threads.
-    """
+    """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`."""
     use_tensorflow()
     return None if CONFIGURED else configure()
 
 
 def set_numerics(run: RunParameters) -> str | None:
-    """Sets how this process computes from now on: deterministic kernels, and matrix products in bfloat16.
-
-    Returns:
-        a line about bfloat16 where it is slower than float32 on this CPU; else None.
+    """Sets how this process computes from now on: deterministic kernels, and matrix products in bfloat16. Returns a
+    line where bfloat16 is slower than float32 on this CPU; else None.
     """
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -80,10 +71,7 @@ def set_numerics(run: RunParameters) -> str | None:
 
 def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strategy:
     """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
-
-    Args:
-        run: with `strategy` and `num_devices`.
-        task: of this process; the workers connect the first time that this is called.
+    Workers connect the first time that this is called.
 
     Raises:
         TfsacError: more devices than there are, or TensorFlow was used before its CPU could be divided.

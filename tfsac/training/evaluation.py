@@ -89,10 +89,6 @@ def evaluate_policy(
         policy: to be evaluated.
         deterministic: its mode instead of samples.
         env, amount, seed, evaluation_index, each_step, seeds_below, begun, begin: see `evaluate`.
-
-    Raises:
-        EnvironmentFailure: the environment raised.
-        NonFiniteError: the policy's action is not finite.
     """
     switched: list[bool] = []
 
@@ -208,12 +204,7 @@ class Evaluator:
     """Evaluates the policy of a run and keeps its weights when they are the best so far.
 
     Args:
-        preset: the experiment, with its schedule and threshold.
-        settings: with the seed and `stochastic_evaluation`.
-        policy: to evaluate.
-        agent: whose weights are kept.
-        env: in which.
-        directory: of the run, with the file of the best weights.
+        preset, settings, policy, agent, env, directory: of the run.
         begin_episode: called at each episode start.
 
     Attributes:
@@ -222,7 +213,6 @@ class Evaluator:
         best_weights: content of their file.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
         periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
-        seeds_below: what the episodes' seeds are below.
     """
 
     def __init__(
@@ -268,12 +258,7 @@ class Evaluator:
     def evaluate(self, env_steps: int, begun: dict[str, np.ndarray] | None = None) -> dict[str, float]:
         """Returns the summary of an evaluation, and of one with sampled actions where the run asks for it.
 
-        Args:
-            env_steps: of the run so far, from which the episodes' seeds follow.
-            begun: the observation after a reset that was made already.
-
-        Raises:
-            EnvironmentFailure: the environment raised.
+        The episodes' seeds follow from `env_steps`; `begun` is the observation after a reset that was made already.
         """
         deterministic = self.preset.agent.algorithm.use_deterministic_for_evaluation
         row = self._evaluate("evaluation", deterministic, env_steps, begun)
@@ -294,15 +279,8 @@ class Evaluator:
             acting.rng = training
 
     def save_if_best(self, value: float, counters: Counters) -> None:
-        """Saves the weights if they are the best so far; from the first update on, earlier ones no longer count.
-
-        Args:
-            value: mean return of the evaluation.
-            counters: of the run when it was made.
-
-        Raises:
-            NonFiniteError: they are the best and one is not finite.
-            OSError: the weights cannot be written.
+        """Saves the weights if the mean return `value` is the best so far; from the first update on, earlier ones no
+        longer count.
         """
         if value > self.best_return or (self.best_updates == 0 and counters.updates):
             self.save(value, counters)

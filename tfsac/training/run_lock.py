@@ -30,17 +30,10 @@ class RunLock:
         return self.file is not None
 
     def acquire(self, folder: pathlib.Path) -> str:
-        """Locks the run in a folder.
-
-        Args:
-            folder: an existing one.
-
-        Returns:
-            A line to print where the file system has no locks, else nothing.
+        """Locks the run in an existing folder, and returns a line to print where the file system has no locks.
 
         Raises:
             BlockingIOError: another process, or another trainer of this one, has the run.
-            OSError: the file cannot be made.
         """
         if self.held:
             return ""

@@ -22,11 +22,7 @@ class Sampler:
     """Draws the batches of the updates that are pending, normalised as the agent sees them.
 
     Args:
-        preset: the experiment, or that of one worker.
-        memory: of this worker; it filters the rewards.
-        filters: normalise the observations.
-        schedule: of the run.
-        seed: of the run.
+        preset, memory, filters, schedule, seed: of the run, and its share where workers have one each.
         device_memory: the memory's copy on the accelerator, where batches are drawn there.
 
     Attributes:
@@ -89,10 +85,8 @@ class Sampler:
                 pending -= most
 
     def draw(self, count: int) -> Batches | None:
-        """Returns a stack of batches `[U, B, ...]`, or None where there is nothing to learn from.
-
-        Args:
-            count: as `pending` yielded it.
+        """Returns a stack of batches `[U, B, ...]` for a count that `pending` yielded; None where there is nothing to
+        learn from.
         """
         if self.device_memory:
             return self.device_memory.sample(count)

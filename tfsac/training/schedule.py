@@ -26,11 +26,7 @@ class Counters:
 
 
 class Period:
-    """Tells when another period of a counter is complete.
-
-    Args:
-        length: of a period.
-    """
+    """Tells when another period of a counter is complete."""
 
     def __init__(self, length: int):
         self.length, self.completed = length, 0
@@ -48,9 +44,6 @@ class Period:
 class Schedule:
     """A run's way through its preset's schedule.
 
-    Args:
-        parameters: of the preset.
-
     Attributes:
         counters: of the run, always the same object.
         heatup_end: the counters when the warm-up ended.
@@ -62,16 +55,12 @@ class Schedule:
         self.heating_up = parameters.heatup_steps.num_steps > 0
 
     def length(self) -> tuple[int, str]:
-        """Returns how long the run is, and in which unit: that of its improvement, warm-up included where it has
-        the same.
-        """
+        """Returns how long the run is, and in which unit: its improvement's, with a warm-up of the same unit."""
         improve, heatup = self.parameters.improve_steps, self.parameters.heatup_steps
         return improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0), type(improve).__name__
 
     def steps_between_checkpoints(self) -> int:
-        """Returns the default of environment steps between checkpoints: 10 000, and of a shorter run a tenth, at least
-        1000.
-        """
+        """Returns the default of environment steps between checkpoints: a tenth of the run, from 1000 to 10 000."""
         length, unit = self.length()
         return max(1000, min(10_000, length // 10)) if unit == EnvironmentSteps.__name__ else 10_000
 
@@ -89,9 +78,7 @@ class Schedule:
         return getattr(self.counters, name) - getattr(self.heatup_end, name)
 
     def random_until(self) -> float:
-        """Returns the environment steps before which actions are random: the warm-up's, or as many as the schedule
-        says.
-        """
+        """Returns the environment steps before which actions are random."""
         steps, heatup = self.parameters.random_action_steps, self.parameters.heatup_steps
         if steps is None and isinstance(heatup, EnvironmentEpisodes):
             return np.inf if self.heating_up else 0

@@ -30,13 +30,7 @@ SMALLEST_ALPHA = 1e-8  # of a temperature whose logarithm is learned further
 
 def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
     """Writes the weights of all networks, what else the agent trains, such as temperatures, and the filters' statistics
-    to an npz file, atomically.
-
-    Returns:
-        the content of the file.
-
-    Raises:
-        OSError: it cannot be written.
+    to an npz file, atomically, and returns its content.
     """
     arrays = {name: variable.numpy() for name, variable in {**_variables(agent), **_other_trained(agent)}.items()}
     arrays[STATISTICS], packed = np.array(json.dumps(filters.state())), io.BytesIO()
@@ -55,10 +49,6 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
         path: of the file.
         learned: an agent of the same networks, or the policy of one, which takes its own networks out of the file.
         filters: whose statistics are read.
-
-    Raises:
-        FileNotFoundError: no such file.
-        TfsacError: the file is damaged or belongs to other networks or filters.
     """
     if not path.is_file():
         raise no_weights(path)
@@ -106,16 +96,7 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
 
 
 def load_checkpoint(place: pathlib.Path, agent: Agent, filters: Filters) -> None:
-    """Reads what an agent and the filters' statistics were at a checkpoint, without the memory.
-
-    Args:
-        place: the checkpoint's folder.
-        agent: with the parameters and networks of the run.
-        filters: whose statistics are read.
-
-    Raises:
-        CheckpointError: it is of another version or of other networks.
-    """
+    """Reads what agent and filters were at the checkpoint in the folder `place`, without the memory."""
     with wrap_checkpoint_errors(place):
         with glob_safe(place) as folder:
             tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
@@ -126,10 +107,6 @@ def load_checkpoint(place: pathlib.Path, agent: Agent, filters: Filters) -> None
 def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:
     """Begins a new run with the best weights of another one: target networks, temperatures and statistics included.
     Networks of unit weights are projected, for the other run's need not have been.
-
-    Raises:
-        FileNotFoundError: no run there, or one without an evaluation.
-        TfsacError: as `load_weights`; its observations have their keys in another order.
     """
     directory.read()
     refuse_other_order(directory, agent.spec)

@@ -43,13 +43,8 @@ CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that sa
 
 
 class Restored(NamedTuple):
-    """What a checkpoint held beside agent and memory.
-
-    Attributes:
-        place: its folder.
-        state, arrays, run_files: as they were given to `CheckpointManager.save`.
-        notes: a line for each checkpoint that was passed over.
-        workers: number of workers that shared the run.
+    """What a checkpoint held beside agent and memory, as it was given to `CheckpointManager.save`; a note for each one
+    that was passed over, and the number of workers that shared the run.
     """
 
     place: pathlib.Path
@@ -64,11 +59,9 @@ class CheckpointManager:
     """Saves and restores one run.
 
     Args:
-        directory: of the checkpoints.
-        agent: whose variables are saved.
-        memory: whose rows are saved.
+        directory: of the checkpoints, of which `keep` are kept.
+        agent, memory: whose variables and rows are saved.
         identity: what must be equal to restore, as `identity_of` returns it.
-        keep: how many checkpoints to keep.
         workers: that share the run, all of which call `save` and `restore` together; None where there is one.
     """
 
@@ -100,16 +93,12 @@ class CheckpointManager:
         arrays: Mapping[str, np.ndarray] | None = None,
         run_files: Mapping[str, bytes] | None = None,
     ) -> pathlib.Path:
-        """Saves everything, of the memory what is new since the checkpoint before.
+        """Saves everything, of the memory what is new since the checkpoint before, and returns the folder.
 
         Args:
             step: environment steps; names the checkpoint.
-            state: JSON values of everything that is neither agent nor memory.
-            arrays: of the same, where they are arrays.
+            state, arrays: JSON values and arrays of everything that is neither agent nor memory.
             run_files: contents of files of the run's folder by name, to mend them from.
-
-        Returns:
-            the checkpoint's folder.
 
         Raises:
             CheckpointError: the disk is full or cannot be written; earlier checkpoints are as they were.
@@ -233,11 +222,7 @@ class CheckpointManager:
     # -- restoring -----------------------------------------------------------------------------------------------------
 
     def restore(self) -> Restored:
-        """Restores agent and memory from the newest checkpoint that is whole.
-
-        Raises:
-            CheckpointError: there is no checkpoint, none is whole, or it belongs to another run.
-        """
+        """Restores agent and memory from the newest checkpoint that is whole."""
         place, notes = self._choose()
         manifest = read_manifest(place)
         with wrap_checkpoint_errors(place):
@@ -275,15 +260,7 @@ class CheckpointManager:
             )
 
     def take_memory(self, directory: pathlib.Path) -> None:
-        """Fills the memory with that of another run's newest checkpoint.
-
-        Args:
-            directory: of its checkpoints.
-
-        Raises:
-            CheckpointError: there is none that is whole, or its memory is of another kind, size or number of
-                environments.
-        """
+        """Fills the memory with that of another run's newest checkpoint in `directory`."""
         other = CheckpointManager(directory, self.agent, self.memory, self.identity, workers=self.workers)
         place, _ = other._choose()
         manifest = read_manifest(place)

@@ -19,26 +19,16 @@ COLUMNS = ("evaluation/return_mean", "evaluation/return_std", "training/return_m
 class _Stdout:
     """What `sys.stdout` is at that time; a terminal that was closed is a broken pipe, too."""
 
-    def write(self, text: str) -> int:
-        """Writes text."""
-        return self._call("write", text)
-
-    def flush(self) -> None:
-        """Writes what is buffered."""
-        self._call("flush")
-
-    def _call(self, name: str, *arguments: str) -> Any:
-        try:
-            return getattr(_stdout(), name)(*arguments)
-        except OSError as error:
-            raise BrokenPipeError from error
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(_stdout(), name)
+        found = getattr(getattr(sys.stdout, "rich_proxied_file", sys.stdout), name)  # rich's, while it shows a bar
 
+        def call(*arguments: str) -> Any:
+            try:
+                return found(*arguments)
+            except OSError as error:
+                raise BrokenPipeError from error
 
-def _stdout() -> Any:
-    return getattr(sys.stdout, "rich_proxied_file", sys.stdout)  # which rich replaces while it shows a bar
+        return call if name in ("write", "flush") else found
 
 
 class _Console(rich.console.Console):
@@ -90,13 +80,7 @@ class TerminalLogger:
         self.bar.start()
 
     def advance(self, completed: int, speed: float, value: float | None) -> None:
-        """Moves the bar.
-
-        Args:
-            completed: steps, in the run's unit.
-            speed: environment steps a second.
-            value: mean return of recent training episodes.
-        """
+        """Moves the bar to `completed` steps in the run's unit; shows environment steps a second and a mean return."""
         self.bar.update(self.task, completed=completed, speed=speed, value="-" if value is None else f"{value:.1f}")
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
@@ -130,11 +114,7 @@ class TerminalLogger:
 
 
 class NotebookLogger(TerminalLogger):
-    """A progress bar and a table of evaluations in the output of a notebook's cell, both updated in place.
-
-    Args:
-        quiet: print nothing.
-    """
+    """A progress bar and a table of evaluations in the output of a notebook's cell, both updated in place."""
 
     def __init__(self, quiet: bool = False):
         super().__init__(quiet)
