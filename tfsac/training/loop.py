@@ -29,7 +29,7 @@ from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_
 from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, build_run
 from tfsac.training.schedule import Counters
-from tfsac.types import OBSERVATION, Batches, Step, UpdateResult, number_of_updates
+from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
 from tfsac.utils.machine import option
 
 
@@ -243,7 +243,7 @@ class Trainer:
             batch = run.sampler.draw(count)
             if batch is None:
                 continue
-            run.schedule.counters.updates += number_of_updates(batch)
+            run.schedule.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
             if run.updates.is_asynchronous:
                 run.updates.start(batch)
             else:

@@ -17,9 +17,7 @@ from typing import Any
 from tfsac.utils.machine import SIGNALLED, ending_signals
 
 SECONDS_OF_SILENCE, SECONDS_BETWEEN_LOOKS = 2.0, 0.1
-SECOND_SIGNAL_HINT = (
-    b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
-)
+SIGNAL_HINT = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
 SHOW_CURSOR = b"\x1b[?25h"  # which the progress bar hides
 
 
@@ -88,7 +86,7 @@ class StopSignals:
                 try:
                     arrived = heard.recv(16)
                 except TimeoutError:
-                    os.write(2, SECOND_SIGNAL_HINT)
+                    os.write(2, SIGNAL_HINT)
                     arrived, silent = b" ", False
                 if not arrived:
                     return

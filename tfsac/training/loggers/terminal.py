@@ -92,17 +92,10 @@ class TerminalLogger:
             self.print(f"{'steps':>9}  {'evaluation return':>20}  {'training return':>15}  {'steps/s':>7}{titles}")
             self.header_printed = True
         mean, std, training, speed = (values.get(column) for column in COLUMNS)
-        evaluated = "-" if mean is None else f"{mean:.1f} {self._plus_minus()} {std:<7.1f}"
+        evaluated = "-" if mean is None else f"{mean:.1f} ± {std:<7.1f}"
         trained = "-" if training is None else f"{training:.1f}"
         more = "".join(f"  {_short(values.get(name)):>{max(12, len(name))}}" for name in self.extra)
         self.print(f"{step:>9}  {evaluated:>20}  {trained:>15}  {speed:>7.0f}{more}")
-
-    def _plus_minus(self) -> str:
-        try:
-            "±".encode(self.console.encoding)
-        except (UnicodeError, LookupError):
-            return "+"
-        return "±"
 
     def print(self, text: str) -> None:
         """Prints a line above the bar."""
