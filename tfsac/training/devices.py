@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import pathlib
-import platform
 import sys
 
 import tensorflow as tf
@@ -15,7 +13,7 @@ from tfsac.distributed.tf_config import WorkerTask
 from tfsac.errors import TfsacError
 from tfsac.networks.bfloat16 import use_bfloat16, warning_about_bfloat16
 from tfsac.parameters import RunParameters
-from tfsac.utils.machine import usable_cores, use_tensorflow
+from tfsac.utils.machine import cpu, usable_cores, use_tensorflow
 
 THREADS = ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 CONFIGURED: list[int] = []  # id of the process; a child that was forked has its parent's
@@ -118,18 +116,10 @@ def device() -> str:
     if gpus:
         names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
         return ", ".join(names)
-    asked = (
+    configured = (
         tf.config.threading.get_inter_op_parallelism_threads(),
         tf.config.threading.get_intra_op_parallelism_threads(),
     )
-    counts = [number or int(os.environ.get(name, 0)) for number, name in zip(asked, THREADS, strict=True)]
+    counts = [number or int(os.environ.get(name, 0)) for number, name in zip(configured, THREADS, strict=True)]
     threads = " x ".join(str(count or "all") for count in counts) + " threads"
-    return f"{_cpu()}, {threads}"
-
-
-def _cpu() -> str:
-    """Returns the model of the processor."""
-    listed = pathlib.Path("/proc/cpuinfo")
-    lines = listed.read_text().splitlines() if listed.is_file() else []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
+    return f"{cpu()[0]}, {threads}"

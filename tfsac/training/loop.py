@@ -361,13 +361,13 @@ class Trainer:
         """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
         run = self.parts
         if run.preset.environment.evaluation != "none":
-            begun = None
+            first_observation = None
             if run.is_shared and isinstance(run.environments, Environments):
                 if run.environments.local_group:
                     run.evaluator.env = run.environments.local_group.envs[0]  # it may have been made again
                 if not run.environments.length.any():
-                    begun = {key: seen[0] for key, seen in run.environments.observation.items()}
-            return run.evaluator.evaluate(run.counters.env_steps, begun)
+                    first_observation = {key: seen[0] for key, seen in run.environments.observation.items()}
+            return run.evaluator.evaluate(run.counters.env_steps, first_observation)
         mean, episodes = run.reporter.recorder.recent_return(), run.schedule.since_heatup(EnvironmentEpisodes(1))
         enough = episodes >= RECENT_EPISODES and run.counters.updates
         return {RECENT: mean} if mean is not None and enough else {}
