@@ -14,6 +14,7 @@ import rich.progress
 from tfsac.training.loggers.logger import Kind, RunInfo
 
 COLUMNS = ("evaluation/return_mean", "evaluation/return_std", "training/return_mean", "steps_per_second")
+TITLES = {"steps": 9, "evaluation return": 20, "training return": 15, "steps/s": 7}  # with their widths
 
 
 class _Stdout:
@@ -87,15 +88,19 @@ class TerminalLogger:
         """Prints one evaluation."""
         if kind != "evaluation":
             return
-        if not self.header_printed:
-            titles = "".join(f"  {name:>12}" for name in self.extra)
-            self.print(f"{'steps':>9}  {'evaluation return':>20}  {'training return':>15}  {'steps/s':>7}{titles}")
-            self.header_printed = True
+        widths = [*TITLES.values(), *(max(12, len(name)) for name in self.extra)]
+        header = [] if self.header_printed else [[*TITLES, *self.extra]]
+        for cells in [*header, self.cells(step, values)]:
+            self.print("  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))
+        self.header_printed = True
+
+    def cells(self, step: int, values: Mapping[str, Any]) -> list[str]:
+        """Returns an evaluation as text, a cell for each of `TITLES` and for each metric of callbacks."""
         mean, std, training, speed = (values.get(column) for column in COLUMNS)
         evaluated = "-" if mean is None else f"{mean:.1f} ± {std:<7.1f}"
         trained = "-" if training is None else f"{training:.1f}"
-        more = "".join(f"  {_short(values.get(name)):>{max(12, len(name))}}" for name in self.extra)
-        self.print(f"{step:>9}  {evaluated:>20}  {trained:>15}  {speed:>7.0f}{more}")
+        more = [f"{value:.4g}" if (value := values.get(name)) is not None else "-" for name in self.extra]
+        return [str(step), evaluated, trained, f"{speed:.0f}", *more]
 
     def print(self, text: str) -> None:
         """Prints a line above the bar."""
@@ -131,9 +136,7 @@ class NotebookLogger(TerminalLogger):
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Adds one evaluation to the table."""
         if kind == "evaluation":
-            mean, std, training, speed = (values.get(column) for column in COLUMNS)
-            cells = [str(step), "-" if mean is None else f"{mean:.1f} ± {std:.1f}", _short(training), f"{speed:.0f}"]
-            self.rows.append([*cells, *(_short(values.get(name)) for name in self.extra)])
+            self.rows.append([cell.strip() for cell in self.cells(step, values)])
             self._show()
 
     def print(self, text: str) -> None:
@@ -149,20 +152,15 @@ class NotebookLogger(TerminalLogger):
             return
         from IPython.display import HTML, display
 
-        titles = ["steps", "evaluation return", "training return", "steps/s", *self.extra]
         lines = [
             "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-            for tag, cells in [("th", titles), *(("td", cells) for cells in self.rows)]
+            for tag, cells in [("th", [*TITLES, *self.extra]), *(("td", cells) for cells in self.rows)]
         ]
         content = HTML(f"<div>{self.state}</div><table>{''.join(lines)}</table>")
         if self.handle is None:
             self.handle = display(content, display_id=True)
         else:
             self.handle.update(content)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else "-"
 
 
 def terminal_or_notebook(quiet: bool) -> TerminalLogger:
