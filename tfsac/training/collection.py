@@ -92,15 +92,12 @@ class Collector:
     def restore(
         self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy
     ) -> bool:
-        """Continues where a checkpoint was taken.
+        """Continues where a checkpoint was taken, and returns whether the running episodes do; else new ones start.
 
         Args:
             state, arrays: what `state` and `arrays` returned, from among other arrays.
             actions: of the running episode; see `Environments.restore`.
             learned: the policy of the agent, which acts itself or hands its weights over.
-
-        Returns:
-            whether the running episodes continue; else new ones start.
         """
         self.policy.rng.bit_generator.state = state["rng"]
         self.policy_state = {

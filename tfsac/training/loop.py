@@ -126,9 +126,6 @@ class Trainer:
     def run(self) -> Result:
         """Trains until the schedule, a threshold, a callback or a signal ends it, and saves.
 
-        Returns:
-            how it ended.
-
         Raises:
             EnvironmentFailure: an environment raised; the state before that step was saved.
             NonFiniteError: a metric, weight or action is not finite; the last checkpoint is from before, and the batch
