@@ -119,6 +119,7 @@ class Filters:
                     "divides each reward by its own deviation"
                 )
             self.returns = ReturnScaling(parameters.return_scaling, discount)
+        self.learns_rewards = bool(parameters.return_scaling or parameters.reward_normalization)
 
     @property
     def count(self) -> int:

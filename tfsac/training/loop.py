@@ -223,7 +223,8 @@ class Trainer:
             seen = self._share(seen)
         if normalised:
             run.filters.learn({key: seen[OBSERVATION + key] for key in normalised})
-        run.filters.learn_reward(seen["reward"], seen["ended"])
+        if run.filters.learns_rewards:
+            run.filters.learn_reward(seen["reward"], seen["ended"])
         run.schedule.count(len(seen["ended"]), int(np.count_nonzero(seen["ended"])))
         logged = {key: seen[f"info/{key}"] for key in step.logged}
         for episode in run.reporter.recorder.add_step(seen["reward"], seen["ended"], seen["length"], logged):

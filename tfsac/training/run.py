@@ -57,8 +57,7 @@ from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
 from tfsac.training.run_lock import RunLock
-from tfsac.training.sampling import Sampler
-from tfsac.training.schedule import Counters, Period, Schedule
+from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
