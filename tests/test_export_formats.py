@@ -251,7 +251,7 @@ def test_the_command_calibrates_with_episodes_of_the_run_and_tells_the_differenc
 def test_the_command_refuses_to_quantise_a_saved_model(run_dir, tmp_path, capsys):
     with pytest.raises(SystemExit):
         cli.main(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--quantize=int8"])
-    assert re.search(r"--format=tflite\. Received: --quantize=int8, saved_model$", capsys.readouterr().err.strip())
+    assert "tflite" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

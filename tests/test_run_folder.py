@@ -107,7 +107,7 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     for name in ("config.json", "metrics.csv"):  # as if the second had looked just before the first wrote them
         (tmp_path / "run" / name).unlink()
-    with pytest.raises(BlockingIOError, match=rf"being trained already.*Received: .*run \(process {os.getpid()}"):
+    with pytest.raises(BlockingIOError, match=f"process {os.getpid()}"):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     first.close()
     Trainer(preset(), tmp_path / "elsewhere", RUN, quiet=True).close()
