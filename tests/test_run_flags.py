@@ -94,21 +94,6 @@ def test_every_field_is_a_flag_with_its_default_and_its_description(command, cls
         assert len(help_of(values[field.name])) >= len(first.rstrip(".")) > 5
 
 
-def test_the_first_sentence_names_other_flags_as_flags():
-    assert "with --ray_address, processes of one CPU core" in help_of(flags_of("train")["num_actors"])
-    assert help_of(flags_of("train")["tensorboard"]).endswith("into its folder; --notensorboard turns it off")
-
-
-def flags_of(name):
-    cli.COMMANDS[name].define(values := flags.FlagValues())
-    return values
-
-
-def test_a_sweep_has_the_flags_of_every_run_but_those_of_one():
-    assert set(FIELDS) - {*flags_of("sweep")} == {"num_actors", "actor_steps", "skip_damaged_rows"}
-    assert "its HOST:PORT" in flags_of("sweep")["ray_address"].help  # of the runs, not of the environments
-
-
 def test_without_a_preset_the_actions_of_the_level_choose_one(capsys):
     levels = {"CartPole-v1": "cart_pole_discrete_sac", "MountainCarContinuous-v0": "pendulum_twin_sac"}
     for level, preset in {**levels, "Hopper-v5": "mujoco_twin_sac"}.items():

@@ -119,9 +119,6 @@ def test_sums_of_own_rewards_are_0_while_their_discounts_count_the_steps():
     np.testing.assert_array_equal(batch.discount[0, 0::2], np.float32([1 / 8, 0, 0, 0, 1 / 2])[first])
 
 
-# -- checkpoints -------------------------------------------------------------------------------------------------------
-
-
 # -- from a preset -----------------------------------------------------------------------------------------------------
 
 

@@ -61,14 +61,6 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
     assert len(header) == len(line)
 
 
-def test_a_terminal_without_plus_minus_gets_another_sign(monkeypatch):
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    TerminalLogger().write("evaluation", 1000, ROW)
-    sys.stdout.flush()
-    assert b"-1234.5 + 10.0" in raw.getvalue()
-
-
 def test_the_bar_fits_into_a_narrow_terminal(monkeypatch):
     out = io.StringIO()
     monkeypatch.setenv("COLUMNS", "40")
