@@ -104,10 +104,6 @@ def test_the_discount_is_zero_only_where_the_task_ended_in_both_halves(ignore_do
     np.testing.assert_array_equal(batch.discount[0], expected[steps])
 
 
-# Gamma is 0.5, n_step 3. Demonstrated steps, {step: how it ended} -> by first step: reward, discount, step it ends
-# with.
-
-
 def test_sums_of_own_rewards_are_0_while_their_discounts_count_the_steps():
     memory = filled(0, discount=0.5, n_step=3)
     for step, end in enumerate([None, None, None, "terminated", None]):
