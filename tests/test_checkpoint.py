@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
@@ -51,25 +50,6 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     assert resumed.counters.env_steps == step // 50 * 50
     resumed.run()
     same_run(resumed, uninterrupted)
-
-
-class Named(gym.Wrapper):
-    """Observes under names that NumPy has for its own arguments."""
-
-    def __init__(self):
-        super().__init__(gym.make("Pendulum-v1"))
-        self.observation_space = gym.spaces.Dict(dict.fromkeys(("file", "allow_pickle"), self.env.observation_space))
-
-    def reset(self, **keywords):
-        observation, info = self.env.reset(**keywords)
-        return dict.fromkeys(self.observation_space.spaces, observation), info
-
-    def step(self, action):
-        observation, *rest = self.env.step(action)
-        return dict.fromkeys(self.observation_space.spaces, observation), *rest
-
-
-gym.register("Named-v0", entry_point=Named)
 
 
 @pytest.mark.slow

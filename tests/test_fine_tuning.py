@@ -57,15 +57,7 @@ def values_of(trainer):
 
 
 @pytest.mark.usefixtures("untraced")
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        if name == "v"
-        else pytest.param(name, marks=pytest.mark.slow if name == "acer" else pytest.mark.acceptance)
-        for name in PRESETS
-    ],
-)
+@pytest.mark.parametrize("name", ["v", *(pytest.param(x, marks=pytest.mark.slow) for x in ("acer", "taac"))])
 def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(name, tmp_path):
     preset = PRESETS[name]()
     source = Trainer(preset, tmp_path / "unused", quiet=True)

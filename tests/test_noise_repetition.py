@@ -190,7 +190,3 @@ def test_an_actor_keeps_its_noise_from_one_rollout_to_the_next():
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------
-
-
-def build(preset):
-    return build_policy(preset, RunParameters(), vector_spec(3, 1)).exploration

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shlex
 
-import gymnasium as gym
 import keras
 import numpy as np
 import pytest
@@ -334,31 +333,3 @@ def test_usual_convolutions_of_small_images_see_every_pixel():
 
 
 # -- a whole run -------------------------------------------------------------------------------------------------------
-
-
-class Screen(gym.Env):
-    """Shows a small image and a goal; rewards the action that is the goal."""
-
-    observation_space = gym.spaces.Dict(
-        {
-            "observation": gym.spaces.Box(0, 255, (6, 6, 1), np.uint8),
-            "desired_goal": gym.spaces.Box(-1.0, 1.0, (2,), np.float32),
-        }
-    )
-    action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-
-    def see(self):
-        image = self.np_random.integers(0, 256, (6, 6, 1), np.uint8)
-        return {"observation": image, "desired_goal": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.left = 5
-        return self.see(), {}
-
-    def step(self, action):
-        self.left -= 1
-        return self.see(), -float(np.abs(action).sum()), False, self.left == 0, {}
-
-
-gym.register("TfsacScreen-v0", Screen)

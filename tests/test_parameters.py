@@ -329,11 +329,6 @@ Prioritized = PrioritizedExperienceReplayParameters
 TWIN = TwinSoftActorCriticAgentParameters
 
 
-def imitating(**filters):
-    environment = EnvironmentParameters(filters=FilterParameters(**filters))
-    return Preset(agent=Agent(memory=SQILExperienceReplayParameters("x.npz")), environment=environment)
-
-
 # A field, the one that leaves it without effect; how both are set; and how the field is set so that it has one.
 WITHOUT_EFFECT = {
     "betas of RMSProp": (

@@ -15,7 +15,6 @@ from tfsac.environments import Filters, as_arrays, maker, spec_of
 from tfsac.exporting import PolicyGraph
 from tfsac.networks import Network
 from tfsac.parameters import (
-    Conv2d,
     DiscreteSoftActorCriticAgentParameters,
     ExperienceReplayParameters,
     RunParameters,
@@ -33,7 +32,6 @@ from tfsac.training.weights import save_weights
 STEPS, ROWS = 6, 3
 MASKED, MASKS = "tfsac.testing:DiscreteIdentity-v0", {"environment.kwargs": {"masked": True}}
 NORMALISED = {"environment.filters.observation_normalization": True}
-IMAGE = (Conv2d(4, 3, 2), 8)
 
 
 def with_agent(level, agent, **changes):

@@ -234,9 +234,6 @@ def one_model_twice():
     return {**made, "v": keras.Model(made["policy"].input, keras.layers.Reshape(())(made["policy"].output[0]))}
 
 
-KEPT = own_code.with_v()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "error", "word"),

@@ -9,7 +9,7 @@ from absl import flags
 from tfsac import cli
 from tfsac.catalog import load_preset
 from tfsac.cli.command import help_of, parse
-from tfsac.cli.learning import default_run_dir, remarks, requested_run
+from tfsac.cli.learning import default_run_dir, requested_run
 from tfsac.parameters import RunParameters, to_json
 from tfsac.parameters.base import descriptions
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
@@ -61,20 +61,6 @@ def test_a_run_leaves_a_cluster_and_its_actors(tmp_path):
     run = requested_run(parse("train", [*line, "--ray_address=auto"])[0])[1]
     assert run == RunParameters(**{**on_ray, "ray_address": "auto"})
     assert requested_run(parse("train", [*line, "--ray_address=none"])[0])[1] == RunParameters()
-
-
-def test_what_a_config_has_of_its_own_level_and_first_weights_is_remarked(tmp_path):
-    config = {"preset": to_json(load_preset("mujoco_sac", level="Humanoid-v5")), "initial_weights": "runs/first"}
-    (tmp_path / "config.json").write_text(json.dumps({**config, "run": {}}))
-
-    def remarked(*more):
-        return list(remarks(parse("train", [f"--preset={tmp_path}/config.json", *more])[0]))
-
-    assert ["--checkpoint_restore_dir=runs/first" in text for text in remarked()] == [True]
-    scale, level = "environment.filters.reward_rescale_factor", "--level=HalfCheetah-v5"
-    assert [scale in text for text in remarked(level)] == [False, True]
-    assert remarked(level, f"--set={scale}=5.0", "--checkpoint_restore_dir=runs/second") == []
-    assert remarked("--level=Humanoid-v5", "--checkpoint_restore_dir=runs/second") == []
 
 
 def test_every_field_is_typed_above_or_resumes():

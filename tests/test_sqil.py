@@ -25,7 +25,6 @@ SPEC = UNMARKED._replace(extras=EXPERT)
 DISCRETE = Spec(
     {"camera": ArraySpec((2, 2, 1), "uint8"), "action_mask": ArraySpec((5,), "bool")}, DiscreteSpec(5), EXPERT
 )
-TEAM = Spec({"agent_state": ArraySpec((3, 2), "float32")}, DiscreteSpec(4, (3,)), EXPERT, num_agents=3)
 
 
 def filled(own=5, demonstrations=None, capacity=8, num_envs=1, **fields):
