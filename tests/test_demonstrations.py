@@ -320,14 +320,14 @@ def test_demonstrations_of_another_environment_are_refused(saved, change):
 
 
 @pytest.mark.parametrize("damage", ["cut in half", "one byte changed", "nothing"])
-def test_a_damaged_file_is_refused_with_its_size(saved, damage):
+def test_a_damaged_file_is_refused(saved, damage):
     content = bytearray(saved.read_bytes())
     if damage == "one byte changed":
         content[content.index(b"reward.npy") + 40] ^= 0xFF  # of what is compressed
     else:
         content = content[: len(content) // 2] if damage == "cut in half" else b""
     saved.write_bytes(content)
-    with pytest.raises(ValueError, match=f"{len(content)} bytes"):
+    with pytest.raises(ValueError, match="damaged"):
         load_demonstrations(saved, SPEC)
 
 
