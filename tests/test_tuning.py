@@ -84,7 +84,7 @@ def test_a_width_is_given_to_every_layer_below_its_path():
     assert made["policy"]["input_embedders_parameters"]["observation"]["scheme"] == [16]
     assert made["policy"]["middleware_parameters"]["scheme"] == [16]
     assert made["q"]["head_parameters"]["network_layers_sizes"] == [16, 16]
-    assert dimension.of_preset({"agent": {"networks": made}}) == "16"
+    assert dimension.sampled_value({"agent": {"networks": made}}) == "16"
     residual = described("simba_mujoco")
     flags = dimension.assignments("8", residual([])["preset"])
     assert "--set=agent.networks.q.head_parameters.residual_blocks.width=8" in flags
@@ -106,7 +106,7 @@ def test_a_width_is_given_to_every_layer_below_its_path():
     ],
 )
 def test_the_first_trial_has_the_values_of_the_preset(text, sampled):
-    assert parse_dimension(text).of_preset(described()([])["preset"]) == sampled
+    assert parse_dimension(text).sampled_value(described()([])["preset"]) == sampled
 
 
 @pytest.mark.parametrize("kind", DEFAULT_SPACES)
@@ -381,13 +381,6 @@ def test_the_default_space_of_a_tuning_stays_when_that_of_the_package_changes(st
     monkeypatch.setitem(DEFAULT_SPACES, "soft_actor_critic", ("agent.algorithm.n_step=int(1, 3)",))
     assert resume(stand_in, "--trials=2") == 0
     assert len(trials_of(stand_in)[1].params) >= 4
-
-
-def test_a_missing_optuna_is_named_with_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(TfsacError, match=r"pip install 'tfsac\[tune\]'"):
-        run(tmp_path / "tune")
-    assert not (tmp_path / "tune").exists()
 
 
 @pytest.mark.acceptance

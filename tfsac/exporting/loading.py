@@ -107,11 +107,11 @@ def environment_of(
         env_fn, models: see `load_policy`.
         **kwargs: for `gymnasium.make`, or the PettingZoo environment; not for what env_fn makes.
     """
-    parameters = played_in(run_dir, env_fn, models)
+    parameters = playing_environment(run_dir, env_fn, models)
     return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn, to_play=True)()
 
 
-def played_in(
+def playing_environment(
     run_dir: str | pathlib.Path,
     env_fn: EnvFn | None,
     models: ModelMaker | None,
