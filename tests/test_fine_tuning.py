@@ -245,7 +245,10 @@ def test_a_new_run_begins_with_weights_and_memory_of_another(name, tmp_path):
     source.memory.end_episodes()
     slower = override(preset, {"agent.networks.*.learning_rate": 1e-5, "schedule.improve_steps": 20})
     begun = {"initial_weights": tmp_path / "source", "restore_memory": True}
+    unfinished = tmp_path / "source" / "checkpoints" / ".000000070.1"  # the other run may be writing it
+    unfinished.mkdir()
     trainer = Trainer(slower, tmp_path / "run", quiet=True, **begun)
+    assert unfinished.is_dir()
     (ours, total), (theirs, rows) = stored(trainer.memory), stored(source.memory)
     np.testing.assert_array_equal(ours, theirs)
     assert total == rows and trainer.counters.env_steps == 0
