@@ -16,6 +16,7 @@ from tfsac.utils.files import glob_safe
 # Keys of a checkpoint that have a place among others instead of a name: what is trained, the slots of its optimizer,
 # the layers of a target network's critics.
 NUMBERED = re.compile(r"agent/(?:trained/(\w+)/|optimizers/(\w+)/_variables/|networks/\w+/head_model/_operations/)")
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # how the keys of variables end
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -52,8 +53,10 @@ def read_agent(agent: tf.Module, place: pathlib.Path) -> None:
         checkpoint, path = tf.train.Checkpoint(agent=agent), str(folder / "agent")
         trained = getattr(agent, "trained", {})  # of tfsac's agents
         earlier = tf.train.load_checkpoint(path)
-        saved = {tuple(shape) for key, shape in earlier.get_variable_to_shape_map().items() if "/trained/" in key}
-        if not saved <= {tuple(variable.shape) for variables in trained.values() for variable in variables}:
+        saved, shapes = earlier.get_variable_to_shape_map(), dict[str, list[int]]()
+        for name, variables in trained.items():
+            shapes |= {f"agent/trained/{name}/{i}{VALUE}": [*variable.shape] for i, variable in enumerate(variables)}
+        if any(saved.get(key, shape) != shape for key, shape in shapes.items()):
             today = tf.train.load_checkpoint(checkpoint.write(f"{temporary}/today"))
             slots = {name: len(variables) for name, variables in trained.items()}
             values = _with_stacked_critics(earlier, today, slots)
