@@ -116,7 +116,7 @@ class DrawingError(TfsacError, RuntimeError):
 
     @classmethod
     def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
-        """Returns the error of an evaluation whose film or picture failed with another one."""
+        """Returns the error of an evaluation whose video or plot failed with another one."""
         mean = f"mean return {evaluation.returns.mean():.2f}"
         return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
 
@@ -143,7 +143,7 @@ def evaluate(
         deterministic: the policy's mode instead of samples.
         seed: of the episodes.
         render: "human" to open a window; an `env_fn` must then make its environment with `render_mode="human"`.
-        dump_mp4: a new .mp4 or .gif file for a film of the episodes; an `env_fn` must then make its environment with
+        dump_mp4: a new .mp4 or .gif file for a video of the episodes; an `env_fn` must then make its environment with
             `render_mode="rgb_array"`.
         plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
         env_fn, models: the functions that the run was trained with, if it was; or another env_fn, as in `load_policy`.
@@ -159,7 +159,7 @@ def evaluate(
         FileNotFoundError, ImportError, CheckpointError: as `load_policy` raises them.
         EnvironmentFailure: the environment raised.
         NonFiniteError: an action is not finite.
-        DrawingError: film or picture failed; it has the evaluation.
+        DrawingError: video or plot failed; it has the evaluation.
     """
     check_display(render)
     video = None if dump_mp4 is None else pathlib.Path(dump_mp4)

@@ -38,7 +38,7 @@ def _policy_flags(f: flags.FlagValues) -> None:
 def _evaluate_flags(f: flags.FlagValues) -> None:
     _episode_flags(f)
     flags.DEFINE_bool("render", False, "open a window", flag_values=f)
-    flags.DEFINE_string("dump_mp4", None, "write a film (.mp4 or .gif) to this file", flag_values=f)
+    flags.DEFINE_string("dump_mp4", None, "write a video (.mp4 or .gif) to this file", flag_values=f)
     _policy_flags(f)
     flags.DEFINE_string("plot_actions", None, "draw the first episode's actions to this .png file", flag_values=f)
 
@@ -46,7 +46,7 @@ def _evaluate_flags(f: flags.FlagValues) -> None:
 @command("evaluate the policy of a run", _evaluate_flags)
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
-    run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
+    run_dir, video, plot_file = required(f, "run_dir"), f.dump_mp4, f.plot_actions
     from tfsac import api
 
     try:
@@ -56,8 +56,8 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
             not f.stochastic,
             f.seed,
             "human" if f.render else "",
-            film,
-            picture,
+            video,
+            plot_file,
             step=f.step,
             last=f.last,
             changes=_environment_changes(f),
@@ -68,10 +68,10 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     print_evaluation(done, f.episodes)
     if not f.last:
         tell_untrained(run_dir, f.step)
-    if film:
-        print(f"film    {film}")
-    if picture:
-        print(f"actions {picture}")
+    if video:
+        print(f"video   {video}")
+    if plot_file:
+        print(f"actions {plot_file}")
     return 0
 
 

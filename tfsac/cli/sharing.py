@@ -49,7 +49,7 @@ def _load_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_bool("stochastic", False, "sample actions instead of taking the policy's mode", flag_values=f)
     flags.DEFINE_integer("seed", None, "of the episodes (default: the card's)", lower_bound=0, flag_values=f)
     flags.DEFINE_bool("render", False, "open a window", flag_values=f)
-    flags.DEFINE_string("dump_mp4", None, "write a film (.mp4 or .gif) to this file", flag_values=f)
+    flags.DEFINE_string("dump_mp4", None, "write a video (.mp4 or .gif) to this file", flag_values=f)
 
 
 @command("play the policy of a model card", _load_flags)
@@ -70,5 +70,5 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
         episodes = counted(len(results["returns"]), "episode")
         print(f"card    mean {results['mean']:.2f}  std {results['std']:.2f}  over {episodes}")
     if f.dump_mp4:
-        print(f"film    {f.dump_mp4}")
+        print(f"video   {f.dump_mp4}")
     return 0
