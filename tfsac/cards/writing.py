@@ -103,11 +103,7 @@ def write_card(
 
 
 def check_runs(run_dirs: Sequence[str | pathlib.Path]) -> dict[int, pathlib.Path]:
-    """Returns the folders of runs of one experiment by seed; a folder of several stands for its finished runs.
-
-    Raises:
-        TfsacError: no run, runs of different experiments, or two of the same seed.
-    """
+    """Returns the folders of runs of one experiment by seed; a folder of several stands for its finished runs."""
     runs: dict[int, pathlib.Path] = {}
     first: dict[str, Any] = {}
     for path in [path for run_dir in run_dirs for path in runs_of(pathlib.Path(run_dir))]:

@@ -43,12 +43,7 @@ def command(help: str, define: Define, words: str = "") -> Callable[[Function], 
 
 
 def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[str]]:
-    """Reads the arguments of a command with absl; returns its flags, and the words that belong to no flag.
-
-    Raises:
-        absl.flags.Error: an unknown flag, or a wrong or missing value.
-        TfsacError: words for a command that takes none.
-    """
+    """Reads the arguments of a command with absl; returns its flags, and the words that belong to no flag."""
     COMMANDS[name].define(f := flags.FlagValues())
     f.set_gnu_getopt(True)
     try:

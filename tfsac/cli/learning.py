@@ -228,11 +228,7 @@ def _preset_for(level: str, texts: tuple[str, ...]) -> str:
 
 
 def assignments(f: flags.FlagValues) -> dict[str, Any]:
-    """Returns what --set changes, by path.
-
-    Raises:
-        TfsacError: a parameter that a later --set sets again: a search or a grid would replace the user's own value.
-    """
+    """Returns what --set changes, by path; no parameter twice, for a grid would replace the user's own value."""
     from tfsac.parameters import parse_assignment
     from tfsac.parameters.overrides import covers
 
@@ -319,12 +315,7 @@ def jobs_of(f: flags.FlagValues) -> int:
 
 @contextlib.contextmanager
 def on_cluster(ray_address: str, cores: int) -> Iterator[dict[str, Any]]:
-    """Gives what `train_side_by_side` needs to train on a Ray cluster, and leaves it in the end.
-
-    Args:
-        ray_address: as the flag has it.
-        cores: of each run.
-    """
+    """Gives what `train_side_by_side` needs to train on a Ray cluster, with so many cores for each run."""
     from tfsac.distributed.ray_cluster import connect
     from tfsac.distributed.ray_jobs import RayJob, job_capacity
 
@@ -376,11 +367,7 @@ def given_arguments(f: flags.FlagValues, without: Collection[str]) -> list[str]:
 
 
 def check_startable(experiments: Sequence[dict[str, Any]]) -> str:
-    """Checks what every run of a series would refuse, and returns the first level.
-
-    Args:
-        experiments: from `experiment_of`.
-    """
+    """Checks what every run of a series of `experiment_of` would refuse, and returns the first level."""
     from tfsac.parameters import Preset, from_json
 
     checked: list[Any] = []

@@ -18,15 +18,8 @@ def wait_for_workers(task: WorkerTask, report: Callable[[str], None], timeout: f
     """Returns when every worker of a run has reached every other one.
 
     Each worker listens at its own port, which is free for TensorFlow afterwards, and sends the others its index.
-
-    Args:
-        task: of this worker.
-        report: gets a line that names the missing workers, every ten seconds.
-        timeout: seconds to wait.
-
-    Raises:
-        TfsacError: a worker did not start in time.
-        OSError: this worker cannot listen at its port.
+    `report` gets a line that names the missing workers, every ten seconds. Raises TfsacError where a worker does not
+    start within the timeout, in seconds, and OSError where this one cannot listen at its port.
     """
     others = set(range(task.num_workers)) - {task.index}
     heard, reached = set[int](), set[int]()

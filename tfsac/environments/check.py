@@ -72,11 +72,7 @@ def placed(error: Exception, level: str, place: str) -> EnvironmentFailure:
 
 
 def check(env: gym.Env) -> None:
-    """Refuses environments whose spaces the soft actor-critic agents cannot use.
-
-    Raises:
-        TfsacError: the first of `space_problems`.
-    """
+    """Refuses environments whose spaces the agents cannot use, with the first of `space_problems`."""
     for problem in space_problems(env):
         raise TfsacError(f"{name_of_environment(env)}: {problem}")
 
@@ -154,8 +150,6 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
             "actions must be a Box (A,) of floats or a Discrete; for a team of P agents, whose observations have the "
             f"key 'agent_state', a Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
         )
-    elif int(action.start) + int(action.n) > 2**31:
-        yield f"discrete actions must fit into int32, as exports number them, got {action}"
 
 
 def _mask_problems(mask: Any, action: Any, team: tuple[int, ...]) -> Iterator[str]:
@@ -215,11 +209,7 @@ class CheckedEnv(gym.Wrapper):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes a step.
-
-        Raises:
-            EnvironmentFailure: the observation does not fit its space, or the reward is not one number.
-        """
+        """Makes a step; raises EnvironmentFailure also for a reward that is not one number."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         info = dict(info)  # the environment may change its own later
         for key in FINAL_OBSERVATIONS:

@@ -253,11 +253,7 @@ def receive_all(groups: Sequence[RemoteGroup]) -> list[Any]:
 
 
 def serialize(value: Any) -> bytes:
-    """Returns what `pickle.loads` of another process makes the same of.
-
-    Raises:
-        TfsacError: it holds something that cannot be sent.
-    """
+    """Returns what `pickle.loads` of another process makes the same of."""
     try:
         return cloudpickle.dumps(value)
     except Exception as error:  # whatever the user's objects raise

@@ -186,27 +186,14 @@ def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs
     if atari is None:
         return gym.make(level, disable_env_checker=True, **kwargs)
     env = gym.make(level, disable_env_checker=True, **{"frameskip": 1, **kwargs})  # the wrapper refuses others
-    env = gym.wrappers.AtariPreprocessing(
-        env,
-        noop_max=atari.noop_max,
-        frame_skip=atari.frame_skip,
-        screen_size=atari.screen_size,
-    )
+    env = gym.wrappers.AtariPreprocessing(env, atari.noop_max, atari.frame_skip, atari.screen_size)
     env = gym.wrappers.FrameStackObservation(env, atari.num_stacked_frames)
     space = FrameStack(atari.screen_size, atari.screen_size, atari.num_stacked_frames)
     return gym.wrappers.TransformObservation(env, lambda frames: np.moveaxis(frames, 0, -1), space)
 
 
 def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
-    """Returns an environment that checks what it returns; see `CheckedEnv`.
-
-    Args:
-        env: as it was made.
-        visible_entries: as in `make`.
-
-    Raises:
-        TfsacError: its spaces cannot be used; the environment is closed.
-    """
+    """Returns a `CheckedEnv` of an environment; one whose spaces cannot be used is closed, with TfsacError."""
     try:
         check(env)
         env = CheckedEnv(env)

@@ -18,16 +18,7 @@ PREFIX = "pettingzoo:"
 
 
 def make_team(level: str, **kwargs: Any) -> Team:
-    """Makes the parallel environment of a PettingZoo module.
-
-    Args:
-        level: "pettingzoo:" and a module, such as "pettingzoo:mpe2.simple_spread_v3".
-        **kwargs: passed to the module's `parallel_env`.
-
-    Raises:
-        TfsacError: no team.
-        ImportError: a package or the module is missing.
-    """
+    """Makes the parallel environment of a module, such as "pettingzoo:mpe2.simple_spread_v3", with these arguments."""
     team = Team(importlib.import_module(level.removeprefix(PREFIX)).parallel_env(**kwargs))
     team.spec = EnvSpec(level)  # its name in messages
     return team

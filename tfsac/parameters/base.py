@@ -217,15 +217,8 @@ def _reject_other_classes(made: Any) -> None:
 
 
 def reject_unused_fields(made: Any, names: Iterable[str], because: str) -> None:
-    """Rejects fields that were set although something else leaves them without effect.
-
-    Args:
-        made: a parameter object.
-        names: fields that then have no effect.
-        because: what leaves them without one, such as "alpha=0.0".
-
-    Raises:
-        ParameterError: one of them does not have its default.
+    """Raises ParameterError where a field of these names was set although something, such as "alpha=0.0", leaves it
+    without effect.
     """
     for field in dataclasses.fields(made):
         if field.name in names and (value := getattr(made, field.name)) != field.default:

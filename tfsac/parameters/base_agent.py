@@ -9,12 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, Field
 
 from tfsac.parameters.agent_networks import with_hidden_layers
-from tfsac.parameters.base import (
-    ParameterError,
-    PositiveInt,
-    parameters,
-    reject_unused_fields,
-)
+from tfsac.parameters.base import ParameterError, PositiveInt, parameters, reject_unused_fields
 from tfsac.parameters.ensemble_options import check_layers
 from tfsac.parameters.exploration_parameters import (
     AdditiveNoiseParameters,
@@ -59,14 +54,8 @@ class AlgorithmParameters:
         return 1
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns how many updates a run of so many steps after its warm-up makes; of ACER, about so many.
-
-        Args:
-            steps: length of the run.
-            num_envs: environments side by side.
-
-        Raises:
-            ParameterError: steps of another unit than the updates follow.
+        """Returns how many updates a run of so many steps after its warm-up makes; of ACER, about so many. Raises
+        ParameterError for steps of another unit than the updates follow.
         """
         if isinstance(steps, TrainingSteps):
             return steps.num_steps
@@ -132,7 +121,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         return (update - (self.first_policy_update or 0)) % self.num_updates_between_policy_updates == 0
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns how many updates a run of so many steps makes; see `AlgorithmParameters.updates_in`."""
+        """Returns how many updates so many steps make."""
         playing = self.num_consecutive_playing_steps
         if type(steps) is not type(playing):
             return super().updates_in(steps, num_envs)
@@ -192,11 +181,7 @@ class BaseAgentParameters(ClassParameters):
         return self.networks["policy"].batch_size
 
     def check_batch(self, replicas: int = 1) -> None:
-        """Checks that replicas can share a batch equally, and its demonstrated rows too.
-
-        Raises:
-            ParameterError: they cannot.
-        """
+        """Raises ParameterError where replicas cannot share a batch, or its demonstrated rows, equally."""
         if self.batch_size % replicas:
             raise ParameterError(f"batch_size must divide by the number of replicas, {replicas}, got {self.batch_size}")
         if isinstance(self.memory, DemonstratedReplayParameters):
@@ -229,8 +214,7 @@ class BaseAgentParameters(ClassParameters):
             recurrent: whether networks may have an LSTM.
 
         Raises:
-            ParameterError: a network is missing, unknown, has another head, a target network or an LSTM that nobody
-                uses, or a batch of its own; a batch that demonstrations cannot share.
+            ParameterError: names the network.
         """
         networks, agent = self.networks, type(self).__name__
         if networks.keys() != heads.keys():

@@ -54,11 +54,7 @@ def special_layers(network: NetworkParameters) -> str | None:
 
 
 def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: Mapping[str, NetworkParameters]) -> None:
-    """Rejects options of the twin agent's critics that have no effect, or with which critics cannot learn.
-
-    Raises:
-        ParameterError: names the options.
-    """
+    """Rejects options of the twin agent's critics that have no effect, or with which critics cannot learn."""
     policy, q = networks["policy"], networks["q"]
     head: Any = q.head_parameters
     allowed = REDUCTIONS[type(head.distribution)]
@@ -72,41 +68,26 @@ def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: M
     if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
         because = f"target_reduction={algorithm.target_reduction!r}"
         reject_unused_fields(head.distribution, ["drop_per_critic"], because)
-    if normalizes_batches(head.body) or normalizes_batches(q.middleware_parameters):
+    bodies = (head.body, q.middleware_parameters)
+    if any(map(normalizes_batches, bodies)):
         if not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous":
             raise ParameterError(
                 "Critics with batch normalisation learn with joint_critic_forward=True and update_order 'critic_first' "
                 f"or 'policy_first' alone, got {algorithm.joint_critic_forward} and {algorithm.update_order!r}"
             )
-        renormalizes = any(_renormalizes(body) for body in (head.body, q.middleware_parameters))
-        if renormalizes and q.create_target_network:
+        kinds = [normalization.kind for body in bodies if (normalization := getattr(body, "normalization", None))]
+        if "batch_renorm" in kinds and q.create_target_network:
             raise ParameterError(
                 "Batch renormalisation needs critics without a target network, which makes no updates to count: set "
                 "agent.networks.q.create_target_network=False"
             )
     if not normalizes_batches(policy.middleware_parameters):
-        because = "a policy without batch normalisation"
-        reject_unused_fields(algorithm, ["joint_policy_forward"], because)
-
-
-def _renormalizes(body: Any) -> bool:
-    normalization = getattr(body, "normalization", None)
-    return normalization is not None and normalization.kind == "batch_renorm"
+        reject_unused_fields(algorithm, ["joint_policy_forward"], "a policy without batch normalisation")
 
 
 def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, reward_factor: float) -> None:
-    """Rejects atoms without bounds of their own where nothing keeps returns within the usual ones.
-
-    Args:
-        networks: of the agent.
-        return_scaling: its parameters, or None.
-        reward_factor: of scaled rewards.
-
-    Raises:
-        ParameterError: it is so.
-    """
-    head = networks["q"].head_parameters if "q" in networks else None
-    distribution = getattr(head, "distribution", None)
+    """Rejects atoms without bounds of their own where nothing keeps returns within the usual ones."""
+    distribution = getattr(networks["q"].head_parameters, "distribution", None) if "q" in networks else None
     if not isinstance(distribution, CategoricalValueParameters) or distribution.low is not None:
         return
     if return_scaling is None or return_scaling.bound not in (None, ATOM_BOUND) or reward_factor > 1:
@@ -118,14 +99,8 @@ def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, 
 
 
 def check_layers(networks: Mapping[str, NetworkParameters], twin: bool) -> None:
-    """Rejects layers that an agent would not compute as they are described, and optimizers that would mix critics.
-
-    Args:
-        networks: of the agent.
-        twin: whether it is the twin agent, which trains all kinds of layers.
-
-    Raises:
-        ParameterError: names the network.
+    """Rejects layers that an agent, but for the twin one, would not compute as they are described, and optimizers that
+    would mix critics.
     """
     for name, network in networks.items():
         found = None if twin else special_layers(network)
@@ -145,11 +120,7 @@ def check_layers(networks: Mapping[str, NetworkParameters], twin: bool) -> None:
 
 
 def reject_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
-    """Rejects options of layers where custom Keras models take the layers' place.
-
-    Raises:
-        ParameterError: batch normalisation, dropout, or unit weights.
-    """
+    """Rejects batch normalisation, dropout and unit weights where custom Keras models take the layers' place."""
     for name, network in networks.items():
         found = special_layers(network)
         if found and found != "a distribution of returns":

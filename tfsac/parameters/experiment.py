@@ -41,9 +41,7 @@ AgentParameters = Annotated[
     | GaussianACERAgentParameters,
     ByKind(BaseAgentParameters),
 ]
-BY_ENV_FN = (
-    "env_fn:"  # begins the level of an environment that a Python function made, before the environment's own name
-)
+BY_ENV_FN = "env_fn:"  # begins the level of an environment that a Python function made, before its own name
 
 
 @parameters
@@ -278,8 +276,8 @@ class Preset:
         if isinstance(agent.memory, EpisodicReplayParameters):
             if schedule.heatup_steps.num_steps or schedule.random_action_steps:
                 raise ParameterError(
-                    "This agent learns from actions whose distribution its policy knows, so heatup_steps and "
-                    "random_action_steps must be 0: agent.memory.replay_start_size says when the replay begins"
+                    "heatup_steps and random_action_steps must be 0, because ACER learns from its own actions alone: "
+                    "agent.memory.replay_start_size says when the replay begins"
                 )
             if agent.batch_size < self.environment.num_envs:
                 raise ParameterError(

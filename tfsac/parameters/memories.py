@@ -72,11 +72,7 @@ class DemonstratedReplayParameters(ClassParameters):
     max_size: int
 
     def check_batch(self, batch_size: int, replicas: int = 1) -> None:
-        """Checks the number of demonstrated rows of a global batch, of which every replica has as many as the others.
-
-        Raises:
-            ParameterError: there is no such number.
-        """
+        """Raises ParameterError where a global batch has no number of demonstrated rows that replicas can share."""
         share = getattr(self, "share", 0.5)  # SQIL has no other
         rows = round(share * batch_size)
         if not 0 < rows < batch_size or rows % replicas:

@@ -41,16 +41,7 @@ class ClassParameters:
 
 
 def class_of(made: ClassParameters, base: type[T]) -> type[T]:
-    """Returns the class that parameters name in their `path`, tfsac's or the user's.
-
-    Args:
-        made: the parameters.
-        base: the class of which it is a subclass.
-
-    Raises:
-        ImportError: there is no such module, or nothing of this name in it.
-        ParameterError: what is there is no subclass of `base`.
-    """
+    """Returns the class that parameters name in their `path`, tfsac's or the user's, a subclass of `base`."""
     found = load(made.class_path)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ParameterError(f"{type(made).__name__}.path must name a subclass of {base.__name__}, got {made.path!r}")
