@@ -228,7 +228,7 @@ def test_arrays_take_the_types_of_the_spec():
     [
         (np.zeros((5, 3)), "shape"),
         ({"speed": np.zeros(2)}, "keys"),
-        ((np.zeros(2), {}), "reset and step return tuples"),
+        ((np.zeros(2), {}), "reset and step return"),
         (["a", "b"], "numeric"),
     ],
 )

@@ -82,9 +82,7 @@ class Card:
             DrawingError: the video failed; it has the evaluation.
         """
         if self.environment.by_env_fn and env_fn is None:
-            raise TfsacError(
-                f"a Python function made the environment {self.environment.name} of this policy; pass it as env_fn"
-            )
+            raise TfsacError(f"a Python function made the environment {self.environment.name}; pass it as env_fn")
         episodes = episodes or len(self.results.get("returns", ())) or 10
         seed = self.results.get("seed", 0) if seed is None else seed
         check_display(render)

@@ -113,13 +113,11 @@ def check_runs(run_dirs: Sequence[str | pathlib.Path]) -> dict[int, pathlib.Path
         experiment = {**to_json(preset), **{name: config.get(name) for name in names}, **parameters.affects_results}
         first = first or experiment
         for name, theirs, ours in differences(first, experiment):
-            raise TfsacError(
-                f"a card is of runs that differ in their seed alone; {path} has {name}={ours!r}, the first {theirs!r}"
-            )
+            found = f"got {name}={ours!r} in {path}, {theirs!r} in the first"
+            raise TfsacError(f"runs of a card must differ in their seed alone, {found}")
         if parameters.seed in runs:
-            raise TfsacError(
-                f"a seed must not count twice, got {parameters.seed} in {runs[parameters.seed]} and {path}"
-            )
+            twice = f"{runs[parameters.seed]} and {path}"
+            raise TfsacError(f"a seed must not count twice, got {parameters.seed} in {twice}")
         runs[parameters.seed] = path
     if not runs:
         raise TfsacError("a card needs a run, got none")

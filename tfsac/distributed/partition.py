@@ -24,15 +24,10 @@ def refuse_timeout_in_this_process(preset: Preset, run: RunParameters) -> None:
     environment = preset.environment
     in_this_process = environment.vectorization == "sync" and run.ray_address is None
     if environment.evaluation == "shared" and not (in_this_process and environment.num_envs == 1):
-        raise ParameterError(
-            'environment.evaluation="shared" needs one environment in this process: num_envs=1, vectorization="sync" '
-            "and no ray_address"
-        )
+        needs = 'num_envs=1, vectorization="sync" and no ray_address'
+        raise ParameterError(f'environment.evaluation="shared" needs one environment in this process: {needs}')
     if environment.step_timeout_seconds is not None and in_this_process:
-        raise ParameterError(
-            "environment.step_timeout_seconds needs environments in other processes, which can be ended: set "
-            'environment.vectorization to "subprocess"'
-        )
+        raise ParameterError('environment.step_timeout_seconds needs environment.vectorization="subprocess"')
 
 
 def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:

@@ -39,10 +39,8 @@ def wait_for_workers(task: WorkerTask, report: Callable[[str], None], timeout: f
             now = time.monotonic()
             names = ", ".join(f"{worker} ({task.addresses[worker]})" for worker in sorted(missing))
             if now - start > timeout:
-                raise TfsacError(
-                    f"Worker {names} has not started within {timeout:g} seconds; start all workers with the same "
-                    "command and the same list of workers in TF_CONFIG"
-                )
+                same = "start all workers with the same command and the same list of workers in TF_CONFIG"
+                raise TfsacError(f"Worker {names} has not started within {timeout:g} seconds; {same}")
             if now - reported > SECONDS_BETWEEN_REPORTS:
                 reported = now
                 report(f"Waiting for worker {names}, {start + timeout - now:.0f} seconds more.")

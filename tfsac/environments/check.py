@@ -99,18 +99,14 @@ def space_problems(env: gym.Env) -> Iterator[str]:
         yield f"an observation needs more than its action mask, got {env.observation_space}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
-            yield (
-                f"observations must be a Box or a Dict of boxes, got {space} for {key!r}; "
-                "gymnasium.wrappers.FlattenObservation turns others into a vector"
-            )
+            yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
         elif team and (len(space.shape) < 2 or space.shape[:1] != team):
             yield f"observation {key!r} of a team must have the shape ({team[0]}, ...), got {space}"
     names = [input_name(key).lower() if isinstance(key, str) and KEY.fullmatch(key) else "self" for key in spaces]
     if len({*names, ACTION_MASK}) <= len(names) or any(name in RESERVED or keyword.iskeyword(name) for name in names):
         yield (
-            "keys of observations become names in exported policies: letters, digits, '_', '-' and '.', distinct "
-            f"without regard to case and to '-' or '.' instead of '_', and not {', '.join(RESERVED)} or a keyword of "
-            f"Python, got {list(spaces)}; rename them with gymnasium.wrappers.TransformObservation"
+            f"keys of observations become names in exported policies, distinct in letters, digits and '_', and not "
+            f"{', '.join(RESERVED)} or a keyword; rename {list(spaces)} with gymnasium.wrappers.TransformObservation"
         )
 
 
@@ -119,10 +115,8 @@ def _running_statistics(env: gym.Env) -> Iterator[str]:
         for wrapper, filter_name in (("Observation", "observation"), ("Reward", "reward")):
             kind = getattr(gym.wrappers, f"Normalize{wrapper}")
             if isinstance(env, kind) and env.update_running_mean:
-                yield (
-                    f"evaluations, checkpoints and exports lack the running statistics of {kind.__name__}; remove it "
-                    f"and set environment.filters.{filter_name}_normalization=true"
-                )
+                instead = f"environment.filters.{filter_name}_normalization=true"
+                yield f"exports lack the running statistics of {kind.__name__}; remove it and set {instead}"
         env = env.env
 
 
@@ -137,18 +131,15 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
             wrong = np.argwhere(~(np.isfinite(action.low) & np.isfinite(action.high) & (low < high)))
             if wrong.size:
                 i = tuple(map(int, wrong[0]))
-                yield (
-                    f"actions need finite bounds with low < high in float32, got low={action.low[i]}, "
-                    f"high={action.high[i]} at {list(i)}; gymnasium.wrappers.TransformAction(env, lambda action: "
-                    "action, gymnasium.spaces.Box(low, high)) sets others"
-                )
+                found = f"{action.low[i]} and {action.high[i]} at {list(i)}"
+                yield f"actions need finite bounds, low < high, got {found}: gymnasium.wrappers.TransformAction"
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team or len(set(action.nvec)) > 1 or len(set(action.start)) > 1:
             yield f"a team of {team[0]} agents needs a MultiDiscrete of as many equal sizes and starts, got {action}"
     elif not isinstance(action, gym.spaces.Discrete) or team:
         yield (
-            "actions must be a Box (A,) of floats or a Discrete; for a team of P agents, whose observations have the "
-            f"key 'agent_state', a Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
+            "actions must be a Box (A,) of floats or a Discrete; for a team of P agents, with the key 'agent_state', a "
+            f"Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
         )
 
 
@@ -233,10 +224,8 @@ class CheckedEnv(gym.Wrapper):
         layer = self.env
         while isinstance(layer, gym.Wrapper):
             if not (isinstance(layer, KEEP_OBSERVATIONS) or hasattr(layer, "keeps_observations")):
-                raise EnvironmentFailure(
-                    f"info[{key!r}] has the last observation of the episode, and the wrapper {type(layer).__name__} "
-                    "has not seen it: step must return the last observation, and leave the reset to tfsac"
-                )
+                wrapper = f"the wrapper {type(layer).__name__} has not seen the last observation, info[{key!r}]"
+                raise EnvironmentFailure(f"{wrapper}: step must return it, and leave the reset to tfsac")
             layer = layer.env
         warnings.warn(f"the last observation of an episode is taken from info[{key!r}]", RuntimeWarning, stacklevel=3)
         return value.item() if isinstance(value, np.ndarray) and value.dtype == object else value
@@ -251,19 +240,17 @@ class CheckedEnv(gym.Wrapper):
             if type(part) is not np.ndarray or part.dtype != dtype or part.shape != shape:
                 part = np.asarray(part)
                 if part.shape != shape or not np.can_cast(part.dtype, dtype, "same_kind"):
+                    found = f"got {part.shape} and {part.dtype}"
                     raise EnvironmentFailure(
-                        f"observation {key!r} must have the shape {shape} and dtype {dtype} of its space, got "
-                        f"{part.shape} and {part.dtype}"
+                        f"observation {key!r} must have the shape {shape} and dtype {dtype}, {found}"
                     )
             if key == ACTION_MASK and not ((part == 0) | (part == 1)).all():
                 raise EnvironmentFailure(f"'action_mask' must contain 0 and 1, got {part}")
         for key in self.stacks:
             new, old = np.array(given[key]), self.frames.get(key)
             if not ((new == new[..., -1:]).all() if old is None else np.array_equal(new[..., :-1], old[..., 1:])):
-                raise EnvironmentFailure(
-                    f"observation {key!r} is no FrameStack: a reset must repeat its frame, a step must drop the first "
-                    "frame and add one last; use a Box for other stacks"
-                )
+                rule = "a reset must repeat its frame, and a step must drop the first frame and add one last"
+                raise EnvironmentFailure(f"observation {key!r} is no FrameStack: {rule}")
             self.frames[key] = new
 
 

@@ -70,8 +70,8 @@ class Maker:
         env = self.unchecked()
         if self.made.get(id(env.unwrapped)) is env.unwrapped and not self.one_at_once:
             raise TfsacError(
-                "env_fn must return a new environment at each call, got the same one twice; for one that exists once, "
-                'set environment.evaluation to "shared" or "none"'
+                "env_fn must return a new environment at each call, got the same one twice; environment.evaluation is "
+                '"shared" or "none" for one that exists once'
             )
         self.made[id(env.unwrapped)] = env.unwrapped
         env = checked(env, self.visible_entries)
@@ -79,9 +79,7 @@ class Maker:
             space = getattr(env, name)
             if self.spaces.setdefault(name, space) != space:
                 env.close()
-                raise TfsacError(
-                    f"environments of a run must have the same {name}, got {self.spaces[name]} and {space}"
-                )
+                raise TfsacError(f"environments must have the same {name}, got {self.spaces[name]} and {space}")
         return env
 
 
@@ -207,10 +205,8 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
 def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
     space, shown = env.observation_space, list(entries)
     if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or not set(shown) <= set(range(space.shape[0])):
-        raise TfsacError(
-            f"{name_of_environment(env)}: visible_entries must be indices of a vector observation, got {entries} of "
-            f"{space}"
-        )
+        what = f"{name_of_environment(env)}: visible_entries"
+        raise TfsacError(f"{what} must be indices of a vector observation, got {entries} of {space}")
     visible = gym.spaces.Box(space.low[shown], space.high[shown], dtype=space.dtype)
     return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[shown], visible)
 

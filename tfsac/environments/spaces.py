@@ -95,10 +95,8 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
         split = max(part.ndim - len(array.shape), 0)
         leading.add(part.shape[:split])
         if part.shape[split:] != array.shape or len(leading) > 1:
-            raise TfsacError(
-                f"observation {key!r} must end in the shape {array.shape}, with the same leading dimensions as all "
-                f"other keys, got {part.shape}"
-            )
+            shapes = f"end in the shape {array.shape}, after the same leading dimensions as other keys"
+            raise TfsacError(f"observation {key!r} must {shapes}, got {part.shape}")
     return arrays
 
 
@@ -108,10 +106,8 @@ def _as_dtype(key: str, value: Any, dtype: str) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # what is too large for float32 is refused as infinite
             converted = np.asarray(array, dtype)
     except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
-        raise TfsacError(
-            f"observation {key!r} must be a numeric array, got {type(value).__name__}; reset and step return tuples, "
-            "whose first entry is the observation"
-        ) from error
+        what = "a numeric array, the first entry of what reset and step return"
+        raise TfsacError(f"observation {key!r} must be {what}, got {type(value).__name__}") from error
     if dtype == "uint8" and array.dtype != dtype and not np.array_equal(converted, array):
         raise TfsacError(f"the image {key!r} must contain integers from 0 to 255, got {array.dtype}")
     return converted

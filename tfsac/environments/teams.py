@@ -52,8 +52,8 @@ class Team(gym.Env):
         own: Any = observation["observation"] if self.masked else observation
         if not _is_vector(own) or not (_is_vector(action) or isinstance(action, Discrete)):
             raise TfsacError(
-                "each agent of a team must observe a vector, or a Dict with a vector 'observation' and an "
-                f"'action_mask', and have a Box (A,) or a Discrete as actions, got {observation} and {action}"
+                "agents of a team must observe a vector, or a Dict of a vector 'observation' and an 'action_mask', and "
+                f"act in a Box (A,) or a Discrete, got {observation} and {action}"
             )
         state = getattr(env, "state_space", None)
         self.has_state = _is_vector(state)

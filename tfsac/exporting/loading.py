@@ -122,10 +122,8 @@ def played_in(
     preset, _ = directory.read()
     played, trained = override(preset, changes).environment, preset.environment
     if played.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
-        raise ParameterError(
-            "A trained policy keeps its agent and normalisation; only its environment can change, such as "
-            f"environment.kwargs, got {', '.join(changes)}"
-        )
+        can = "only the environment of a trained policy can change, such as environment.kwargs, and no filters"
+        raise ParameterError(f"{can}, got {', '.join(changes)}")
     refuse_others(directory, env_fn, models, played)
     different = differences(to_json(trained), to_json(played))
     env_fn_of_training = read_object(directory.config).get("env_fn")

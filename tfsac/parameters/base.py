@@ -210,10 +210,8 @@ def _reject_other_classes(made: Any) -> None:
         for part in value.values() if isinstance(value, dict) and classes else [value]:
             user_class = ":" in str(getattr(part, "kind", ""))  # the config keeps its class
             if dataclasses.is_dataclass(part) and classes and not user_class and type(part) not in classes:
-                raise ParameterError(
-                    f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}: decorate it "
-                    f"with @tfsac.parameters.parameters, and declare the field with it in a subclass"
-                )
+                holds = f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
+                raise ParameterError(f"{holds}: decorate it with @parameters, and declare the field in a subclass")
 
 
 def reject_unused_fields(made: Any, names: Iterable[str], because: str) -> None:
@@ -222,9 +220,8 @@ def reject_unused_fields(made: Any, names: Iterable[str], because: str) -> None:
     """
     for field in dataclasses.fields(made):
         if field.name in names and (value := getattr(made, field.name)) != field.default:
-            raise ParameterError(
-                f"{field.name} has no effect with {because}: leave it at {field.default!r}, got {value!r}"
-            )
+            default = f"leave it at {field.default!r}"
+            raise ParameterError(f"{field.name} has no effect with {because}: {default}, got {value!r}")
 
 
 def to_json(value: Any) -> Any:

@@ -60,7 +60,7 @@ class AlgorithmParameters:
         if isinstance(steps, TrainingSteps):
             return steps.num_steps
         raise ParameterError(
-            "learning_rate_decay_steps='run' needs a schedule.improve_steps in TrainingSteps, or in the unit of "
+            "learning_rate_decay_steps='run' needs a schedule.improve_steps in TrainingSteps, or the unit of "
             f"num_consecutive_playing_steps (EnvironmentSteps of ACER), got {steps}"
         )
 
@@ -142,8 +142,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         if not (in_steps or isinstance(period, TrainingSteps)) or updates < 1 or updates % steps:
             raise ParameterError(
                 "num_steps_between_copying_online_weights_to_target must be a whole number of updates, at least 1, got "
-                f"{period} with {self.num_consecutive_training_steps} updates every {playing}: TrainingSteps(1) copies "
-                "after every update"
+                f"{period} with {self.num_consecutive_training_steps} updates every {playing}"
             )
         return updates // steps
 

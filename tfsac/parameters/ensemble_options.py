@@ -59,10 +59,8 @@ def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: M
     head: Any = q.head_parameters
     allowed = REDUCTIONS[type(head.distribution)]
     if algorithm.target_reduction not in allowed:
-        raise ParameterError(
-            f"target_reduction must be {' or '.join(map(repr, allowed))} with distribution={head.distribution}, got "
-            f"{algorithm.target_reduction!r}"
-        )
+        names = f"{' or '.join(map(repr, allowed))} with distribution={head.distribution}"
+        raise ParameterError(f"target_reduction must be {names}, got {algorithm.target_reduction!r}")
     if head.distribution is not None:
         reject_unused_fields(q, ["replace_mse_with_huber_loss"], f"distribution={head.distribution}")
     if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
@@ -71,16 +69,12 @@ def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: M
     bodies = (head.body, q.middleware_parameters)
     if any(map(normalizes_batches, bodies)):
         if not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous":
-            raise ParameterError(
-                "Critics with batch normalisation learn with joint_critic_forward=True and update_order 'critic_first' "
-                f"or 'policy_first' alone, got {algorithm.joint_critic_forward} and {algorithm.update_order!r}"
-            )
+            needs = "joint_critic_forward=True and an update_order other than 'simultaneous'"
+            got = f"{algorithm.joint_critic_forward} and {algorithm.update_order!r}"
+            raise ParameterError(f"Critics with batch normalisation need {needs}, got {got}")
         kinds = [normalization.kind for body in bodies if (normalization := getattr(body, "normalization", None))]
         if "batch_renorm" in kinds and q.create_target_network:
-            raise ParameterError(
-                "Batch renormalisation needs critics without a target network, which makes no updates to count: set "
-                "agent.networks.q.create_target_network=False"
-            )
+            raise ParameterError("Critics with batch renormalisation need create_target_network=False, got True")
     if not normalizes_batches(policy.middleware_parameters):
         reject_unused_fields(algorithm, ["joint_policy_forward"], "a policy without batch normalisation")
 
@@ -92,9 +86,8 @@ def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, 
         return
     if return_scaling is None or return_scaling.bound not in (None, ATOM_BOUND) or reward_factor > 1:
         raise ParameterError(
-            'Atoms lie between -5 and 5, where scaled returns are: set environment.filters.return_scaling={"bound": '
-            "5.0} and leave reward_rescale_factor at 1, or set the bounds of your returns, "
-            "agent.networks.q.head_parameters.distribution.low and high"
+            'Atoms between -5 and 5 need environment.filters.return_scaling={"bound": 5.0} and reward_rescale_factor '
+            "<= 1; or set agent.networks.q.head_parameters.distribution.low and high, the bounds of your returns"
         )
 
 
@@ -107,16 +100,12 @@ def check_layers(networks: Mapping[str, NetworkParameters], twin: bool) -> None:
         if getattr(network.middleware_parameters, "dropout", 0.0):
             found = "dropout in its middleware"
         if found:
-            raise ParameterError(
-                f"Only the critics (batch normalisation and unit_weights: also the policy) of "
-                f"'twin_soft_actor_critic' can have {found}, got it in network {name!r}"
-            )
+            owners = "critics (batch normalisation and unit_weights: also the policy) of 'twin_soft_actor_critic'"
+            raise ParameterError(f"Only {owners} can have {found}, got it in network {name!r}")
         critics = getattr(network.head_parameters, "num_critics", 1)
         if critics > 1 and network.optimizer_type in MIXING:
-            raise ParameterError(
-                f"optimizer_type={network.optimizer_type!r} would mix the {critics} critics of {name!r}, which share a "
-                "variable for each layer: choose Adam, AdamW or another one that treats every weight alone"
-            )
+            mixes = f"optimizer_type={network.optimizer_type!r} would mix the {critics} critics of {name!r}"
+            raise ParameterError(f"{mixes}: choose Adam or another one that treats every weight alone")
 
 
 def reject_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:

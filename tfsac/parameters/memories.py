@@ -76,10 +76,8 @@ class DemonstratedReplayParameters(ClassParameters):
         share = getattr(self, "share", 0.5)  # SQIL has no other
         rows = round(share * batch_size)
         if not 0 < rows < batch_size or rows % replicas:
-            raise ParameterError(
-                f"share={share} of batch_size={batch_size} is {rows} rows, which must be between 0 and the whole "
-                f"batch and divide by the number of replicas, {replicas}: change share or batch_size"
-            )
+            allowed = f"between 0 and all of them and divide by the number of replicas, {replicas}"
+            raise ParameterError(f"share={share} of batch_size={batch_size} must be {allowed}, got {rows} rows")
 
 
 @parameters

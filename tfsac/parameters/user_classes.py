@@ -105,7 +105,5 @@ def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
         names = " or ".join(base.__name__ for base in bases)
         raise ParameterError(f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters")
     if cls.__module__ != "__main__" and not all(map(str.isidentifier, kind.replace(":", ".").split("."))):
-        raise ParameterError(
-            f"{kind} cannot be imported when the run is resumed: define the class at the top level of a module"
-        )
+        raise ParameterError(f"{kind} must be at the top level of a module, from which a resume imports it")
     return from_json(cls, json.dumps(value)) if isinstance(value, dict) else value
