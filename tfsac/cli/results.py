@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -11,6 +11,9 @@ from tfsac.cli.command import choice, command, counted, required, switch, text, 
 from tfsac.cli.grouping import by_level, groups_of, is_group, left_out, level_of, refuse_unfinished
 from tfsac.cli.learning import assignments, set_flag
 from tfsac.errors import TfsacError
+
+if TYPE_CHECKING:
+    from tfsac.training import Evaluation
 
 CALIBRATION_EPISODES = 10
 
@@ -47,19 +50,10 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
     from tfsac import api
 
+    of_run: dict[str, Any] = {"step": f.step, "last": f.last, "changes": _environment_changes(f)}
     try:
-        done = api.evaluate(
-            run_dir,
-            f.episodes,
-            not f.stochastic,
-            f.seed,
-            "human" if f.render else "",
-            film,
-            picture,
-            step=f.step,
-            last=f.last,
-            changes=_environment_changes(f),
-        )
+        render: Any = "human" if f.render else ""
+        done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, render, film, picture, **of_run)
     except api.DrawingError as error:
         print_evaluation(error.evaluation, f.episodes)
         raise
@@ -87,14 +81,12 @@ def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> Non
 
 
 def _environment_changes(f: flags.FlagValues) -> dict[str, Any]:
-    return {**({"environment.level": f.level} if f.level else {}), **assignments(f)}
+    return ({"environment.level": f.level} if f.level else {}) | assignments(f)
 
 
-def print_evaluation(done: object, episodes: int) -> None:
-    """Prints one line about the episodes of an evaluation, and one about how often a policy with trajectories
-    switched.
-    """
-    returns, lengths = done.returns, done.lengths  # type: ignore[attr-defined]
+def print_evaluation(done: Evaluation, episodes: int) -> None:
+    """Prints the returns of an evaluation, and how often a policy with trajectories switched."""
+    returns, lengths = done.returns, done.lengths
     print(
         f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  "
         f"max {returns.max():.2f}  over {counted(episodes, 'episode')} of {lengths.mean():.0f} steps on average"
@@ -102,10 +94,10 @@ def print_evaluation(done: object, episodes: int) -> None:
     if 1 < len(returns) < 10 and returns.std():
         error = returns.std(ddof=1) / len(returns) ** 0.5
         print(f"        the mean's standard error is {error:.2f}; more episodes make it smaller")
-    for key, values in done.info.items():  # type: ignore[attr-defined]
+    for key, values in done.info.items():
         print(f"{key}  mean {values[values == values].mean():.2f}")
-    if done.switched is not None:  # type: ignore[attr-defined]
-        rate, repeats = done.switching()  # type: ignore[attr-defined]
+    if done.switched is not None:
+        rate, repeats = done.switching()
         print(f"switch  in {100 * rate:.1f} % of the steps; a trajectory lasts {repeats:.1f} steps on average")
 
 

@@ -263,15 +263,7 @@ def _rewards_shape(env: gym.Env) -> tuple[int, ...]:
 
 
 def check_finite(observation: Any, reward: Any) -> None:
-    """Refuses NaN and infinite values.
-
-    Args:
-        observation: of one environment, or `[E, ...]` of several; an array, or arrays by key.
-        reward: a number, `[E]` or `[E, D]`.
-
-    Raises:
-        EnvironmentFailure: with the first index, the number of the environment, where there are several.
-    """
+    """Raises EnvironmentFailure for NaN or infinity in observations (`[E, ...]`, perhaps by key) and rewards."""
     parts = observation if isinstance(observation, Mapping) else {"observation": observation}
     for name, value in (("the reward", reward), *((f"observation {key!r}", part) for key, part in parts.items())):
         array = np.asarray(value)
@@ -281,19 +273,11 @@ def check_finite(observation: Any, reward: Any) -> None:
 
 
 def check_masks(observation: Mapping[str, np.ndarray], ended: np.ndarray | bool = False) -> None:
-    """Refuses observations `[E, ...]` to act on whose mask allows no action.
-
-    Args:
-        observation: by key; without an "action_mask" every action is valid.
-        ended: `[E]`, where the task ended: no action follows, so none need be valid.
-
-    Raises:
-        EnvironmentFailure: names the agent of a team.
-    """
-    if ACTION_MASK in observation:
-        stuck = ~observation[ACTION_MASK].any(-1)
-        stuck &= ~np.reshape(ended, (-1,) + (1,) * (stuck.ndim - 1))
-        if stuck.any():
-            environment, *agent = map(int, np.argwhere(stuck)[0])
-            of_agent = f" of agent {agent[0]}" if agent else ""
-            raise EnvironmentFailure(f"'action_mask'{of_agent} allows no action; end the episode instead", environment)
+    """Raises EnvironmentFailure for observations `[E, ...]` whose mask allows no action, but where they `ended`."""
+    if ACTION_MASK not in observation:
+        return
+    stuck = ~observation[ACTION_MASK].any(-1)
+    stuck &= ~np.reshape(ended, (-1,) + (1,) * (stuck.ndim - 1))
+    for environment, *agent in np.argwhere(stuck).tolist():
+        of_agent = f" of agent {agent[0]}" if agent else ""
+        raise EnvironmentFailure(f"'action_mask'{of_agent} allows no action; end the episode instead", environment)

@@ -89,10 +89,9 @@ def maker(
     """Returns what makes and checks environments.
 
     Args:
-        parameters: their level, time limit, arguments, preprocessing and visible entries.
+        parameters: of the environments.
         env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden.
-        to_play: whether a trained policy acts in it: what env_fn makes in place of a level then keeps its own time
-            limit.
+        to_play: a trained policy acts in it: what env_fn makes in place of a level keeps its own time limit.
     """
     limit = parameters.max_episode_steps
     if env_fn is None:

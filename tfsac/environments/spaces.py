@@ -114,15 +114,8 @@ def _as_dtype(key: str, value: Any, dtype: str) -> np.ndarray:
 
 
 def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
-    """Returns raw observations as arrays `[N, ...]` by key, and the leading dimensions that N is the product of.
-
-    Args:
-        observation: as the environment returns it, with any leading dimensions; keys that the spec lacks are ignored.
-        spec: of observations.
-
-    Raises:
-        TfsacError: an observation that lacks a key or has another shape, or that is not finite, or a mask that allows
-            no action.
+    """Returns raw observations, without the keys that a spec lacks, as arrays `[N, ...]` by key, and the leading
+    dimensions that N is the product of. Raises TfsacError for what no policy can act on.
     """
     if isinstance(observation, dict) and spec.observation.keys() <= observation.keys():
         observation = {key: observation[key] for key in spec.observation}
@@ -146,17 +139,14 @@ def unflattened(values: np.ndarray, leading: tuple[int, ...]) -> np.ndarray:
 def checked_action(
     what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = (), mask: Any = None
 ) -> np.ndarray:
-    """Returns actions in the environment's units, as its `step` takes them, if its space contains them.
+    """Returns actions as an environment's `step` takes them, or raises TfsacError.
 
     Args:
         what: takes or returns them, for the message: "act returns".
-        action: `[..., *of.shape]`.
+        action: `[*leading, *of.shape]` in the environment's units.
         of: the spec of one action.
         leading: dimensions before those of one action.
         mask: `[*of.shape, n]`, which of n discrete actions are allowed; None allows all.
-
-    Raises:
-        TfsacError: another shape, actions beyond the bounds of the spec, or forbidden ones.
     """
     shape, given = (*leading, *of.shape), np.asarray(action)
     if isinstance(of, DiscreteSpec):

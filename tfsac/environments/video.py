@@ -94,8 +94,8 @@ def _record(
     spec: gym.envs.registration.EnvSpec | None,
     returns: Sequence[float] | None,
 ) -> bool:
-    """Plays the episodes and writes the video in this process, which ends where a frame takes longer than the timeout,
-    in seconds; returns whether the episodes have these returns.
+    """Writes the video in this process, which a frame that takes longer than the timeout, in seconds, ends; returns
+    whether the episodes have these returns.
     """
     import imageio.v2 as imageio
 

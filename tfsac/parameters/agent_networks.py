@@ -259,13 +259,7 @@ def with_hidden_layers(
     Convolutions, embedders by a named scheme and networks after a trunk stay as they are. Of dense layers that were
     divided between embedder and middleware, the embedder keeps the first.
 
-    Args:
-        networks: by name.
-        layers: widths.
-        encoders: names of networks that read another one's embedders, which then stay, too.
-
-    Raises:
-        ParameterError: residual blocks, which have one width, or widths that are no layers.
+    Networks of the names `encoders` read another one's embedders, which stay, too.
     """
     names = [name for name in networks if name == "trunk" or "trunk" not in networks]
     return {**networks, **{name: _with_layers(networks[name], layers, name not in encoders) for name in names}}
@@ -293,11 +287,8 @@ def _with_layers(network: NetworkParameters, layers: tuple[int, ...], changes_em
 def networks_made_by(function: str, networks: Mapping[str, NetworkParameters]) -> dict[str, NetworkParameters]:
     """Returns how networks that a Python function makes are trained.
 
-    They read an observation that no environment gives, so layers are never built in place of the function's.
-
-    Args:
-        function: its name, perhaps with arguments; a run is resumed with the same.
-        networks: by name; their layers are not used.
+    They read an observation that no environment gives, so layers are never built in place of the function's, which has
+    this name, perhaps with arguments.
     """
     reads = {f"{MADE_BY}{function}": InputEmbedderParameters()}
     return {name: dataclasses.replace(network, input_embedders_parameters=reads) for name, network in networks.items()}

@@ -65,7 +65,7 @@ class UnusedUnless(UnusedIf):
     """Annotates a field that has an effect only where another field has one of some values."""
 
     def applies(self, value: Any) -> bool:
-        """Returns whether this value of the other field leaves the annotated one without effect."""
+        """As that of `UnusedIf`."""
         return value not in self.values
 
 
@@ -109,8 +109,7 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
 
 def suggestion(unknown: str, fields: list[str]) -> str:
     """Returns which of some fields is meant by an unknown name, or all of them."""
-    known = PATHS.get(normalized(unknown), "").rpartition(".")[2]
-    if known in fields:
+    if (known := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
         return f" Did you mean {known!r}?"
     return nearest(unknown, fields) or f" Its parameters are {', '.join(fields)}."
 
@@ -230,11 +229,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type[T], text: str) -> T:
-    """Reads a parameter object back from JSON text.
-
-    Raises:
-        ParameterError: unknown fields, wrong types, values out of range.
-    """
+    """Reads a parameter object back from JSON text; raises ParameterError for what it does not take."""
     if any(f'"{kind}"' in text for kind in _earlier):
         with contextlib.suppress(ValueError):  # which Pydantic explains
             text = json.dumps(_translated(json.loads(text)))

@@ -128,11 +128,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         return max(1, steps.num_steps // playing.num_steps * self.num_consecutive_training_steps)
 
     def updates_between_target_copies(self) -> int:
-        """Returns the target period in updates: period times updates per environment step.
-
-        Raises:
-            ParameterError: the product is not a whole number >= 1, or the units cannot be converted.
-        """
+        """Returns the target period in updates, period times updates per environment step, a whole number."""
         period = self.num_steps_between_copying_online_weights_to_target
         playing = self.num_consecutive_playing_steps
         updates, steps = period.num_steps, 1
