@@ -114,7 +114,7 @@ def flops_of_an_update(agent: Any, update_once: Callable[[Any], Any]) -> int:
     import tensorflow as tf
     from profile_update import needed
 
-    agent.diagnosed = False
+    agent.full_metrics = False
     rows = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), agent.batch_spec())
     update = tf.function(update_once, autograph=False)
     return sum(map(products, needed(update.get_concrete_function(rows).graph)))

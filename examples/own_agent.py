@@ -1,4 +1,4 @@
-"""An agent of your own: twin soft actor-critic whose policy avoids actions on which the critics disagree.
+"""Your own agent: twin soft actor-critic whose policy avoids actions on which the critics disagree.
 
 `python examples/own_agent.py` trains it on Pendulum-v1 for about a minute, resumes the run with a longer schedule and
 exports the policy. The command line knows it too: `tfsac train --preset=examples/own_agent.py --seed=1`.

@@ -1,4 +1,4 @@
-"""An environment of your own: checked, learned, evaluated and exported, by `python examples/own_environment.py`.
+"""Your own environment: checked, learned, evaluated and exported, by `python examples/own_environment.py`.
 
 To name it on the command line, register it with Gymnasium: see docs/own_environments.md.
 """

@@ -1,4 +1,4 @@
-"""An exploration of your own: noise that decays during the run, by `python examples/own_exploration.py`.
+"""Your own exploration: noise that decays during the run, by `python examples/own_exploration.py`.
 
 The script trains on Pendulum-v1 for about a minute and resumes the run with a longer schedule. The command line knows
 the exploration too: `tfsac train --preset=examples/own_exploration.py --set=agent.exploration.decay_steps=5000`.

@@ -1,4 +1,4 @@
-"""A head of your own: a policy with one standard deviation in all states, trained, resumed and exported in a minute."""
+"""Your own head: a policy with one standard deviation in all states, trained, resumed and exported in a minute."""
 
 from typing import Any, ClassVar
 

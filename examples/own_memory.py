@@ -1,4 +1,4 @@
-"""A memory of your own: it samples new transitions more often than old ones, by `python examples/own_memory.py`.
+"""Your own replay memory: it samples new transitions more often than old ones, by `python examples/own_memory.py`.
 
 The script trains on Pendulum-v1 for about a minute and resumes the run with a longer schedule. The command line knows
 the memory too: `tfsac train --preset=examples/own_memory.py --set=agent.memory.recency=3`.

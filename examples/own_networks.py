@@ -1,4 +1,4 @@
-"""Networks of your own: residual Keras models in the place of a preset's layers, by `python examples/own_networks.py`.
+"""Your own networks: residual Keras models in the place of a preset's layers, by `python examples/own_networks.py`.
 
 docs/own_networks.md lists what each model of each agent takes and returns.
 """

@@ -5,7 +5,7 @@
 
 So a client that works here works with TensorFlow Serving, where the model is named "policy". A body may have a
 "signature_name": `serving_default` for the deterministic action, as without it, `sample`, or `values` where they were
-exported. A policy with a state begins an episode with `initial_state`; every answer has its next state beside the
+exported. A policy with a state begins an episode with `initial_state`; every answer has its next state with the
 action, which goes into the next request.
 """
 

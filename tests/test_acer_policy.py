@@ -213,7 +213,7 @@ def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(
     np.testing.assert_array_equal(made.returns, done.returns)
     policy, env = loading.load_policy(folder), loading.environment_of(folder)
     for _ in range(2):  # whatever the policy did before
-        assert evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1).returns[0] == done.returns[0]
+        assert evaluate_policy(policy, env, EnvironmentEpisodes(1), evaluation_index=1).returns[0] == done.returns[0]
         assert policy.state["policy_hidden"].any()
     sampled = [api.evaluate(folder, 2, deterministic=False, seed=seed).returns for seed in (0, 0, 1)]
     env.close()
@@ -381,7 +381,7 @@ def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
     loaded = tf.saved_model.load(str(path))
     with pytest.raises(TypeError, match=r"missing required arguments: policy_cell, policy_hidden"):
         loaded.signatures["serving_default"](observation=tf.zeros([1, 3]))
-    with pytest.raises(ValueError):
+    with pytest.raises(KeyError):
         memory.policy.acting.act_tensors({"observation": tf.zeros([1, 3])})
     exported, live = exporting.load_exported(path), memory.live()
     with pytest.raises(ValueError):

@@ -355,7 +355,7 @@ def test_demonstrations_of_another_environment_are_refused(saved, change):
 
 @pytest.mark.parametrize("file, spec", [("saved", SPEC)])
 @pytest.mark.parametrize("damage", ["cut in half", "cut near the end", "one byte changed", "no archive", "nothing"])
-def test_a_damaged_file_is_refused_with_its_size(request, file, spec, damage):
+def test_a_damaged_file_is_refused(request, file, spec, damage):
     path = request.getfixturevalue(file)
     content = bytearray(path.read_bytes())
     if damage == "cut in half":
@@ -367,7 +367,7 @@ def test_a_damaged_file_is_refused_with_its_size(request, file, spec, damage):
     else:
         content = b"not an archive" if damage == "no archive" else b""
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"{len(content)} bytes"):
+    with pytest.raises(ValueError, match="damaged"):
         load_demonstrations(path, spec)
 
 

@@ -48,7 +48,7 @@ def run_example(name, folder):
 
 
 def test_every_example_is_run():
-    others = {"serve_exported.py", "film_checkpoints.py", "image_reacher.py"}
+    others = {"serve_exported.py", "checkpoint_video.py", "image_reacher.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, *others}
 
 
@@ -137,9 +137,9 @@ print("equal")
 
 
 @pytest.mark.acceptance
-def test_the_policies_of_checkpoints_are_those_of_their_steps_and_are_filmed_side_by_side(tmp_path):
-    iio = pytest.importorskip("imageio.v2", reason="films need: pip install 'tfsac[video]'")
-    pytest.importorskip("imageio_ffmpeg", reason="films need: pip install 'tfsac[video]'")
+def test_the_policies_of_checkpoints_are_those_of_their_steps_and_make_a_video_side_by_side(tmp_path):
+    iio = pytest.importorskip("imageio.v2", reason="videos need: pip install 'tfsac[video]'")
+    pytest.importorskip("imageio_ffmpeg", reason="videos need: pip install 'tfsac[video]'")
     run = tmp_path / "run"
     changes = {"schedule.improve_steps": 120}
     assert tiny.train(run, "--checkpoint_save_steps=50", "--num_checkpoints_to_keep=9", changes=changes) == 0
@@ -151,13 +151,13 @@ def test_the_policies_of_checkpoints_are_those_of_their_steps_and_are_filmed_sid
             np.testing.assert_array_equal(loaded, saved["policy/0"])
     with pytest.raises(ValueError, match="step"):
         tfsac.load_policy(run, step=70)
-    command = [sys.executable, str(EXAMPLES / "film_checkpoints.py"), str(run), "film.gif", "--steps", "50", "160"]
+    command = [sys.executable, str(EXAMPLES / "checkpoint_video.py"), str(run), "learning.gif", "--steps", "50", "160"]
     done = subprocess.run(
         [*command, "--width=64", "--every=1"], cwd=tmp_path, env=environment(), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    film = iio.mimread(tmp_path / "film.gif")
-    assert film[0].shape[:2] == (64, 128)
+    frames = iio.mimread(tmp_path / "learning.gif")
+    assert frames[0].shape[:2] == (64, 128)
 
 
 @contextlib.contextmanager

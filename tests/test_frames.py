@@ -145,7 +145,7 @@ def test_frames_that_no_row_holds_are_dropped_with_the_rows_that_need_them():
         play(game, 1, memory)
         rows = memory.between(memory.oldest_row, memory.total_rows)
         ended = (rows["terminated"] | rows["truncated"])[:-1].sum()
-        assert len(memory.frames["camera"].aside) == ended + 2 + 2 * min(memory.oldest_row, 3)
+        assert len(memory.frames["camera"].extra_frames) == ended + 2 + 2 * min(memory.oldest_row, 3)
 
 
 def test_a_first_observation_of_other_frames_is_refused():

@@ -258,7 +258,7 @@ def test_only_agents_that_imitate_pay_for_the_diagnostics_and_in_some_updates(ki
     imitating, its_variables = graph_of(agent)
     assert len(variables) == len(more_variables) == len(its_variables)
     assert sum(imitating.values()) > sum(weighted.values()) + 100
-    agent.diagnosed = False
+    agent.full_metrics = False
     without_cosine, _ = graph_of(agent)
     assert sum(without_cosine.values()) < sum(imitating.values()) - 100
     for diagnostics in ("critic_diagnostics", "policy_diagnostics"):

@@ -529,7 +529,7 @@ def test_numpy_computes_the_critics_of_trajectories(rewards, critics):
     net = network(QHeadParameters((8, 6), num_critics=critics), spec)
     randomise(net)
     x, tau = {"observation": normal(16, 5)}, normal(16, 3, seed=2)
-    forward = forward_of(net, spec, of_actions=True)
+    forward = forward_of(net, spec, with_actions=True)
     assert isinstance(forward, NumpyForward)
     (q,) = forward(x, tau)
     assert q.shape == (16, critics, rewards or 1) and q.dtype == np.float32
@@ -541,7 +541,7 @@ def test_a_graph_computes_what_numpy_cannot_and_sees_new_weights_at_once():
     q = network(QHeadParameters((8,)), IMAGE, embed=(Conv2d(2, 8, 4), 6))
     x = {"observation": np.random.default_rng(0).integers(0, 256, (4, 44, 40, 3), np.uint8)}
     state, tau = {name: normal(4, 2) for name in STATE}, normal(4, 3)
-    forward, forward_q = forward_of(policy, IMAGE._replace(state=STATE)), forward_of(q, IMAGE, of_actions=True)
+    forward, forward_q = forward_of(policy, IMAGE._replace(state=STATE)), forward_of(q, IMAGE, with_actions=True)
     assert isinstance(forward, GraphForward) and isinstance(forward_q, GraphForward)
     for seed in (1, 2):
         randomise(policy, seed)

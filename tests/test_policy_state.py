@@ -194,9 +194,9 @@ def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(
 
 def test_what_a_policy_did_before_does_not_change_its_evaluation(run_dir):
     policy, env = loading.load_policy(run_dir), loading.environment_of(run_dir)
-    first = evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1)
+    first = evaluate_policy(policy, env, EnvironmentEpisodes(1), evaluation_index=1)
     assert policy.state["tau_a"].any()  # of the last step
-    again = evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1)
+    again = evaluate_policy(policy, env, EnvironmentEpisodes(1), evaluation_index=1)
     env.close()
     assert first.returns[0] == again.returns[0] == alone(run_dir, 0)[2]
 

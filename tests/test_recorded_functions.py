@@ -17,6 +17,7 @@ from toys import tiny_preset
 import tfsac
 from tfsac import api, cli
 from tfsac.environments import spec_of
+from tfsac.errors import TfsacError
 from tfsac.networks import Network
 from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
 from tfsac.training import Trainer, recorded_functions
@@ -169,13 +170,8 @@ def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path
         with pytest.raises(SystemExit) as ended:
             cli.main(line.split())
         printed = capsys.readouterr().err
-        assert (
-            ended.value.code == 2
-            and "models=..." in printed
-            and "tfsac.test_policy" in printed
-            and printed.count("\n") == 1
-        )
-    with pytest.raises(ParameterError, match="without env_fn"):
+        assert ended.value.code == 2 and "models=..." in printed and printed.count("\n") == 1
+    with pytest.raises(TfsacError, match="without env_fn"):
         tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, env_fn=arm, models=own_code.with_v)
     with pytest.raises(ValueError, match="policy/0"):
         tfsac.load_policy(tmp_path / "run", models=lambda: own_code.gaussian(True, width=6))
@@ -186,12 +182,9 @@ def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path
 @pytest.mark.slow
 def test_a_run_of_a_level_is_resumed_without_functions(tmp_path):
     tfsac.train(short(), tmp_path / "run", quiet=True)
-    with pytest.raises(
-        ParameterError,
-        match="without env_fn",
-    ):
+    with pytest.raises(TfsacError, match="without env_fn"):
         tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, env_fn=arm)
-    with pytest.raises(ParameterError, match="without models"):
+    with pytest.raises(TfsacError, match="without models"):
         tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, models=own_code.with_v)
 
 

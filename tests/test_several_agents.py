@@ -142,7 +142,7 @@ def test_a_team_acts_with_one_action_for_each_agent(kind, mode):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_agent_acts_as_an_agent_alone_would(kind):
-    team, alone = make_agent(kind), make_agent(kind, spec_of(kind).of_one_agent())
+    team, alone = make_agent(kind), make_agent(kind, spec_of(kind).single_agent())
     observation = see(kind, 50)
     greedy = team.policy.act(observation, mode="greedy").action
     for i in range(AGENTS):
@@ -201,7 +201,7 @@ def test_the_policy_reads_the_agents_state_and_the_critics_the_global_one(kind):
 def test_an_update_of_a_team_is_that_of_one_agent_on_the_folded_batch(kind, eager):
     weight = np.array([0.5, 2.0, 0.0, 1.0], np.float32)
     team = make_agent(kind, prioritized=True, eager=eager)
-    alone = make_agent(kind, spec_of(kind).of_one_agent(), TEAMS * AGENTS, prioritized=True)
+    alone = make_agent(kind, spec_of(kind).single_agent(), TEAMS * AGENTS, prioritized=True)
     stacked = batches(kind, 2, weight)
 
     def by_hand(x, repeated=False):

@@ -43,7 +43,7 @@ def test_spec_of_a_team_of_discrete_actions():
         "agent_state": ArraySpec((2, 3), "float32"),
         "global_state": ArraySpec((2, 7), "float32"),
     }
-    assert spec.of_one_agent().observation["action_mask"] == ArraySpec((4,), "bool")
+    assert spec.single_agent().observation["action_mask"] == ArraySpec((4,), "bool")
 
 
 def test_spec_of_a_team_of_continuous_actions_and_images():

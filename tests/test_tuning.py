@@ -84,7 +84,7 @@ def test_a_width_is_given_to_every_layer_below_its_path():
     assert made["policy"]["input_embedders_parameters"]["observation"]["scheme"] == [16]
     assert made["policy"]["middleware_parameters"]["scheme"] == [16]
     assert made["q"]["head_parameters"]["network_layers_sizes"] == [16, 16]
-    assert dimension.of_preset({"agent": {"networks": made}}) == "16"
+    assert dimension.sampled_value({"agent": {"networks": made}}) == "16"
     residual = described("simba_mujoco")
     flags = dimension.assignments("8", residual([])["preset"])
     assert "--set=agent.networks.q.head_parameters.residual_blocks.width=8" in flags
@@ -106,7 +106,7 @@ def test_a_width_is_given_to_every_layer_below_its_path():
     ],
 )
 def test_the_first_trial_has_the_values_of_the_preset(text, sampled):
-    assert parse_dimension(text).of_preset(described()([])["preset"]) == sampled
+    assert parse_dimension(text).sampled_value(described()([])["preset"]) == sampled
 
 
 @pytest.mark.parametrize("kind", DEFAULT_SPACES)

@@ -25,7 +25,7 @@ from tfsac.environments.vectorize import EVALUATION
 from tfsac.environments.video import check_display, write_video
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Picture
-from tfsac.exporting.loading import EnvFn, environment_of, played_in, policy_in
+from tfsac.exporting.loading import EnvFn, environment_of, playing_environment, policy_in
 from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
@@ -82,8 +82,8 @@ def train(
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
         >>> policy = tfsac.load_policy("runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
     """
-    given = preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models
-    return finish(Trainer(*given, restore_memory=restore_memory, loggers=loggers))
+    arguments = preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models
+    return finish(Trainer(*arguments, restore_memory=restore_memory, loggers=loggers))
 
 
 def finish(trainer: Trainer) -> Result:
@@ -116,7 +116,7 @@ class DrawingError(TfsacError, RuntimeError):
 
     @classmethod
     def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
-        """Returns the error of an evaluation whose film or picture failed with another one."""
+        """Returns the error of an evaluation whose video or plot failed with another one."""
         mean = f"mean return {evaluation.returns.mean():.2f}"
         return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
 
@@ -143,7 +143,7 @@ def evaluate(
         deterministic: the policy's mode instead of samples.
         seed: of the episodes.
         render: "human" to open a window; an `env_fn` must then make its environment with `render_mode="human"`.
-        dump_mp4: a new .mp4 or .gif file for a film of the episodes; an `env_fn` must then make its environment with
+        dump_mp4: a new .mp4 or .gif file for a video of the episodes; an `env_fn` must then make its environment with
             `render_mode="rgb_array"`.
         plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
         env_fn, models: the functions that the run was trained with, if it was; or another env_fn, as in `load_policy`.
@@ -159,41 +159,49 @@ def evaluate(
         FileNotFoundError, ImportError, CheckpointError: as `load_policy` raises them.
         EnvironmentFailure: the environment raised.
         NonFiniteError: an action is not finite.
-        DrawingError: film or picture failed; it has the evaluation.
+        DrawingError: video or plot failed; it has the evaluation.
     """
     check_display(render)
-    film = None if dump_mp4 is None else pathlib.Path(dump_mp4)
-    picture = None if plot_actions is None else pathlib.Path(plot_actions)
-    parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
-    drawn = {"render_mode": render} if render and env_fn is None else {}
-    env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **drawn}), env_fn, to_play=True)()
+    video = None if dump_mp4 is None else pathlib.Path(dump_mp4)
+    plot_file = None if plot_actions is None else pathlib.Path(plot_actions)
+    parameters = playing_environment(run_dir, env_fn, models, changes, quiet=False)
+    render_kwargs = {"render_mode": render} if render and env_fn is None else {}
+    env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **render_kwargs}), env_fn, to_play=True)()
     actions: list[np.ndarray] = []
     try:
         policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
-        for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
+        for path, endings in ((video, (".mp4", ".gif")), (plot_file, (".png",))):
             if path is not None:
                 new_file(path, *endings)
-        amount = EnvironmentEpisodes(episodes)
-        done = evaluate_policy(
-            policy, env, amount, deterministic, seed, AFTER_TRAINING, lambda _, action, *step: actions.append(action)
+        num_episodes = EnvironmentEpisodes(episodes)
+        evaluation = evaluate_policy(
+            policy,
+            env,
+            num_episodes,
+            deterministic,
+            seed,
+            AFTER_TRAINING,
+            lambda _, action, *step: actions.append(action),
         )
-        done = done._replace(info={key: done.info[key] for key in parameters.logged_keys if key in done.info})
+        evaluation = evaluation._replace(
+            info={key: evaluation.info[key] for key in parameters.logged_keys if key in evaluation.info}
+        )
     finally:
         env.close()
-    by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
+    by_episode = np.split(np.array(actions), np.cumsum(evaluation.lengths)[:-1])
     try:
-        if picture:
+        if plot_file:
             from tfsac.experiments import plots
 
-            switched = None if done.switched is None else done.switched[: len(by_episode[0])]
-            plots.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
-        if film:
+            switched = None if evaluation.switched is None else evaluation.switched[: len(by_episode[0])]
+            plots.plot_actions(by_episode[0], plot_file, switched, f"{pathlib.Path(run_dir).name}, one episode")
+        if video:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_video(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
+            write_video(parameters, seeds, by_episode, video, env_fn, evaluation.returns.tolist())
     except (OSError, ImportError, ValueError, RuntimeError) as error:
-        raise DrawingError.of(done, error) from error
-    return done
+        raise DrawingError.of(evaluation, error) from error
+    return evaluation
 
 
 def record(
@@ -220,19 +228,19 @@ def record(
         FileExistsError, OSError: the file cannot be written.
         TypeError, ValueError, FileNotFoundError, ImportError: as `evaluate` raises them.
     """
-    parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
+    parameters = playing_environment(run_dir, env_fn, models, changes, quiet=False)
     env = maker(parameters, env_fn, to_play=True)()
     try:
         policy = policy_in(spec_of(env), run_dir, models)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         new_file(out, ".npz")
-        played = demonstrate(
+        demonstrations = demonstrate(
             lambda observation: policy.act(observation, deterministic), env, episodes, seed, policy.reset
         )
     finally:
         env.close()
-    level = played.level if env_fn else parameters.name
-    demonstrations = played._replace(level=level, visible_entries=parameters.visible_entries)
+    level = demonstrations.level if env_fn else parameters.name
+    demonstrations = demonstrations._replace(level=level, visible_entries=parameters.visible_entries)
     save_demonstrations(out, demonstrations)
     return demonstrations
 
@@ -269,24 +277,24 @@ def demonstrate(
     spec, level = spec_of(env), name_of_environment(env)
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
 
-    def acting(observation: Any) -> Any:
+    def checked_act(observation: Any) -> Any:
         mask = observation[ACTION_MASK] if ACTION_MASK in spec.observation else None
         return checked_action("act returns", act(observation), spec.action, mask=mask)
 
-    done = run_episodes(
-        acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
+    evaluation = run_episodes(
+        checked_act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
     )
     memory = TransitionMemory(spec._replace(num_rewards=None).unstacked(), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
-            _row(observation, spec),
+            _batched(observation, spec),
             inverse(action)[None],
             np.array([reward], np.float32),
             np.array([terminated]),
             np.array([truncated]),
-            _row(next_observation, spec),
+            _batched(next_observation, spec),
         )
-    return Demonstrations(memory.ring[:, 0], level, done.returns, action_bounds=action_bounds_of(spec))
+    return Demonstrations(memory.ring[:, 0], level, evaluation.returns, action_bounds=action_bounds_of(spec))
 
 
 def plot(run_dir: str | pathlib.Path) -> Picture:
@@ -314,14 +322,14 @@ def observations_of(
     models: ModelMaker | None = None,
 ) -> list[list[Any]]:
     """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
-    env, observations, amount = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
+    env, observations, num_episodes = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
     try:
-        done = evaluate_policy(policy, env, amount, each_step=lambda seen, *_: observations.append(seen))
+        evaluation = evaluate_policy(policy, env, num_episodes, each_step=lambda seen, *_: observations.append(seen))
     finally:
         env.close()
-    rest = iter(observations)
-    return [list(itertools.islice(rest, int(length))) for length in done.lengths]
+    remaining = iter(observations)
+    return [list(itertools.islice(remaining, int(length))) for length in evaluation.lengths]
 
 
-def _row(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
+def _batched(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     return {key: value[None] for key, value in as_arrays(observation, spec).items()}

@@ -62,8 +62,8 @@ def show(preset: Preset | str | pathlib.Path) -> None:
     from tfsac.parameters import Preset
     from tfsac.parameters.overrides import parameter_texts
 
-    found = preset if isinstance(preset, Preset) else load_preset(preset)
-    print("\n".join(f"{path}={text}" for path, text in parameter_texts(found).items()))
+    loaded = preset if isinstance(preset, Preset) else load_preset(preset)
+    print("\n".join(f"{path}={text}" for path, text in parameter_texts(loaded).items()))
 
 
 def _found(name_or_path: str | pathlib.Path) -> Preset:

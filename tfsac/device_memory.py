@@ -101,7 +101,7 @@ class DeviceMemory:
         del updates
         return tf.TensorSpec([2], tf.int64), tf.TensorSpec([len(self._filter_values())])
 
-    def part(self, packed: Any, start: int, stop: int) -> Any:
+    def slice_updates(self, packed: Any, start: int, stop: int) -> Any:
         """Returns the tensors for some of the updates of a call, the same for all."""
         del start, stop
         return packed
@@ -136,7 +136,7 @@ class DeviceMemory:
                 steps += tf.cast(going, tf.int32)
         ended = self._field(last, "terminated") * float(not memory.ignore_done)
         discount = tf.gather(memory.powers[1:], steps) * (1.0 - ended)
-        made = Transition(
+        transition = Transition(
             observation=filtered.observation(self._fields(first, OBSERVATION)),
             action=self._field(first, "action"),
             reward=reward,
@@ -144,7 +144,7 @@ class DeviceMemory:
             next_observation=filtered.observation(self._fields(last, NEXT)),
             extras=self._fields(first, EXTRA),
         )
-        return tf.nest.map_structure(lambda spec, x: tf.cast(x, spec.dtype), self.batch, made)
+        return tf.nest.map_structure(lambda spec, x: tf.cast(x, spec.dtype), self.batch, transition)
 
     def _fields(self, rows: tf.Tensor, prefix: str) -> dict[str, tf.Tensor]:
         names = [name for name in self.slices if name.startswith(prefix)]

@@ -19,14 +19,14 @@ class DiscreteIdentity(gym.Env):
     """
 
     def __init__(self, size: int = 4, masked: bool = False):
-        shown = Box(0.0, 1.0, (size,), np.float32)
-        self.observation_space = Dict(observation=shown, action_mask=MultiBinary(size)) if masked else shown
+        observation = Box(0.0, 1.0, (size,), np.float32)
+        self.observation_space = Dict(observation=observation, action_mask=MultiBinary(size)) if masked else observation
         self.action_space = Discrete(size)
         self.size, self.masked, self.target, self.mask = size, masked, 0, np.ones(size, np.int8)
 
     def _observe(self) -> Any:
-        shown = np.eye(self.size, dtype=np.float32)[self.target]
-        return {"observation": shown, "action_mask": self.mask} if self.masked else shown
+        observation = np.eye(self.size, dtype=np.float32)[self.target]
+        return {"observation": observation, "action_mask": self.mask} if self.masked else observation
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Draws the target and the mask."""

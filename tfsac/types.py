@@ -104,7 +104,7 @@ class Spec(NamedTuple):
         """Returns the spec with stacks of frames as any other images."""
         return self._replace(observation={key: a._replace(stacked=False) for key, a in self.observation.items()})
 
-    def of_one_agent(self) -> Spec:
+    def single_agent(self) -> Spec:
         """Returns the spec of each of the P agents; a spec without several agents stays as it is."""
         if self.num_agents is None:
             return self
@@ -287,14 +287,14 @@ class UpdateResult(NamedTuple):
             not report one.
         priority: `[U, B]` float32, the absolute TD error of every row, mean over the critics; empty unless the agent's
             memory is prioritised.
-        acting: arrays with which acting computes in NumPy from now on; None for those that the agent has now.
+        actor_weights: arrays with which acting computes in NumPy from now on; None for those that the agent has now.
         reported: `[U, M]`, which metrics an update reports: the last updates of a call all of them, the others losses
             alone, and updates that a policy delay leaves the policy out of none of its metrics.
     """
 
     metrics: np.ndarray
     priority: np.ndarray
-    acting: list[np.ndarray] | None
+    actor_weights: list[np.ndarray] | None
     reported: np.ndarray
 
 
@@ -317,13 +317,16 @@ def check_actions(kind: str, discrete: bool | None, action: ArraySpec | Discrete
     if discrete is None or discrete == isinstance(action, DiscreteSpec):
         return
     if isinstance(action, DiscreteSpec):
-        actions, other = "discrete", "'discrete_soft_actor_critic' or 'discrete_acer', as in cart_pole_discrete_sac"
+        actions, alternatives = (
+            "discrete",
+            "'discrete_soft_actor_critic' or 'discrete_acer', as in cart_pole_discrete_sac",
+        )
     else:
-        actions, other = "continuous", "'twin_soft_actor_critic' or 'gaussian_acer', as in pendulum_twin_sac"
-    raise TfsacError(f"The agent {kind!r} cannot choose {actions} actions; an agent of kind {other}, can")
+        actions, alternatives = "continuous", "'twin_soft_actor_critic' or 'gaussian_acer', as in pendulum_twin_sac"
+    raise TfsacError(f"The agent {kind!r} cannot choose {actions} actions; an agent of kind {alternatives}, can")
 
 
-def same_bounds(one: Any, other: Any) -> bool:
+def same_bounds(a: Any, b: Any) -> bool:
     """Returns whether bounds of actions, as nested lists, are the same but for rounding."""
-    theirs, ours = np.array(one, float), np.array(other, float)
+    theirs, ours = np.array(a, float), np.array(b, float)
     return theirs.shape == ours.shape and np.allclose(theirs, ours, rtol=1e-6, atol=0.0)

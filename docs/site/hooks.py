@@ -1,4 +1,4 @@
-"""What MkDocs does beside its plugins: pages from files outside of docs/, and formulas without JavaScript.
+"""What MkDocs does in addition to its plugins: pages from files outside of docs/, and formulas without JavaScript.
 
 The same pages are read on the site, in an editor and on a code host, so their links are relative to the repository. A
 picture or table outside of docs/ is copied; the name of any other file stays, as code.

@@ -27,7 +27,7 @@ from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, aver
 from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Update
 
 RUNNING_AVERAGES = ("value", "entropy", "kl")  # metrics of which running averages are kept
-SMALLEST = 1e-30  # probability whose log is finite
+MIN_PROBABILITY = 1e-30  # probability whose log is finite
 
 
 class RowValues(NamedTuple):
@@ -187,8 +187,8 @@ class ACERAgent(Agent):
     def replica_rows(self, batch: Segments) -> Segments:
         """Returns this replica's segments."""
         state = {field: x[None] for field, x in batch.initial_state.items()}
-        mine = super().replica_rows(batch._replace(initial_state=state))
-        return mine._replace(initial_state={field: x[0] for field, x in mine.initial_state.items()})
+        local_batch = super().replica_rows(batch._replace(initial_state=state))
+        return local_batch._replace(initial_state={field: x[0] for field, x in local_batch.initial_state.items()})
 
     @property
     def values_through(self) -> list[str]:
@@ -265,7 +265,7 @@ class DiscreteACERAgent(ACERAgent):
         if kind == "logits":
             log_prob_RA = MaskedCategorical(statistics_RS, rows.policy.mask).log_prob
         elif kind == "probabilities":
-            log_prob_RA = tf.where(rows.policy.mask, tf.math.log(tf.maximum(statistics_RS, SMALLEST)), 0.0)
+            log_prob_RA = tf.where(rows.policy.mask, tf.math.log(tf.maximum(statistics_RS, MIN_PROBABILITY)), 0.0)
         log_prob_R, on_policy_R = of_action(log_prob_RA, flat(batch.action)), flat(batch.on_policy)
         loss_R = losses.policy_loss(log_prob_R, rows.log_ratio_R, advantage_R, on_policy_R, truncation)
         if truncation is not None:
@@ -289,8 +289,8 @@ class DiscreteACERAgent(ACERAgent):
             TfsacError: see `check_values`.
         """
         self.check_values()
-        outputs, _, given = self.policy.advance_tensors(observation, state)
-        q_BA = self.networks["q"](given)[:, 0]
+        outputs, _, inputs = self.policy.advance_tensors(observation, state)
+        q_BA = self.networks["q"](inputs)[:, 0]
         exists = (action >= 0) & (action < q_BA.shape[-1])
         return {
             "q": tf.where(exists, of_action(q_BA, tf.where(exists, action, 0)), float("nan")),
@@ -386,12 +386,12 @@ class GaussianACERAgent(ACERAgent):
             TfsacError: see `check_values`.
         """
         self.check_values()
-        outputs, _, given = self.policy.advance_tensors(observation, state)
+        outputs, _, inputs = self.policy.advance_tensors(observation, state)
         shape = (self.algorithm.num_advantage_samples, 1, self.policy.action_size)
         draws = np.random.default_rng(0).standard_normal(shape, np.float32)
         baseline = tf.unstack(self.policy.distribution(outputs, observation).sample(tf.constant(draws)))
-        advantage_KB = tf.stack([self.networks["advantage"](given, a)[:, 0] for a in (action, *baseline)])
-        v_B = self.networks["v"](given)
+        advantage_KB = tf.stack([self.networks["advantage"](inputs, a)[:, 0] for a in (action, *baseline)])
+        v_B = self.networks["v"](inputs)
         return {"q": v_B + advantage_KB[0] - tf.reduce_mean(advantage_KB[1:], axis=0), "v": v_B}
 
 

@@ -27,20 +27,20 @@ def transition_spec(spec: Spec, batch_size: int, weighted: bool) -> Transition:
         batch_size: B.
         weighted: whether it has importance weights.
     """
-    row, observation = tf.TensorSpec([batch_size]), tensor_specs(spec.observation, [batch_size])
+    scalar, observation = tf.TensorSpec([batch_size]), tensor_specs(spec.observation, [batch_size])
     action = tf.TensorSpec([batch_size, *spec.action.shape], spec.action.dtype)
     extras = tensor_specs(spec.extras, [batch_size])
-    return Transition(observation, action, row, row, dict(observation), row if weighted else (), extras)
+    return Transition(observation, action, scalar, scalar, dict(observation), scalar if weighted else (), extras)
 
 
 def sequence_spec(spec: Spec, steps: int, batch_size: int) -> Sequence:
     """Returns a batch of sequences `[T, B, ...]` as `tf.TensorSpec`, T being `steps`."""
     leading = [steps, batch_size]
-    row, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
+    scalar, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
     reward = tf.TensorSpec([*leading, *([spec.num_rewards] if spec.num_rewards else [])])
     step_type = tf.TensorSpec(leading, tf.int32)
     return Sequence(
-        tensor_specs(spec.observation, leading), action, reward, row, step_type, tensor_specs(spec.extras, leading)
+        tensor_specs(spec.observation, leading), action, reward, scalar, step_type, tensor_specs(spec.extras, leading)
     )
 
 
@@ -53,10 +53,10 @@ def segment_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, Array
         state: of recurrent networks, by field.
     """
     leading = [steps, batch_size]
-    row, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
+    scalar, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
     observation = tensor_specs(spec.observation, [steps + 1, batch_size])
     initial_state, extras = tensor_specs(state, [batch_size]), tensor_specs(spec.extras, leading)
-    return Segments(observation, action, row, row, row, row, row, initial_state, extras)
+    return Segments(observation, action, scalar, scalar, scalar, scalar, scalar, initial_state, extras)
 
 
 class Packing:
@@ -83,8 +83,8 @@ class Packing:
 
     def signature(self, updates: int | None) -> tuple[tf.TensorSpec, list[tf.TensorSpec]]:
         """Returns what `pack` returns for so many updates, or for any number."""
-        others = [tf.TensorSpec([updates, *s.shape], s.dtype) for s in self.specs if s.dtype != tf.float32]
-        return tf.TensorSpec([updates, self.size]), others
+        other_fields = [tf.TensorSpec([updates, *s.shape], s.dtype) for s in self.specs if s.dtype != tf.float32]
+        return tf.TensorSpec([updates, self.size]), other_fields
 
     def pack(self, stacked: Batch) -> Packed:
         """Returns stacked batches as few tensors, valid until the next call.
@@ -92,24 +92,26 @@ class Packing:
         Raises:
             ValueError: fields that the agent was not made for, or of another shape or dtype.
         """
-        wanted = self.batch.reward.shape.as_list()
-        if list(stacked.reward.shape[1:]) != wanted:
-            raise ValueError(f"Updates need rewards [U, {str(wanted)[1:]}. Received: {stacked.reward.shape}")
+        expected = self.batch.reward.shape.as_list()
+        if list(stacked.reward.shape[1:]) != expected:
+            raise ValueError(f"Updates need rewards [U, {str(expected)[1:]}. Received: {stacked.reward.shape}")
         leaves, updates = tf.nest.flatten(stacked), len(stacked.reward)
         if [(leaf.shape[1:], leaf.dtype) for leaf in leaves] != self.expected or {len(leaf) for leaf in leaves} != {
             updates
         }:
-            found = tf.nest.map_structure(lambda leaf: (leaf.shape, str(leaf.dtype)), stacked)
-            wanted = tf.nest.map_structure(lambda spec: (updates, *spec.shape), self.batch)
-            raise ValueError(f"batches must be {wanted}, got {found}")
+            received = tf.nest.map_structure(lambda leaf: (leaf.shape, str(leaf.dtype)), stacked)
+            expected = tf.nest.map_structure(lambda spec: (updates, *spec.shape), self.batch)
+            raise ValueError(f"batches must be {expected}, got {received}")
         if len(self.buffer) < updates:  # kept: taking fresh pages at every call took seven times as long
             self.buffer = self._buffer(updates)
         floats = self.buffer[:updates]
-        for leaf, part in zip(leaves, self.slices, strict=True):
-            if part is not None:
-                floats[:, part].reshape(leaf.shape)[:] = leaf
-        others = [tf.constant(leaf) for leaf, part in zip(leaves, self.slices, strict=True) if part is None]
-        return tf.experimental.dlpack.from_dlpack(floats.__dlpack__()), others
+        for leaf, field_slice in zip(leaves, self.slices, strict=True):
+            if field_slice is not None:
+                floats[:, field_slice].reshape(leaf.shape)[:] = leaf
+        other_fields = [
+            tf.constant(leaf) for leaf, field_slice in zip(leaves, self.slices, strict=True) if field_slice is None
+        ]
+        return tf.experimental.dlpack.from_dlpack(floats.__dlpack__()), other_fields
 
     def _buffer(self, updates: int) -> np.ndarray:
         """Returns an array `[updates, F]` that TensorFlow need not copy, as it would at any other address."""
@@ -118,18 +120,18 @@ class Packing:
         start = -memory.ctypes.data % ALIGNMENT
         return memory[start : start + size].view(np.float32).reshape(updates, self.size)
 
-    def part(self, packed: Packed, start: int, stop: int) -> Packed:
+    def slice_updates(self, packed: Packed, start: int, stop: int) -> Packed:
         """Returns the packed batches of some of the updates."""
         return tf.nest.map_structure(lambda x: x if stop - start == len(x) else x[start:stop], packed)
 
     def unpack(self, packed: Packed, update: int | tf.Tensor) -> Any:
         """Returns the batch of one update, `[B, ...]` or `[T, B, ...]`."""
-        others = iter(packed[1])
-        rest = [next(others) if part is None else None for part in self.slices]
+        other_fields = iter(packed[1])
+        unpacked = [next(other_fields) if field_slice is None else None for field_slice in self.slices]
         leaves = []
         floats = packed[0][update]  # apart: XLA slices wrong rows of an index that it does not know beside one it does
         # What is made first runs first, and the longest chain of operations begins with the next observation.
-        for spec, part, other in reversed([*zip(self.specs, self.slices, rest, strict=True)]):
-            row = floats[part] if other is None else other[update]
-            leaves.append(tf.reshape(row, spec.shape))
+        for spec, field_slice, unpacked_field in reversed([*zip(self.specs, self.slices, unpacked, strict=True)]):
+            field = floats[field_slice] if unpacked_field is None else unpacked_field[update]
+            leaves.append(tf.reshape(field, spec.shape))
         return tf.nest.pack_sequence_as(self.batch, leaves[::-1])

@@ -50,9 +50,9 @@ class CompiledUpdates:
         self.metric_names: list[str] = []
         self.critics_metrics: frozenset[str] = frozenset()  # those of updates that leave the policy out
         self.has_policy_delay = agent.algorithm.num_updates_between_policy_updates > 1
-        self.acting_slices: list[tuple[slice, tuple[int, ...]]] = []  # of the weights in their array, and their shapes
+        self.actor_slices: list[tuple[slice, tuple[int, ...]]] = []  # of the weights in their array, and their shapes
         self.traces = 0
-        self._made: int | None = None  # updates so far; reading the variable each time would take 0.1 ms
+        self._num_updates: int | None = None  # updates so far; reading the variable each time would take 0.1 ms
         # By what they make: "all", "losses" (a single update), "several", or with XLA the number of several updates.
         self._graphs: dict[str | int, Any] = {}
 
@@ -64,37 +64,37 @@ class CompiledUpdates:
     def __call__(self, stacked: Batches) -> UpdateResult:
         """Makes U updates with stacked batches; see `Agent.update`."""
         agent, packed, count = self.agent, self.source.pack(stacked), number_of_updates(stacked)
-        before = int(agent.updates.numpy()) if self._made is None else self._made
-        diagnosed = updates_that_report(before, count, self.updates_between_diagnostics, agent.algorithm)
+        before = int(agent.updates.numpy()) if self._num_updates is None else self._num_updates
+        full_metrics = updates_that_report(before, count, self.updates_between_diagnostics, agent.algorithm)
         if self.eager:
             if self.has_policy_delay and not self.metric_names:
                 self.trace(single=True)  # an update that leaves the policy out does not know the names of its metrics
-            rows = [self._counted_update(packed, i, i >= count - diagnosed) for i in range(count)]
+            rows = [self._counted_update(packed, i, i >= count - full_metrics) for i in range(count)]
             metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
-            weights = self._acting_weights()
+            weights = self._packed_actor_weights()
         elif self.jit_compile:
-            diagnosed = min(diagnosed, self._last_updates(count))
-            metrics, priority, weights = self._whole_calls(packed, count, diagnosed)
+            full_metrics = min(full_metrics, self._last_updates(count))
+            metrics, priority, weights = self._call_programs(packed, count, full_metrics)
         elif count > 1 or "several" in self._graphs:
-            metrics, priority, weights = self._graph("several")(packed, tf.constant([count - diagnosed, count]))
+            metrics, priority, weights = self._graph("several")(packed, tf.constant([count - full_metrics, count]))
         else:
-            metrics, priority, weights = self._graph("all" if diagnosed else "losses")(packed)
-        self._made = before + count
-        reported = self._reported(before, count, diagnosed)
+            metrics, priority, weights = self._graph("all" if full_metrics else "losses")(packed)
+        self._num_updates = before + count
+        reported = self._reported(before, count, full_metrics)
         flat = weights.numpy()
-        acting = [flat[part].reshape(shape) for part, shape in self.acting_slices]
-        agent.policy.refresh(acting)
+        actor_weights = [flat[flat_slice].reshape(shape) for flat_slice, shape in self.actor_slices]
+        agent.policy.refresh(actor_weights)
         values = metrics.numpy()
         if self.jit_compile:  # whose programs compute the last updates' metrics in every call
             values = np.where(reported, values, np.float32(np.nan))
-        return UpdateResult(values, priority.numpy(), acting, reported)
+        return UpdateResult(values, priority.numpy(), actor_weights, reported)
 
-    def _whole_calls(self, packed: Any, count: int, diagnosed: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _call_programs(self, packed: Any, count: int, full_metrics: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns what the programs return that XLA compiled for so many updates, or for parts of them."""
         results, start = [], 0
         for size in self._sizes(count):
-            kind = size if size > 1 else "all" if diagnosed and start >= count - diagnosed else "losses"
-            results.append(self._graph(kind)(self.source.part(packed, start, start + size)))
+            kind = size if size > 1 else "all" if full_metrics and start >= count - full_metrics else "losses"
+            results.append(self._graph(kind)(self.source.slice_updates(packed, start, start + size)))
             start += size
         if len(results) == 1:
             return results[0]
@@ -117,14 +117,14 @@ class CompiledUpdates:
         every = self.updates_between_diagnostics == 1
         return count if every else min(count, self.agent.algorithm.num_updates_between_policy_updates)
 
-    def _reported(self, before: int, count: int, diagnosed: int) -> np.ndarray:
+    def _reported(self, before: int, count: int, full_metrics: int) -> np.ndarray:
         """Returns which metrics the updates of a call report, `[U, M]`."""
-        losses_M, of_policy_M = self._kinds
+        losses_M, policy_M = self._kinds
         reported = np.repeat(losses_M[None], count, axis=0)
-        reported[count - diagnosed :] = True
+        reported[count - full_metrics :] = True
         if self.has_policy_delay:
             learns_U = self.agent.algorithm.policy_learns_in(np.arange(before + 1, before + 1 + count))
-            reported[np.ix_(~learns_U, of_policy_M)] = False
+            reported[np.ix_(~learns_U, policy_M)] = False
         return reported
 
     @functools.cached_property
@@ -134,12 +134,12 @@ class CompiledUpdates:
         losses_M = np.array([is_loss(name) for name in self.metric_names], bool)
         return losses_M, np.array([name in left_out for name in self.metric_names], bool)
 
-    def _acting_weights(self) -> tf.Tensor:
+    def _packed_actor_weights(self) -> tf.Tensor:
         """Returns the weights that acting has copies of in one array, for every output of a call costs time."""
         weights = self.agent.policy.acting_weights()
         shapes = [tuple(weight.shape) for weight in weights]
         ends = itertools.accumulate(map(math.prod, shapes))
-        self.acting_slices = [
+        self.actor_slices = [
             (slice(end - math.prod(shape), end), shape) for shape, end in zip(shapes, ends, strict=True)
         ]
         return tf.concat([tf.zeros([0]), *(tf.reshape(weight, [-1]) for weight in weights)], axis=0)
@@ -160,71 +160,71 @@ class CompiledUpdates:
             self._graphs[kind] = function.get_concrete_function(*signature)
         return self._graphs[kind]
 
-    def _single_update(self, diagnosed: bool, packed: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _single_update(self, full_metrics: bool, packed: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         self.traces += 1  # Python runs while tracing only
-        metrics, priority = self._counted_update(packed, 0, diagnosed)
-        return metrics[None], priority[None], self._acting_weights()
+        metrics, priority = self._counted_update(packed, 0, full_metrics)
+        return metrics[None], priority[None], self._packed_actor_weights()
 
     def _several_updates(self, packed: Any, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Makes any number of updates; `ends` are the first one that reports all metrics, and their number."""
         self.traces += 1
-        first_diagnosed, count = tf.unstack(ends)
+        first_full, count = tf.unstack(ends)
         state = [0, *(tf.TensorArray(tf.float32, size=count) for _ in ("metrics", "priority"))]
         if self.updates_between_diagnostics > 1:
-            state = self._updates(packed, state, first_diagnosed, False)
+            state = self._updates(packed, state, first_full, False)
         _, metrics, priority = self._updates(packed, state, count, True)
-        return metrics.stack(), priority.stack(), self._acting_weights()
+        return metrics.stack(), priority.stack(), self._packed_actor_weights()
 
     def _fixed_updates(self, count: int, packed: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Makes a number of updates that is known while tracing, so that XLA need not ask when its loops end."""
         self.traces += 1
         returned = [tf.TensorArray(tf.float32, size=count) for _ in ("metrics", "priority")]
         losses_alone = count - self._last_updates(count)
-        for start, end, diagnosed in ((0, losses_alone, False), (losses_alone, count, True)):
+        for start, end, full_metrics in ((0, losses_alone, False), (losses_alone, count, True)):
             looped = end - (end - start) % self.unrolled
             if looped > start:
-                _, *returned = self._updates(packed, [start, *returned], looped, diagnosed, self.unrolled)
+                _, *returned = self._updates(packed, [start, *returned], looped, full_metrics, self.unrolled)
             for i in range(looped, end):
-                returned = self._recorded_update(packed, i, diagnosed, returned)
+                returned = self._recorded_update(packed, i, full_metrics, returned)
         metrics, priority = (array.stack() for array in returned)
-        return metrics, priority, self._acting_weights()
+        return metrics, priority, self._packed_actor_weights()
 
-    def _updates(self, packed: Any, state: Any, end: int | tf.Tensor, diagnosed: bool, unrolled: int = 1) -> Any:
+    def _updates(self, packed: Any, state: Any, end: int | tf.Tensor, full_metrics: bool, unrolled: int = 1) -> Any:
         """Makes the updates up to `end`; the state is the next one and what they returned so far."""
 
         def update(i: tf.Tensor, *returned: tf.TensorArray) -> list[Any]:
             arrays = list(returned)
             for j in range(unrolled):
-                arrays = self._recorded_update(packed, i + j, diagnosed, arrays)
+                arrays = self._recorded_update(packed, i + j, full_metrics, arrays)
             return [i + unrolled, *arrays]
 
         return tf.while_loop(lambda i, *_: i < end, update, state)
 
-    def _recorded_update(self, packed: Any, i: Any, diagnosed: bool, returned: list[tf.TensorArray]) -> Any:
+    def _recorded_update(self, packed: Any, i: Any, full_metrics: bool, returned: list[tf.TensorArray]) -> Any:
         """Makes update i of a call and writes what it returns into arrays."""
-        values = self._counted_update(packed, i, diagnosed)
+        values = self._counted_update(packed, i, full_metrics)
         return [array.write(i, value) for array, value in zip(returned, values, strict=True)]
 
-    def _counted_update(self, packed: Any, i: int | tf.Tensor, diagnosed: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        result = self._one_update(self.source.unpack(packed, i), diagnosed)
+    def _counted_update(self, packed: Any, i: int | tf.Tensor, full_metrics: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        result = self._apply_update(self.source.unpack(packed, i), full_metrics)
         self.agent.updates.assign_add(1)
         return result
 
-    def _one_update(self, batch: Batch, diagnosed: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        self.agent.diagnosed = diagnosed
-        update = self._of_replica if self.agent.replicas == 1 else self._on_replicas
+    def _apply_update(self, batch: Batch, full_metrics: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        self.agent.full_metrics = full_metrics
+        update = self._replica_update if self.agent.replicas == 1 else self._on_replicas
         if not self.has_policy_delay:
             return update(batch, True)
-        due = self.agent.algorithm.policy_learns_in(self.agent.updates + 1)
-        return tf.cond(due, lambda: update(batch, True), lambda: update(batch, False))
+        policy_learns = self.agent.algorithm.policy_learns_in(self.agent.updates + 1)
+        return tf.cond(policy_learns, lambda: update(batch, True), lambda: update(batch, False))
 
     def _on_replicas(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
         strategy = self.agent.strategy
-        metrics, priority = strategy.run(self._of_replica, args=(batch, learns))
+        metrics, priority = strategy.run(self._replica_update, args=(batch, learns))
         mean = strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
         return mean, tf.concat(strategy.experimental_local_results(priority), axis=0)
 
-    def _of_replica(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _replica_update(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns metrics, NaN for those that are not reported, and priorities of an update of this replica's rows.
 
         Args:
@@ -243,7 +243,7 @@ class CompiledUpdates:
             self.metric_names = list(metrics)
         else:
             self.critics_metrics = frozenset(metrics)
-        reported = [name for name in metrics if agent.diagnosed or is_loss(name)]
+        reported = [name for name in metrics if agent.full_metrics or is_loss(name)]
         values = [
             tf.cast(metrics[name], tf.float32) if name in reported else np.float32(np.nan) for name in self.metric_names
         ]
@@ -264,9 +264,9 @@ def updates_that_report(before: int, count: int, period: int, algorithm: Any) ->
     """
     delay = algorithm.num_updates_between_policy_updates
     first = 0 if delay == 1 else algorithm.first_policy_update or 0
-    passed = (before + count - first) // period - (before - first) // period
+    num_multiples = (before + count - first) // period - (before - first) // period
     since_policy = (before + count - first) % delay
-    return min(count, max(passed, since_policy + 1)) if passed else 0
+    return min(count, max(num_multiples, since_policy + 1)) if num_multiples else 0
 
 
 def _folded(batch: Transition, num_agents: int) -> Transition:
@@ -274,15 +274,15 @@ def _folded(batch: Transition, num_agents: int) -> Transition:
     each.
     """
 
-    def of_each(x: tf.Tensor) -> tf.Tensor:
+    def repeat(x: tf.Tensor) -> tf.Tensor:
         return tf.repeat(x, num_agents, axis=0)
 
     return Transition(
         observation=fold(batch.observation),
         action=fold(batch.action),
-        reward=of_each(batch.reward),
-        discount=of_each(batch.discount),
+        reward=repeat(batch.reward),
+        discount=repeat(batch.discount),
         next_observation=fold(batch.next_observation),
-        weight=tf.nest.map_structure(of_each, batch.weight),
-        extras=tf.nest.map_structure(of_each, batch.extras),
+        weight=tf.nest.map_structure(repeat, batch.weight),
+        extras=tf.nest.map_structure(repeat, batch.extras),
     )

@@ -22,7 +22,7 @@ from tfsac.policies import CategoricalPolicy
 from tfsac.policies.distributions import MaskedCategorical
 from tfsac.types import ACTION_MASK, EXPERT, Spec, Transition, Update
 
-USUAL_RATIO = 0.98  # arXiv 1910.07207
+DEFAULT_ENTROPY_RATIO = 0.98  # arXiv 1910.07207
 
 
 class DiscreteSoftActorCriticAgent(Agent):
@@ -67,10 +67,10 @@ class DiscreteSoftActorCriticAgent(Agent):
             raise TfsacError("agent.shared_encoder must be false with custom Keras models")
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions
-        self.target_entropy, self.target_entropy_ratio = None, USUAL_RATIO
+        self.target_entropy, self.target_entropy_ratio = None, DEFAULT_ENTROPY_RATIO
         if not isinstance(temperature, FixedAlphaParameters):
             self.target_entropy = temperature.target_entropy
-            self.target_entropy_ratio = temperature.target_entropy_ratio or USUAL_RATIO
+            self.target_entropy_ratio = temperature.target_entropy_ratio or DEFAULT_ENTROPY_RATIO
         most = math.log(self.num_actions)
         if self.target_entropy is not None and not 0 < self.target_entropy < most:
             raise TfsacError(f"target_entropy must be between 0 and {most:.4g} nats, got {self.target_entropy}")

@@ -37,8 +37,8 @@ def dropout_factors(rate: float, shape: list[int], seed: tf.Tensor) -> tf.Tensor
     uniform = tf.random.stateless_uniform([most], seed)
     distance = 1.0 + tf.floor(tf.math.log1p(-uniform) / math.log1p(-rate))
     left_out = tf.cumsum(tf.cast(tf.minimum(distance, size + 1.0), tf.int32)) - 1
-    kept = tf.fill([size + 1], 1.0 / (1.0 - rate))  # those beyond the end are left out of its last entry
-    factors = tf.tensor_scatter_nd_update(kept, tf.minimum(left_out, size)[:, None], tf.zeros([most]))
+    keep_scale = tf.fill([size + 1], 1.0 / (1.0 - rate))  # those beyond the end are left out of its last entry
+    factors = tf.tensor_scatter_nd_update(keep_scale, tf.minimum(left_out, size)[:, None], tf.zeros([most]))
     return tf.reshape(factors[:size], shape)
 
 

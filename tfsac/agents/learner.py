@@ -96,7 +96,7 @@ class Agent(tf.Module, ABC):
         updates: variable, int64, how many updates were made.
         resets: variable, int64, number of the last reset; only with `reset_steps`.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
-        diagnosed: whether the update being computed or traced reports all metrics, not only its losses.
+        full_metrics: whether the update being computed or traced reports all metrics, not only its losses.
 
     Raises:
         TfsacError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for
@@ -106,7 +106,7 @@ class Agent(tf.Module, ABC):
     policy_class: ClassVar[type[BasePolicy]]
     policy: Any
     algorithm: Any
-    diagnosed: bool = True
+    full_metrics: bool = True
     batch_axis: ClassVar[int] = 0  # of the rows in what `update_once` gets; 1 in sequences
 
     def __init__(
@@ -127,8 +127,8 @@ class Agent(tf.Module, ABC):
         if jit_compile and (eager or self.replicas > 1):
             raise TfsacError(f"jit_compile needs compiled updates on one device, got {eager=} and {self.replicas=}")
 
-        def spec_of(name: str, made: Mapping[str, Network]) -> Spec:
-            return self.policy_class.spec_of_network(name, parameters, spec, made)
+        def spec_of(name: str, networks: Mapping[str, Network]) -> Spec:
+            return self.policy_class.spec_of_network(name, parameters, spec, networks)
 
         self.networks = make_networks(parameters, spec_of, seed, models)
         self.targets = {name: self.networks.get(name + TARGET, self.networks[name]) for name in self.network_parameters}
@@ -267,8 +267,8 @@ class Agent(tf.Module, ABC):
         A function of seed, update and `name`, it is drawn for the global batch, `shape`, whatever the replicas are.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
-        drawn = draw(shape, seed)
-        return drawn if self.replicas == 1 else self.replica_slice(drawn, self.replicas)
+        sample = draw(shape, seed)
+        return sample if self.replicas == 1 else self.replica_slice(sample, self.replicas)
 
     def watch(self, name: str) -> tf.GradientTape:
         """Returns a tape that watches what is trained under this name and nothing else."""

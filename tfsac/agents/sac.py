@@ -62,9 +62,9 @@ class TwinSoftActorCriticAgent(Agent):
                 f"An agent with these critics must be a tfsac.agents.EnsembleSoftActorCriticAgent, got {type(self)}"
             )
         temperature, size = parameters.algorithm.temperature, self.policy.action_size
-        given = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)
-        check_target_entropy(given, size)
-        self.target_entropy = given
+        target_entropy = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)
+        check_target_entropy(target_entropy, size)
+        self.target_entropy = target_entropy
         self.temperature = make_temperature(temperature)
         self.temperature.register_with(self)
         self.update_order = ORDER_FUNCTIONS[parameters.algorithm.update_order]

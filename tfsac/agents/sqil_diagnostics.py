@@ -27,7 +27,7 @@ def policy_diagnostics(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape:
     """
     means = means_by_origin("imitation/policy_loss", loss_B, expert_B)
     # Two gradients of the policy; replicas of several workers would exchange them in every update.
-    cosine = gradient_cosine(agent, loss_B, expert_B, tape) if agent.diagnosed else tf.zeros([])
+    cosine = gradient_cosine(agent, loss_B, expert_B, tape) if agent.full_metrics else tf.zeros([])
     return {**means, "imitation/gradient_cosine": cosine}
 
 

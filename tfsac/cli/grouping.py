@@ -16,9 +16,9 @@ MOST_SHOWN = 3  # parameters in a label
 
 def is_group(word: str) -> bool:
     """Returns whether a word of the command line stands for several runs: a folder of them, or LABEL=RUN,RUN."""
-    from tfsac.experiments.sweep import stands_for_runs
+    from tfsac.experiments.sweep import holds_several_runs
 
-    return stands_for_runs(pathlib.Path(word)) or bool(_labelled(word))
+    return holds_several_runs(pathlib.Path(word)) or bool(_labelled(word))
 
 
 def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:

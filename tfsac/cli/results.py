@@ -39,7 +39,7 @@ def _policy_flags(f: flags.FlagValues) -> None:
 def _evaluate_flags(f: flags.FlagValues) -> None:
     _episode_flags(f)
     switch(f, "render", "open a window")
-    text(f, "dump_mp4", "write a film (.mp4 or .gif) to this file")
+    text(f, "dump_mp4", "write a video (.mp4 or .gif) to this file")
     _policy_flags(f)
     text(f, "plot_actions", "draw the first episode's actions to this .png file")
 
@@ -47,23 +47,23 @@ def _evaluate_flags(f: flags.FlagValues) -> None:
 @command("evaluate the policy of a run", _evaluate_flags)
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
-    run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
+    run_dir, video, plot_file = required(f, "run_dir"), f.dump_mp4, f.plot_actions
     from tfsac import api
 
     of_run: dict[str, Any] = {"step": f.step, "last": f.last, "changes": _environment_changes(f)}
     try:
         render: Any = "human" if f.render else ""
-        done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, render, film, picture, **of_run)
+        done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, render, video, plot_file, **of_run)
     except api.DrawingError as error:
         print_evaluation(error.evaluation, f.episodes)
         raise
     print_evaluation(done, f.episodes)
     if not f.last:
         tell_untrained(run_dir, f.step)
-    if film:
-        print(f"film    {film}")
-    if picture:
-        print(f"actions {picture}")
+    if video:
+        print(f"video   {video}")
+    if plot_file:
+        print(f"actions {plot_file}")
     return 0
 
 

@@ -46,7 +46,7 @@ def _load_flags(f: flags.FlagValues) -> None:
     switch(f, "stochastic", "sample actions instead of taking the policy's mode")
     whole(f, "seed", None, "of the episodes (default: the card's)", least=0)
     switch(f, "render", "open a window")
-    text(f, "dump_mp4", "write a film (.mp4 or .gif) to this file")
+    text(f, "dump_mp4", "write a video (.mp4 or .gif) to this file")
 
 
 @command("play the policy of a model card", _load_flags)
@@ -67,5 +67,5 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
         episodes = counted(len(results["returns"]), "episode")
         print(f"card    mean {results['mean']:.2f}  std {results['std']:.2f}  over {episodes}")
     if f.dump_mp4:
-        print(f"film    {f.dump_mp4}")
+        print(f"video   {f.dump_mp4}")
     return 0

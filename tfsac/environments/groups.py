@@ -87,7 +87,7 @@ class Group:
             steps.append((reward, terminated, truncated, info))
         rewards, terminated, truncated, infos = zip(*steps, strict=True)
         several = self.spec.num_rewards is not None
-        reward = np.array([info[VECTOR_REWARD] for info in infos] if several else rewards, np.float32)
+        reward = np.array([info[VECTOR_REWARD] for info in infos] if several else rewards, np.float64)
         return GroupStep(reward, np.array(terminated, bool), np.array(truncated, bool), list(infos))
 
     def _call(self, i: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -106,7 +106,7 @@ class Filters:
         self.parameters = parameters
         self.observations: dict[str, RunningStatistics] = {}
         if parameters.observation_normalization:
-            arrays = spec.of_one_agent().observation
+            arrays = spec.single_agent().observation
             self.observations = {
                 key: RunningStatistics(array.shape) for key, array in arrays.items() if array.dtype == "float32"
             }

@@ -175,6 +175,7 @@ class Environments:
         try:
             steps, observation = self._call("step", self.action_map(action)), self._observation()
             reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
+            reward = reward.astype(np.float32)
             check_finite(observation, reward)
             check_masks(observation, terminated)
         except Exception as error:

@@ -39,11 +39,11 @@ def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "",
     return compare_evaluations(read_groups(groups, last_evaluations), folder, title)
 
 
-def compare_evaluations(read: Groups, folder: Path, title: str = "", wall_clock: bool = True) -> str:
+def compare_evaluations(groups: Groups, folder: Path, title: str = "", wall_clock: bool = True) -> str:
     """Compares groups of runs that were read, and writes `comparison.csv` and `comparison.png` into a folder.
 
     Args:
-        read: runs by label, from `read_groups` or `normalised`.
+        groups: runs by label, from `read_groups` or `normalised`.
         folder: made if it is not there; an earlier comparison in it is replaced.
         title: of the picture; by default the levels.
         wall_clock: draw curves against seconds too, which mean nothing for runs that shared a machine.
@@ -54,7 +54,7 @@ def compare_evaluations(read: Groups, folder: Path, title: str = "", wall_clock:
     Raises:
         OSError: the folder cannot be written.
     """
-    rows, notes = statistics(read), remarks(read)
+    rows, notes = statistics(groups), remarks(groups)
     table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)
     with atomic_write(table) as stream:
         csv.writer(text := io.StringIO()).writerows(
@@ -62,9 +62,9 @@ def compare_evaluations(read: Groups, folder: Path, title: str = "", wall_clock:
             + [(*row[:4], *("" if np.isnan(x) else f"{x:.6g}" for x in row.estimate)) for row in rows]
         )
         stream.write(text.getvalue().encode())
-    title = title or ", ".join(dict.fromkeys(run.level for runs in read.values() for run in runs))
-    picture = draw(read, rows, table.with_suffix(".png"), title, notes, wall_clock)
-    return "\n".join([*printed(read, rows), *notes, f"table   {table}", f"picture {picture}"])
+    title = title or ", ".join(dict.fromkeys(run.level for runs in groups.values() for run in runs))
+    picture = draw(groups, rows, table.with_suffix(".png"), title, notes, wall_clock)
+    return "\n".join([*printed(groups, rows), *notes, f"table   {table}", f"picture {picture}"])
 
 
 def statistics(groups: Groups) -> list[Row]:

@@ -79,14 +79,14 @@ def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1)
     Raises:
         OSError, TfsacError: from `read_run` and `normalised`.
     """
-    read = {}
+    groups_of_runs = {}
     for label, paths in groups.items():
         runs = {pathlib.Path(path).resolve(): path for path in paths}  # twice, it would narrow the interval
-        read[label] = [read_run(path, last_evaluations) for path in runs.values()]
-    return normalised(read)
+        groups_of_runs[label] = [read_run(path, last_evaluations) for path in runs.values()]
+    return normalised(groups_of_runs)
 
 
-def normalised(read: Groups) -> Groups:
+def normalised(groups: Groups) -> Groups:
     """Normalises returns where the runs cover several levels.
 
     On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
@@ -94,7 +94,7 @@ def normalised(read: Groups) -> Groups:
     Raises:
         TfsacError: the groups cover different levels.
     """
-    levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
+    levels = {label: sorted({run.level for run in runs}) for label, runs in groups.items()}
     everywhere = sorted({level for of_group in levels.values() for level in of_group})
     if any(of_group != everywhere for of_group in levels.values()):
         raise TfsacError(
@@ -102,12 +102,12 @@ def normalised(read: Groups) -> Groups:
             f"level), got {levels}"
         )
     if len(everywhere) == 1:
-        return read
+        return groups
     ranges = {}
     for level in everywhere:
-        returns = np.concatenate([run.returns for runs in read.values() for run in runs if run.level == level])
+        returns = np.concatenate([run.returns for runs in groups.values() for run in runs if run.level == level])
         ranges[level] = returns.min(), np.ptp(returns) or 1.0
     return {
         label: [run._replace(returns=(run.returns - ranges[run.level][0]) / ranges[run.level][1]) for run in runs]
-        for label, runs in read.items()
+        for label, runs in groups.items()
     }

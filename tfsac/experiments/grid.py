@@ -56,28 +56,32 @@ def plan(
             )
         axes.setdefault(path, []).extend(split_values(values))
     combinations = []
-    for (name, values_of), texts in zip(named(axes), itertools.product(*axes.values()), strict=True):
+    for (name, values_of), texts in zip(named_combinations(axes), itertools.product(*axes.values()), strict=True):
         pairs = zip(axes, texts, strict=True)
         arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in pairs]
         combinations.append(Combination(name, values_of, arguments, describe(arguments)))
-    for one, other in itertools.combinations(combinations, 2):
-        if one.name == other.name:
-            raise TfsacError(f"the combinations of a grid must differ, got {one.flags} and {other.flags}")
+    for a, b in itertools.combinations(combinations, 2):
+        if a.name == b.name:
+            raise TfsacError(f"the combinations of a grid must differ, got {a.flags} and {b.flags}")
     return combinations
 
 
-def named(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+def named_combinations(
+    axes: Mapping[str, Sequence[str]], without: Collection[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the name of every combination of values by path, some paths left out of it, and its values."""
     names = short_names(list(axes))
     for chosen in itertools.product(*(enumerate(texts) for texts in axes.values())):
-        words, values = [], {}
+        labels, values = [], {}
         for path, (number, text) in zip(axes, chosen, strict=True):
             values[path] = parse_assignment(f"{path}={text}")[1]
             # TensorFlow takes brackets in the path of a checkpoint for a pattern.
-            shown = urllib.parse.quote(text_of(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
+            value_text = urllib.parse.quote(text_of(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
             if path not in without:
-                words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{number + 1}'}")
-        name = ",".join(words)
+                labels.append(
+                    f"{names[path]}={value_text if len(value_text) <= LONGEST_VALUE else f'value{number + 1}'}"
+                )
+        name = ",".join(labels)
         if len(name) > LONGEST_NAME:
             name = f"{name[:LONGEST_NAME]}-{zlib.crc32(name.encode()):08x}"
         yield name, values
@@ -102,8 +106,10 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
     parts = {path: path.replace("*", "all").split(".") for path in paths}
 
     def short(path: str) -> str:
-        mine, others = parts[path], [parts[other] for other in paths if other != path]
-        endings = (mine[-n:] for n in range(1, len(mine)))
-        return ".".join(next((ending for ending in endings if all(o[-len(ending) :] != ending for o in others)), mine))
+        segments, other_segments = parts[path], [parts[other] for other in paths if other != path]
+        endings = (segments[-n:] for n in range(1, len(segments)))
+        return ".".join(
+            next((ending for ending in endings if all(o[-len(ending) :] != ending for o in other_segments)), segments)
+        )
 
     return {path: short(path) for path in paths}

@@ -128,8 +128,8 @@ class Series:
         if self.file.is_file():
             before, now = read_object(self.file), json.loads(json.dumps(content))
             names = set(compared or before) & before.keys() & now.keys()
-            for path, theirs, ours in differences({n: before[n] for n in names}, {n: now[n] for n in names}):
-                raise TfsacError(f"{self.file} was begun with {path}={theirs!r}, got {ours!r}; choose a new folder")
+            for path, earlier, current in differences({n: before[n] for n in names}, {n: now[n] for n in names}):
+                raise TfsacError(f"{self.file} was begun with {path}={earlier!r}, got {current!r}; choose a new folder")
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise FileExistsError(f"{folder} exists and is not empty; choose a new folder")
 
@@ -156,7 +156,7 @@ class Series:
         """
         self.launch = launch or self.launch
         self.folder.mkdir(parents=True, exist_ok=True)
-        with _alone_in(self.folder), _signals_kept(self.signals):
+        with _folder_lock(self.folder), _collect_signals(self.signals):
             with atomic_write(self.file) as stream:
                 stream.write(json.dumps(self.content, indent=2).encode())
             jobs = max(min(jobs, self.begin()), 1)
@@ -177,7 +177,7 @@ class Series:
             run: not finished.
             ends: asked again and again: whether the run is to save and end.
         """
-        name, seen, ending, reported, began = self.name(run), 0, False, -1, time.monotonic()
+        name, num_evaluations, ending, reported, began = self.name(run), 0, False, -1, time.monotonic()
         word = "resumed" if run.interrupted else "started"
         if (process := self._process(run)) is None:
             return 0
@@ -186,8 +186,8 @@ class Series:
         try:
             while (status := process.poll()) is None:
                 time.sleep(SECONDS_BETWEEN_LOOKS)
-                for number in self.signals[seen:]:
-                    seen += 1
+                for number in self.signals[num_evaluations:]:
+                    num_evaluations += 1
                     process.send_signal(number)
                 if not ending and ends():
                     ending = True
@@ -238,7 +238,7 @@ def _evaluations(run: PlannedRun) -> tuple[np.ndarray, np.ndarray]:
 
 
 @contextlib.contextmanager
-def _alone_in(folder: pathlib.Path) -> Iterator[None]:
+def _folder_lock(folder: pathlib.Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         _lock(descriptor, f"another process is training the runs in {folder}")
@@ -248,7 +248,7 @@ def _alone_in(folder: pathlib.Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _signals_kept(received: list[int]) -> Iterator[None]:
+def _collect_signals(received: list[int]) -> Iterator[None]:
     """Collects the signals that ask this process to end, instead of acting on them."""
     previous = {
         number: signal.signal(number, lambda number, frame: received.append(number)) for number in ending_signals()

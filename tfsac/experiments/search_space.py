@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
 
 WIDTHS = ("scheme", "network_layers_sizes", "width")  # fields that hold widths of layers
-WHERE_NONE = {"target_entropy_factor": -1.0, "target_entropy_ratio": 0.98}  # what None stands for
+VALUE_OF_NONE = {"target_entropy_factor": -1.0, "target_entropy_ratio": 0.98}  # what None stands for
 DEFAULT = "default"  # stands for the default space among the dimensions of a user
 
 _LEARNING = (
@@ -123,18 +123,18 @@ class Dimension(NamedTuple):
         """
         if self.kind != "width":
             return [f"--set={self.path}={self.value(sampled) if self.kind == '1-log' else sampled}"]
-        width, found = self.value(sampled), self.found_in(preset)
-        if not found:
+        width, current = self.value(sampled), self.current_values(preset)
+        if not current:
             raise TfsacError(f"there are no layers below {self.path!r} whose widths are set")
-        texts = {path: [width] * len(old) if isinstance(old, list) else width for path, old in found.items()}
+        texts = {path: [width] * len(old) if isinstance(old, list) else width for path, old in current.items()}
         return [f"--set={path}={json.dumps(text, separators=(',', ':'))}" for path, text in texts.items()]
 
-    def of_preset(self, preset: dict[str, Any]) -> Any:
+    def sampled_value(self, preset: dict[str, Any]) -> Any:
         """Returns what would have to be sampled for the preset's own value, or None where that lies outside."""
         values = []
-        for path, value in self.found_in(preset).items():
+        for path, value in self.current_values(preset).items():
             if value is None:
-                value = WHERE_NONE.get(path.rpartition(".")[2])
+                value = VALUE_OF_NONE.get(path.rpartition(".")[2])
             if isinstance(value, str) and (steps := STEPS.fullmatch(value)):
                 value = int(steps[2])
             values += _listed(value) if self.kind == "width" else [value]
@@ -147,12 +147,12 @@ class Dimension(NamedTuple):
         sampled = float(f"{1.0 - values[0]:.12g}") if self.kind == "1-log" else values[0]
         return sampled if self.values[0] <= sampled <= self.values[1] else None
 
-    def found_in(self, preset: dict[str, Any]) -> dict[str, Any]:
+    def current_values(self, preset: dict[str, Any]) -> dict[str, Any]:
         """Returns what the preset has now, by path: the parameter, or the widths of layers."""
-        found = {path: value for path, value in leaves(preset) if covers(self.path, path)}
+        current = {path: value for path, value in leaves(preset) if covers(self.path, path)}
         if self.kind != "width":
-            return found
-        widths = {path: old for path, old in found.items() if path.rpartition(".")[2] in WIDTHS}
+            return current
+        widths = {path: old for path, old in current.items() if path.rpartition(".")[2] in WIDTHS}
         return {path: old for path, old in widths.items() if old and all(type(n) is int for n in _listed(old))}
 
 
@@ -180,14 +180,14 @@ def parse_dimension(text: str) -> Dimension:
 
 
 def search_space(
-    given: Sequence[str], describe: Describe, fixed: Sequence[str] = ()
+    dimensions: Sequence[str], describe: Describe, fixed: Sequence[str] = ()
 ) -> tuple[list[Dimension], list[str]]:
     """Returns the dimensions to search, checked.
 
     The bounds of each range, a number between them and all choices are tried with the preset, one at a time.
 
     Args:
-        given: a dimension each, or `DEFAULT`; without any, the default space of the kind of agent.
+        dimensions: a dimension each, or `DEFAULT`; without any, the default space of the kind of agent.
         describe: returns what flags of `train` ask for, or raises a ValueError.
         fixed: paths that are set, and so not searched by default.
 
@@ -198,19 +198,19 @@ def search_space(
         TfsacError: a text that is no dimension, a value that the preset refuses, no default for this kind of agent.
     """
     preset = describe([])["preset"]
-    space, left_out = [parse_dimension(text) for text in given if text != DEFAULT], []
+    space, left_out = [parse_dimension(text) for text in dimensions if text != DEFAULT], []
     for dimension in space:
         _try(dimension, preset, describe)
     own = {dimension.text: _paths(dimension, preset) for dimension in space} | {path: [path] for path in fixed}
-    if DEFAULT in given or not given:
+    if DEFAULT in dimensions or not dimensions:
         kind = preset["agent"]["kind"]
         if kind not in DEFAULT_SPACES:
             raise TfsacError(f"{kind} has no default search space; name dimensions with --space")
         for dimension in map(parse_dimension, DEFAULT_SPACES[kind]):
-            if not dimension.found_in(preset):
+            if not dimension.current_values(preset):
                 continue
             paths = _paths(dimension, preset)
-            if chosen := [text for text, others in own.items() if _overlap(others, paths)]:
+            if chosen := [text for text, own_paths in own.items() if _overlap(own_paths, paths)]:
                 left_out.append(f"not searched: {dimension.text}: {chosen[0]} sets it")
                 continue
             try:
@@ -236,9 +236,9 @@ def _paths(dimension: Dimension, preset: dict[str, Any]) -> list[str]:
     return [flag.removeprefix("--set=").partition("=")[0] for flag in flags]
 
 
-def _overlap(paths: Sequence[str], others: Sequence[str]) -> bool:
+def _overlap(paths: Sequence[str], other_paths: Sequence[str]) -> bool:
     """Returns whether two lists of paths set the same parameter."""
-    return any(covers(a, b) or covers(b, a) for a in paths for b in others)
+    return any(covers(a, b) or covers(b, a) for a in paths for b in other_paths)
 
 
 def _try(dimension: Dimension, preset: dict[str, Any], describe: Describe) -> None:

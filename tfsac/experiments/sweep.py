@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import compare
-from tfsac.experiments.grid import LEVELS, Combination, named
+from tfsac.experiments.grid import LEVELS, Combination, named_combinations
 from tfsac.experiments.run_processes import PlannedRun, Series, say
 from tfsac.parameters.overrides import text_of
 from tfsac.utils.files import read_object
@@ -93,7 +93,7 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     """
     axes = dict(read_object(folder / "sweep.json")["grid"]) if (folder / "sweep.json").is_file() else {}
     groups: dict[str, list[pathlib.Path]] = {}
-    for (name, _), (label, _) in zip(named(axes), named(axes, LEVELS), strict=True):
+    for (name, _), (label, _) in zip(named_combinations(axes), named_combinations(axes, LEVELS), strict=True):
         if runs := [path for path in sorted((folder / name).glob("seed*")) if PlannedRun(path, []).finished]:
             groups.setdefault(label, []).extend(runs)
     if not groups:
@@ -101,7 +101,7 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     return groups
 
 
-def stands_for_runs(path: pathlib.Path) -> bool:
+def holds_several_runs(path: pathlib.Path) -> bool:
     """Returns whether a folder is that of a sweep, or holds seeds of one experiment, such as a sweep's combination."""
     return (path / "sweep.json").is_file() or (
         not (path / "config.json").is_file() and any(path.glob("seed*/config.json"))
@@ -114,12 +114,12 @@ def runs_of(path: pathlib.Path) -> list[pathlib.Path]:
     Raises:
         TfsacError: no run has finished.
     """
-    return [run for runs in finished_runs(path).values() for run in runs] if stands_for_runs(path) else [path]
+    return [run for runs in finished_runs(path).values() for run in runs] if holds_several_runs(path) else [path]
 
 
 def unfinished_of(path: pathlib.Path) -> list[pathlib.Path]:
     """Returns the runs of a sweep, or seeds of one experiment, that `runs_of` leaves out: begun and not finished."""
-    if not stands_for_runs(path):
+    if not holds_several_runs(path):
         return []
     begun = [*path.glob("seed*/config.json")]
     if (path / "sweep.json").is_file():

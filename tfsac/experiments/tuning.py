@@ -131,21 +131,21 @@ class Tuning(Series):
         """Opens the study, whose first trial has the preset's own values; returns how many trials are left."""
         journal = self.folder / JOURNAL
         if journal.is_file():  # a full disk or a lost machine may have left half a line
-            whole = journal.read_bytes().rfind(b"\n") + 1
+            complete_size = journal.read_bytes().rfind(b"\n") + 1
             with journal.open("r+b") as file:
-                file.truncate(whole)
+                file.truncate(complete_size)
         self.storage = open_storage(self.folder)
         self.study = open_study(self.storage, self.content)
         trials, states = self.study.get_trials(deepcopy=False), self.optuna.trial.TrialState
-        ended, wanted = sum(trial.state.is_finished() for trial in trials), self.content["trials"]
-        enough = f"; --trials={wanted} counts earlier ones" if ended >= wanted else ""
-        say(f"{self.folder}: {ended} of {wanted} trials have ended{enough}")
+        ended, num_trials = sum(trial.state.is_finished() for trial in trials), self.content["trials"]
+        enough = f"; --trials={num_trials} counts earlier ones" if ended >= num_trials else ""
+        say(f"{self.folder}: {ended} of {num_trials} trials have ended{enough}")
         if not trials:
-            own = {dimension.path: dimension.of_preset(self.preset) for dimension in self.space}
+            own = {dimension.path: dimension.sampled_value(self.preset) for dimension in self.space}
             self.study.enqueue_trial({path: sampled for path, sampled in own.items() if sampled is not None})
         self._open = [trial.number for trial in trials if trial.state == states.RUNNING]
-        self._to_ask = wanted - sum(trial.state != states.WAITING for trial in trials)
-        return len(self._open) + self._to_ask
+        self._trials_to_start = num_trials - sum(trial.state != states.WAITING for trial in trials)
+        return len(self._open) + self._trials_to_start
 
     def work(self) -> None:
         """Trains the trials that an earlier process left open, then new ones."""
@@ -163,8 +163,8 @@ class Tuning(Series):
                 study_id = self.storage.get_study_id_from_name(STUDY)
                 trial_id = self.storage.get_trial_id_from_study_id_trial_number(study_id, self._open.pop(0))
                 return self.optuna.trial.Trial(self.study, trial_id)
-            self._to_ask -= 1
-            return self.study.ask({d.path: d.distribution for d in self.space}) if self._to_ask >= 0 else None
+            self._trials_to_start -= 1
+            return self.study.ask({d.path: d.distribution for d in self.space}) if self._trials_to_start >= 0 else None
 
     def _train(self, trial: optuna.Trial) -> tuple[str, float | None]:
         """Trains the runs of a trial, seed after seed, and returns its state and score.
@@ -173,15 +173,15 @@ class Tuning(Series):
         """
         name, names = name_of(trial), names_of(self.space)
         sampled = [(dimension, trial.params[dimension.path]) for dimension in self.space]
-        say(f"{name}  {', '.join(f'{names[d.path]}={short_text(d.value(drawn))}' for d, drawn in sampled)}")
-        flags = [flag for dimension, drawn in sampled for flag in dimension.assignments(drawn, self.preset)]
+        say(f"{name}  {', '.join(f'{names[d.path]}={short_text(d.value(value))}' for d, value in sampled)}")
+        flags = [flag for dimension, value in sampled for flag in dimension.assignments(value, self.preset)]
         try:
             self.describe(flags)
         except ValueError as error:  # values that do not fit together
             say(f"refused   {name}  {error}")
             return "FAIL", None
-        known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-        progress, seeds = Progress(trial, len(known)), self.content["seeds"]
+        reported = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+        progress, seeds = Progress(trial, len(reported)), self.content["seeds"]
         for seed in seeds:
             run = PlannedRun(self.folder / name / f"seed{seed}", [*self.flags, *flags, f"--seed={seed}"])
             status = 0 if run.finished else self.train_run(run, functools.partial(progress.report, run))
@@ -215,10 +215,10 @@ def trained_returns(run_dir: pathlib.Path) -> list[float]:
 def _trained_returns(file: pathlib.Path, size: int) -> list[float]:
     try:
         steps, returns = read_curve(file)
-        known, updates = read_curve(file, "updates")
+        update_steps, updates = read_curve(file, "updates")
     except TfsacError:  # no evaluation yet
         return []
-    return returns[np.searchsorted(steps, known[updates == 0].max(initial=-1), "right") :].tolist()
+    return returns[np.searchsorted(steps, update_steps[updates == 0].max(initial=-1), "right") :].tolist()
 
 
 def short_text(value: Any) -> str:

@@ -42,15 +42,17 @@ def report(folder: pathlib.Path) -> str:
         raise TfsacError(f"no trial in {folder} is complete ({counted})")
     best = complete[0]
     config = read_object(folder / name_of(best) / f"seed{content['seeds'][0]}" / "config.json")
-    kept = {name: config[name] for name in ("preset", "run", "import_folders", "initial_weights") if name in config}
+    saved_config = {
+        name: config[name] for name in ("preset", "run", "import_folders", "initial_weights") if name in config
+    }
     with atomic_write(folder / "best.json") as stream:  # as --preset takes it
-        stream.write(json.dumps({**kept, "trial": best.number, "score": best.value}, indent=2).encode())
+        stream.write(json.dumps({**saved_config, "trial": best.number, "score": best.value}, indent=2).encode())
     table = [["trial", "score", *names_of(space).values()]]
     for trial in complete[:SHOWN]:
         values = [short_text(dimension.value(trial.params[dimension.path])) for dimension in space]
         table.append([name_of(trial), f"{trial.value:.2f}", *values])
     importances = draw(folder / "tuning.png", space, trials)
-    shares = ", ".join(f"{name} {share:.2f}" for name, share in importances.items())
+    shares = ", ".join(f"{name} {importance:.2f}" for name, importance in importances.items())
     lines = [f"{folder}: {len(trials)} trials: {counted}", *aligned(table)]
     lines += [f"importance: {shares}"] if shares else []
     return "\n".join([*lines, f"preset  {folder / 'best.json'}", f"picture {folder / 'tuning.png'}"])
@@ -76,18 +78,18 @@ def draw(out: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.
         if trial.state.is_finished():
             params = {names[path]: sampled for path, sampled in trial.params.items()}
             kinds = {names[path]: kind for path, kind in trial.distributions.items()}
-            known = {"value": trial.value, "intermediate_values": trial.intermediate_values}
-            study.add_trial(optuna.trial.create_trial(state=trial.state, params=params, distributions=kinds, **known))
+            outcome = {"value": trial.value, "intermediate_values": trial.intermediate_values}
+            study.add_trial(optuna.trial.create_trial(state=trial.state, params=params, distributions=kinds, **outcome))
     visual, importances = optuna.visualization.matplotlib, {}
     with warnings.catch_warnings(), pyplot.rc_context():
         warnings.simplefilter("ignore")  # of few trials, and that the figures are experimental
-        drawn = [visual.plot_optimization_history(study, target_name="score")]
+        figures = [visual.plot_optimization_history(study, target_name="score")]
         if len({trial.value for trial in study.trials if trial.state.name == "COMPLETE"}) > 1:
             importances = optuna.importance.get_param_importances(study)
-            drawn.append(visual.plot_param_importances(study, target_name="score"))
-        drawn.append(np.ravel(visual.plot_slice(study, target_name="score"))[0])
-        images = [_pixels(axes.figure) for axes in drawn]
-        for axes in drawn:
+            figures.append(visual.plot_param_importances(study, target_name="score"))
+        figures.append(np.ravel(visual.plot_slice(study, target_name="score"))[0])
+        images = [_pixels(axes.figure) for axes in figures]
+        for axes in figures:
             pyplot.close(axes.figure)
     images = [np.concatenate(images[:-1], axis=1), images[-1]]
     width = max(image.shape[1] for image in images)

@@ -101,11 +101,11 @@ def environment_of(
     run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, **kwargs: Any
 ) -> gym.Env:
     """Makes the environment of a run with these arguments more, or what env_fn makes without them."""
-    parameters = played_in(run_dir, env_fn, models)
+    parameters = playing_environment(run_dir, env_fn, models)
     return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn, to_play=True)()
 
 
-def played_in(
+def playing_environment(
     run_dir: str | pathlib.Path,
     env_fn: EnvFn | None,
     models: ModelMaker | None,

@@ -29,7 +29,7 @@ class PolicyGraph:
 
     def __init__(self, policy: Policy, values: bool = False):
         self.acting, self.critics, self.filters = policy.acting, policy.critics, policy.filters
-        self.map = action_map(self.acting.spec.of_one_agent())  # the same for each of several agents
+        self.map = action_map(self.acting.spec.single_agent())  # the same for each of several agents
         action = self.acting.spec.action
         self.action_dtype = action.export_dtype if isinstance(action, DiscreteSpec) else action.dtype
         self.networks = {**self.acting.networks, **(self.critics.networks if self.critics and values else {})}

@@ -58,9 +58,9 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
         FileExistsError, ValueError, OSError: as `tfsac.utils.files.new_file`.
     """
     new_file(path, SUFFIX)
-    known = {"visible_entries": demonstrations.visible_entries, "action_bounds": demonstrations.action_bounds}
-    given = {key: value for key, value in known.items() if value is not None}
-    meta = json.dumps({"format": FORMAT, "level": demonstrations.level, **given})
+    origin = {"visible_entries": demonstrations.visible_entries, "action_bounds": demonstrations.action_bounds}
+    origin_fields = {key: value for key, value in origin.items() if value is not None}
+    meta = json.dumps({"format": FORMAT, "level": demonstrations.level, **origin_fields})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
     with atomic_write(pathlib.Path(path)) as file:
         np.savez_compressed(file, meta=np.array(meta), returns=demonstrations.returns, **fields)
@@ -95,12 +95,12 @@ def load_demonstrations(
     if minari := str(path).startswith(MINARI):
         if inverse is None:
             raise TfsacError(f"{path} has the environment's actions: pass inverse, such as action_map(spec).inverse")
-        fields, found, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
+        fields, algorithm_origin, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
         visible, bounds = None, None
     else:
-        found, visible, bounds = _origin(pathlib.Path(path))
+        algorithm_origin, visible, bounds = _origin(pathlib.Path(path))
     if level is not None:
-        _check_origin(path, found, level, visible, visible_entries)
+        _check_origin(path, algorithm_origin, level, visible, visible_entries)
     if minari and inverse:
         _check_layout(path, fields, layout)
         fields["action"] = inverse(fields["action"])
@@ -118,14 +118,20 @@ def load_demonstrations(
             f"{len(ends)} ends of episodes and {len(returns)} returns"
         )
     _check_values(path, records, returns, fields["action"], spec)
-    own = action_bounds_of(spec)
-    if bounds and own and not all(same_bounds(theirs, ours) for theirs, ours in zip(bounds, own, strict=True)):
-        raise TfsacError(f"{path} was recorded with other bounds of actions: this environment has {own}, got {bounds}")
+    own_bounds = action_bounds_of(spec)
+    if (
+        bounds
+        and own_bounds
+        and not all(same_bounds(recorded, current) for recorded, current in zip(bounds, own_bounds, strict=True))
+    ):
+        raise TfsacError(
+            f"{path} was recorded with other bounds of actions: this environment has {own_bounds}, got {bounds}"
+        )
     if num_episodes is not None:
         if not 1 <= num_episodes <= len(returns):
             raise TfsacError(f"num_episodes must be 1 to {len(returns)}, which {path} has, got {num_episodes}")
         records, returns = records[: ends[num_episodes - 1] + 1], returns[:num_episodes]
-    return Demonstrations(records, found, returns, visible, bounds)
+    return Demonstrations(records, algorithm_origin, returns, visible, bounds)
 
 
 def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None, tuple[list[Any], list[Any]] | None]:
@@ -158,17 +164,17 @@ class _Meta(pydantic.BaseModel):
 
 def _check_origin(
     path: str | pathlib.Path,
-    found: str,
+    recorded_level: str,
     level: str,
     recorded: tuple[int, ...] | None,
     visible_entries: Sequence[int] | None,
 ) -> None:
     """Checks that demonstrations come from an environment; the bare name of a class may be that of any level."""
-    names = [name.rpartition(":")[2] for name in (found, level)]  # without the module that registers it
+    names = [name.rpartition(":")[2] for name in (recorded_level, level)]  # without the module that registers it
     if names[0] != names[1] and all(re.search(r"[-_]v\d+$", name) for name in names):
         raise TfsacError(
-            f"{path} comes from another environment: this one is {level}, got {found}. Record your own with `tfsac "
-            f"record` and pass --set=agent.memory.demonstrations=FILE"
+            f"{path} comes from another environment: this one is {level}, got {recorded_level}. Record your own with "
+            f"`tfsac record` and pass --set=agent.memory.demonstrations=FILE"
         )
     entries = list(visible_entries or ())
     if recorded is None:  # all in their own order; of fewer entries, the shape tells

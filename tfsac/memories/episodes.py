@@ -69,8 +69,10 @@ class EpisodicMemory:
         fields = [*observation_fields(spec), ("action", spec.action.dtype, spec.action.shape)]
         fields += [("reward", "float32", ()), ("terminated", "bool", ())]
         self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
-        wanted = (initial_state or {}).items()
-        self.initial_state = {name: np.zeros((num_envs, *x.shape), x.dtype) for name, x in wanted}  # of the rollout
+        state_specs = (initial_state or {}).items()
+        self.initial_state = {
+            name: np.zeros((num_envs, *x.shape), x.dtype) for name, x in state_specs
+        }  # of the rollout
 
         self.ring = allocate((capacity + min(capacity, max(capacity // 8, 1000)),), self.dtype)  # by absolute index
         self.episodes: deque[tuple[int, int]] = deque()  # absolute index of the first record, and L; oldest first
@@ -89,8 +91,8 @@ class EpisodicMemory:
         sizes = memory.max_size, agent.algorithm.t_max, num_envs, memory.replay_start_size
         # Statistics that move between an action and the update change the policy too.
         stale = context.older_policies or preset.environment.filters.observation_normalization
-        given = context.reward_filter, context.recurrent_state, context.allocate, stale
-        return cls(context.spec, *sizes, *given, **more)
+        options = context.reward_filter, context.recurrent_state, context.allocate, stale
+        return cls(context.spec, *sizes, *options, **more)
 
     def __len__(self) -> int:
         return self.num_steps
@@ -221,8 +223,8 @@ class EpisodicMemory:
             None where there is nothing to learn from.
         """
         online = online and self.size > self.rollout_begin
-        drawn = self._draw(replays * batch_size, rng) if replays and self.ready else []
-        segments = self._stack(online, drawn, batch_size) if online or drawn else None
+        replayed_segments = self._draw(replays * batch_size, rng) if replays and self.ready else []
+        segments = self._stack(online, replayed_segments, batch_size) if online or replayed_segments else None
         self.rollout_begin = self.size
         return segments
 
@@ -237,36 +239,42 @@ class EpisodicMemory:
         segments = zip(episodes, skipped, strict=True)
         return [(start + n, min(self.t_max, steps), n == 0 and not self.cut) for (start, steps), n in segments]
 
-    def _stack(self, online: bool, drawn: list[tuple[int, int, bool]], batch_size: int) -> Segments:
+    def _stack(self, online: bool, replayed_segments: list[tuple[int, int, bool]], batch_size: int) -> Segments:
         """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
-        replayed, envs, initial = len(drawn) // batch_size, np.arange(batch_size), self.initial_state.items()
-        start, steps, whole = np.array(drawn, np.int64).reshape(replayed, batch_size, 3).transpose(2, 0, 1)
+        replayed, envs, initial = (
+            len(replayed_segments) // batch_size,
+            np.arange(batch_size),
+            self.initial_state.items(),
+        )
+        start, steps, starts_episode = (
+            np.array(replayed_segments, np.int64).reshape(replayed, batch_size, 3).transpose(2, 0, 1)
+        )
         if online:
             steps = np.concatenate((np.where(envs < self.num_envs, self.size - self.rollout_begin, 0)[None], steps))
         row = np.arange(self.t_max + 1)[:, None]
         step = np.minimum(row, steps[:, None])  # the observation after the last step is in row T
-        there = (row < steps[:, None]) | (row == self.t_max) & (steps[:, None] > 0)
+        exists = (row < steps[:, None]) | (row == self.t_max) & (steps[:, None] > 0)
         sources = [(self.ring, start[:, None] + step[online:], 1)]  # see `EpisodeFrames.segments`
-        is_step = there[:, :-1]
+        is_step = exists[:, :-1]
         length = np.where(is_step, steps[:, None], 0).astype(np.float32)
         begins = np.zeros_like(length)
-        begins[online:, 0] = whole
+        begins[online:, 0] = starts_episode
         state = {name: np.zeros((len(steps), batch_size, *own.shape[1:]), own.dtype) for name, own in initial}
         if online:
-            played = slice(0, self.size - self.rollout_begin), slice(0, self.num_envs)
+            rollout_part = slice(0, self.size - self.rollout_begin), slice(0, self.num_envs)
             first = np.append(self.rollout_first[None], self.tape["terminated"][self.rollout_begin : self.size - 1], 0)
-            begins[0][played], length[0][played] = first, _lengths(first)
-            place = (self.rollout_begin + step[:1]) * self.num_envs + envs % self.num_envs
-            sources.insert(0, (self.tape.reshape(-1), place, self.num_envs))
+            begins[0][rollout_part], length[0][rollout_part] = first, _lengths(first)
+            index_on_tape = (self.rollout_begin + step[:1]) * self.num_envs + envs % self.num_envs
+            sources.insert(0, (self.tape.reshape(-1), index_on_tape, self.num_envs))
             for name, own in initial:
                 state[name][0, : self.num_envs] = own
         names = without_frames(self.dtype)
         records = np.concatenate([source[names][index % len(source)] for source, index, _ in sources])
-        records[~there] = 0
+        records[~exists] = 0
         rows, on_policy = records[:, :-1], is_step.astype(np.float32)
         on_policy[online and not self.stale_rollouts :] = 0
         observation = {name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)}
-        observation |= {key: frames.segments(there, sources) for key, frames in self.frames.items()}
+        observation |= {key: frames.segments(exists, sources) for key, frames in self.frames.items()}
         return Segments(
             observation=observation,
             action=rows["action"],

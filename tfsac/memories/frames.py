@@ -66,8 +66,8 @@ def without_frames(dtype: np.dtype) -> list[str]:
 class RingFrames:
     """The frames of one observation in a ring `[R, E]` of steps, which records hold one by one.
 
-    Frames that no record holds lie aside: those after the newest steps and after ended ones, and the k - 1 before the
-    oldest row.
+    `extra_frames` holds the frames that no record holds: those after the newest steps and after ended ones, and the
+    k - 1 before the oldest row.
 
     Args:
         ring: the records.
@@ -75,7 +75,7 @@ class RingFrames:
         array: its spec.
 
     Attributes:
-        aside: frames `[H, W]` by number, `2 * transition` for the frame of a transition that is overwritten,
+        extra_frames: frames `[H, W]` by number, `2 * transition` for the frame of a transition that is overwritten,
             `2 * transition + 1` for the one after it. Transitions are numbered by row, then by environment.
     """
 
@@ -83,7 +83,7 @@ class RingFrames:
         importlib.import_module("cv2")  # which stacks frames; missing, it should not end a run later
         self.frames, self.earlier, self.shape = ring[OBSERVATION + key], ring[EARLIER + key], array.shape
         self.rows, self.num_envs = ring.shape
-        self.aside: dict[int, np.ndarray] = {}
+        self.extra_frames: dict[int, np.ndarray] = {}
 
     def add(self, row: int, stack: np.ndarray, following: np.ndarray, first: np.ndarray) -> None:
         """Stores the frames of one step of all environments.
@@ -98,15 +98,15 @@ class RingFrames:
         """
         frame, slot, longest = newest_frame(stack, following, first), row % self.rows, self.shape[-1] - 1
         for env in range(self.num_envs):
-            gone = 2 * ((row - self.rows) * self.num_envs + env)
-            self.aside.pop(gone + 1, None)
+            overwritten = 2 * ((row - self.rows) * self.num_envs + env)
+            self.extra_frames.pop(overwritten + 1, None)
             if row >= self.rows:
-                self.aside[gone] = self.frames[slot, env].copy()
-            self.aside.pop(gone - 2 * longest * self.num_envs, None)
-            now = 2 * (row * self.num_envs + env)
+                self.extra_frames[overwritten] = self.frames[slot, env].copy()
+            self.extra_frames.pop(overwritten - 2 * longest * self.num_envs, None)
+            number = 2 * (row * self.num_envs + env)
             if not first[env]:
-                self.aside.pop(now - 2 * self.num_envs + 1, None)  # which this row holds from now on
-            self.aside[now + 1] = following[env, ..., -1].copy()
+                self.extra_frames.pop(number - 2 * self.num_envs + 1, None)  # which this row holds from now on
+            self.extra_frames[number + 1] = following[env, ..., -1].copy()
         self.earlier[slot] = np.where(first, 0, np.minimum(self.earlier[slot - 1] + 1, longest))
         self.frames[slot] = frame
 
@@ -125,23 +125,23 @@ class RingFrames:
         frames = self.frames.reshape(self.rows * self.num_envs, -1)
         for start in range(0, first.size, BLOCK):
             block = slice(start, start + BLOCK)
-            found = frames[slots[:, block]]
-            stack_frames(before[block], found[:num_frames])
-            stack_frames(after[block], found[-num_frames:])
-            del found  # so that the next ones take its place in the processor's cache
-        for place, number in enumerate(numbers.ravel().tolist()):
-            if number in self.aside:
-                row, i = divmod(place, first.size)
+            block_frames = frames[slots[:, block]]
+            stack_frames(before[block], block_frames[:num_frames])
+            stack_frames(after[block], block_frames[-num_frames:])
+            del block_frames  # so that the next ones take its place in the processor's cache
+        for position, number in enumerate(numbers.ravel().tolist()):
+            if number in self.extra_frames:
+                row, i = divmod(position, first.size)
                 for stack, channel in ((before[i], row), (after[i], row - len(slots) + num_frames)):
                     if 0 <= channel < num_frames:
-                        stack[:, channel] = self.aside[number].reshape(-1)
+                        stack[:, channel] = self.extra_frames[number].reshape(-1)
         return stacks[0], stacks[1]
 
     def _around(self, transition: np.ndarray, back: np.ndarray) -> np.ndarray:
         """Returns slots of the flat ring and numbers `[2, m, n]` of the frames m steps before n transitions.
 
-        An episode's first frame takes the place of those that would be before it. A number is that of `aside`, where
-        the frame may lie instead.
+        An episode's first frame takes the place of those that would be before it. A number is that of `extra_frames`,
+        which may hold the frame instead.
         """
         transition, back = transition.reshape(-1), back[:, None]
         size = self.rows * self.num_envs
@@ -149,16 +149,16 @@ class RingFrames:
         return np.stack((number % size, np.where(back < 0, 2 * transition + 1, 2 * number)))
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the frames that lie aside: `[M, 3]` int64 of row, environment and whether after it; `[M, H, W]`."""
-        numbers = np.array([*self.aside], np.int64)
+        """Returns `extra_frames`: `[M, 3]` int64 of row, environment and whether after it; `[M, H, W]`."""
+        numbers = np.array([*self.extra_frames], np.int64)
         row, env = np.divmod(numbers // 2, self.num_envs)
         places = np.stack((row, env, numbers % 2), axis=1)
-        return places, np.array([*self.aside.values()], np.uint8).reshape(-1, *self.shape[:-1])
+        return places, np.array([*self.extra_frames.values()], np.uint8).reshape(-1, *self.shape[:-1])
 
     def restore(self, places: np.ndarray, frames: np.ndarray) -> None:
-        """Puts frames aside that `state` returned."""
+        """Restores `extra_frames` from what `state` returned."""
         numbers = 2 * (places[:, 0] * self.num_envs + places[:, 1]) + places[:, 2]
-        self.aside |= dict(zip(numbers.tolist(), frames.copy(), strict=True))
+        self.extra_frames |= dict(zip(numbers.tolist(), frames.copy(), strict=True))
 
 
 class EpisodeFrames:
@@ -194,16 +194,16 @@ class EpisodeFrames:
         row[self.earlier] = np.minimum(steps, self.num_earlier)
         after[self.earlier] = np.minimum(steps + 1, self.num_earlier)
 
-    def segments(self, there: np.ndarray, sources: Iterable[tuple[np.ndarray, np.ndarray, int]]) -> np.ndarray:
+    def segments(self, exists: np.ndarray, sources: Iterable[tuple[np.ndarray, np.ndarray, int]]) -> np.ndarray:
         """Returns the stacks `[U, T + 1, B, H, W, k]` of segments.
 
         Args:
-            there: `[U, T + 1, B]`, whether there is a stack; others are zero.
+            exists: `[U, T + 1, B]`, whether there is a stack; others are zero.
             sources: of the first updates, then of the next ones: a ring of records, the index `[u, T + 1, B]` of each
                 stack's own one, and how far apart the records of two steps are.
         """
-        stacks = np.empty((*there.shape, *self.shape), np.uint8)
-        flat, done = stacks.reshape(there.size, -1, self.shape[-1]), 0
+        stacks = np.empty((*exists.shape, *self.shape), np.uint8)
+        flat, filled = stacks.reshape(exists.size, -1, self.shape[-1]), 0
         for records, own, stride in sources:
             frames, own = records[self.frame].reshape(len(records), -1), own.reshape(-1)
             earlier = records[self.earlier][own % len(records)]
@@ -211,7 +211,7 @@ class EpisodeFrames:
             slots = (own - back * stride) % len(records)
             for start in range(0, own.size, BLOCK):
                 block = slots[:, start : start + BLOCK]
-                stack_frames(flat[done : done + block.shape[1]], frames[block])
-                done += block.shape[1]
-        stacks[~there] = 0
+                stack_frames(flat[filled : filled + block.shape[1]], frames[block])
+                filled += block.shape[1]
+        stacks[~exists] = 0
         return stacks

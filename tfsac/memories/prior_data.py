@@ -48,9 +48,9 @@ class FixedDataMemory(TransitionMemory):
     ):
         super().__init__(spec, capacity, num_envs, **more)
         self.share = share
-        of_data = {**more, "reward_filter": data_reward_filter or self.reward_filter, "allocate": np.zeros}
+        data_options = {**more, "reward_filter": data_reward_filter or self.reward_filter, "allocate": np.zeros}
         count = len(demonstrations.records)
-        self.demonstrations = TransitionMemory(spec.unstacked(), count, 1, **of_data)
+        self.demonstrations = TransitionMemory(spec.unstacked(), count, 1, **data_options)
         self.demonstrations.total_rows = count
         for name in demonstrations.records.dtype.names or ():
             self.demonstrations.ring[name][:, 0] = demonstrations.records[name]
@@ -79,9 +79,9 @@ class FixedDataMemory(TransitionMemory):
         own = super().sample(num_updates, batch_size - count, rng)
         data = self.demonstrations.sample(num_updates, count, rng)
         # Every B / k consecutive rows have count / k of the data, wherever both are whole numbers.
-        of_data = np.diff(np.arange(batch_size + 1) * count // batch_size).astype(bool)
+        from_data = np.diff(np.arange(batch_size + 1) * count // batch_size).astype(bool)
         fields = set(Transition._fields) - {"weight"}
-        return Transition(**{name: _mixed(getattr(own, name), getattr(data, name), of_data) for name in fields})
+        return Transition(**{name: _mixed(getattr(own, name), getattr(data, name), from_data) for name in fields})
 
     @functools.cached_property
     def digest(self) -> np.ndarray:
@@ -145,15 +145,15 @@ class SQILMemory(FixedDataMemory):
         self.demonstrations.ring[EXTRA + EXPERT] = 1
 
 
-def _mixed(own: Any, data: Any, of_data: np.ndarray) -> Any:
+def _mixed(own: Any, data: Any, from_data: np.ndarray) -> Any:
     """Returns the rows `[U, B, ...]` of two arrays in one, or the same of each entry of two dicts.
 
     Args:
         own, data: `[U, own rows, ...]` and `[U, rows of the data, ...]`.
-        of_data: booleans `[B]`, which rows are of the data.
+        from_data: booleans `[B]`, which rows are of the data.
     """
     if isinstance(own, dict):
-        return {key: _mixed(own[key], data[key], of_data) for key in own}
-    both = np.empty((len(own), len(of_data), *own.shape[2:]), own.dtype)
-    both[:, ~of_data], both[:, of_data] = own, data
-    return both
+        return {key: _mixed(own[key], data[key], from_data) for key in own}
+    mixed = np.empty((len(own), len(from_data), *own.shape[2:]), own.dtype)
+    mixed[:, ~from_data], mixed[:, from_data] = own, data
+    return mixed

@@ -75,8 +75,8 @@ class PrioritizedMemory(TransitionMemory):
         self._admit()
         num_updates, batch_size = uniform.shape
         index = self.tree.find((np.arange(batch_size) + uniform) * (self.tree.total / batch_size))
-        gone = (self.batches + np.arange(num_updates)) / self.beta_anneal_updates
-        beta = np.minimum(1.0, self.beta + gone * (1.0 - self.beta))
+        progress = (self.batches + np.arange(num_updates)) / self.beta_anneal_updates
+        beta = np.minimum(1.0, self.beta + progress * (1.0 - self.beta))
         self.batches += num_updates
         self.sampled = self._absolute(index)
         return index, self.weights(index, beta[:, None])
@@ -102,9 +102,9 @@ class PrioritizedMemory(TransitionMemory):
             raise TfsacError("Priorities must be finite and not negative: the TD errors have diverged")
         assert self.sampled is not None and priority.shape == self.sampled.shape
         self._admit()
-        kept = self.sampled >= (self.total_rows - self.rows) * self.num_envs
-        priority = priority[kept] + self.epsilon
-        self.tree.set(self.sampled[kept] % self.ring.size, priority**self.alpha)
+        still_stored = self.sampled >= (self.total_rows - self.rows) * self.num_envs
+        priority = priority[still_stored] + self.epsilon
+        self.tree.set(self.sampled[still_stored] % self.ring.size, priority**self.alpha)
         self.largest = float(priority.max(initial=self.largest))
         self.sampled = None
 

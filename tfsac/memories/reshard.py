@@ -52,15 +52,22 @@ def reshard(
         name: array for name, array in states[0].items() if name != "sampled"
     }  # updates that were underway are dropped
     for key in memory.frames:
-        frames = np.concatenate([other[FRAMES + key] for other in states])
+        frames = np.concatenate([state_of_worker[FRAMES + key] for state_of_worker in states])
         envs = memory.num_envs * count // len(states)  # of each memory before
-        places = np.concatenate([other[PLACES + key] + [0, envs * i, 0] for i, other in enumerate(states)])
-        ours = (own.start <= places[:, 1]) & (places[:, 1] < own.stop)
-        state |= {PLACES + key: places[ours] - [0, own.start, 0], FRAMES + key: frames[ours]}
+        places = np.concatenate(
+            [state_of_worker[PLACES + key] + [0, envs * i, 0] for i, state_of_worker in enumerate(states)]
+        )
+        is_local = (own.start <= places[:, 1]) & (places[:, 1] < own.stop)
+        state |= {PLACES + key: places[is_local] - [0, own.start, 0], FRAMES + key: frames[is_local]}
     if "leaves" in state:
-        kept = min(memory.total_rows, memory.rows)
-        leaves = np.concatenate([other["leaves"].reshape(kept, -1) for other in states], axis=1)
-        state |= {"leaves": leaves[:, own].ravel(), "largest": np.max([other["largest"] for other in states])}
+        num_stored = min(memory.total_rows, memory.rows)
+        leaves = np.concatenate(
+            [state_of_worker["leaves"].reshape(num_stored, -1) for state_of_worker in states], axis=1
+        )
+        state |= {
+            "leaves": leaves[:, own].ravel(),
+            "largest": np.max([state_of_worker["largest"] for state_of_worker in states]),
+        }
     memory.restore(state)
 
 

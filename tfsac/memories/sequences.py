@@ -54,9 +54,9 @@ class SequenceMemory(TransitionMemory):
         Every step that has T - 1 more after it begins a sequence with the same probability. A LAST row begins none: its
         loss is masked, and the rest of the sequence is a shorter one of the next episode.
         """
-        kept = min(self.total_rows, self.rows)
-        begins = (kept - self.sequence_length + 1) * self.num_envs
-        first_slot = (self.total_rows - kept) * self.num_envs
+        num_stored = min(self.total_rows, self.rows)
+        begins = (num_stored - self.sequence_length + 1) * self.num_envs
+        first_slot = (self.total_rows - num_stored) * self.num_envs
         return self.sequences_from((first_slot + rng.integers(begins, size=(num_updates, batch_size))) % self.ring.size)
 
     def sequences_from(self, start: np.ndarray) -> Sequence:

@@ -273,7 +273,7 @@ class TransitionMemory:
         self.ring[np.arange(start, start + len(rows)) % self.rows] = rows
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the rows and `total_rows`: the frames of stacks that lie aside,
+        """Returns what a checkpoint keeps beside the rows and `total_rows`: the stacks' extra frames,
         "places/<key>" and "frames/<key>".
         """
         state = {}

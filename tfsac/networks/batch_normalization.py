@@ -60,12 +60,12 @@ class BatchNormalization(BodyLayer):
         if not mode.batch_statistics:
             factor = value(self.scale) * (value(self.variance) + self.epsilon) ** -0.5
             return (x - value(self.mean)) * factor + value(self.bias)
-        known = tf.stop_gradient(x)
-        mean = over_rows(known)
-        centred = known - mean
+        inputs = tf.stop_gradient(x)
+        mean = over_rows(inputs)
+        centred = inputs - mean
         variance = over_rows(tf.square(centred))
         if mode.moments is not None:
-            mode.moments.setdefault(self, []).append((mean, variance * self._of_samples(x)))
+            mode.moments.setdefault(self, []).append((mean, variance * self._unbiased_factor(x)))
         deviation = tf.sqrt(variance + self.epsilon)
         scale, bias = value(self.scale), value(self.bias)
         if self.renorm:
@@ -73,7 +73,7 @@ class BatchNormalization(BodyLayer):
             scale, bias = scale * ratio, bias + scale * distance
         return normalized(x, centred, deviation, scale, bias)
 
-    def _of_samples(self, x: tf.Tensor) -> float:
+    def _unbiased_factor(self, x: tf.Tensor) -> float:
         rows = x.shape[-2] * tf.distribute.get_strategy().num_replicas_in_sync
         return rows / (rows - 1) if self.unbiased else 1.0
 

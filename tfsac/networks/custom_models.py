@@ -25,12 +25,12 @@ Shape = tuple[int | str | None, ...]
 
 
 def check_models(
-    made: Any, heads: Mapping[str, HeadParameters], specs: Mapping[str, Spec], earlier: Sequence[keras.Variable] = ()
+    models: Any, heads: Mapping[str, HeadParameters], specs: Mapping[str, Spec], earlier: Sequence[keras.Variable] = ()
 ) -> dict[str, keras.Model]:
     """Returns what a `models` function returned, if the agent can train it.
 
     Args:
-        made: what it returned.
+        models: what it returned.
         heads: what each network computes, by name.
         specs: what each network reads, by name.
         earlier: variables of the models of earlier calls.
@@ -38,13 +38,15 @@ def check_models(
     Raises:
         TfsacError: no Keras models of these names, inputs or outputs of other shapes, or what `check_weights` says.
     """
-    named = isinstance(made, Mapping) and made.keys() == heads.keys()
-    if not named or not all(isinstance(model, keras.Model) for model in made.values()):
-        raise TfsacError(f"models must return a dict with a new Keras model for each of {', '.join(heads)}, got {made}")
-    for name, model in made.items():
+    names_match = isinstance(models, Mapping) and models.keys() == heads.keys()
+    if not names_match or not all(isinstance(model, keras.Model) for model in models.values()):
+        raise TfsacError(
+            f"models must return a dict with a new Keras model for each of {', '.join(heads)}, got {models}"
+        )
+    for name, model in models.items():
         check_shapes(name, model, heads[name], specs[name])
-    check_weights("models", made, earlier)
-    return dict(made)
+    check_weights("models", models, earlier)
+    return dict(models)
 
 
 def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec) -> None:
@@ -60,27 +62,27 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
         TfsacError: the message has the expected and the received shapes or dtypes.
     """
     judges = isinstance(head, QHeadParameters) and not isinstance(spec.action, DiscreteSpec)
-    given = {
+    observations = {
         key: keras.Input(array.shape, dtype=array.dtype, name=key)
         for key, array in (*spec.observation.items(), *spec.state.items())
     }
     action = [keras.Input(spec.action.shape, name="action")] if judges else []
     takes, read = getattr(model, "input", None), observations_of(model)
-    if read is not None and read.keys() <= given.keys() and judges == (read is not takes):
-        given = {key: given[key] for key in read}
-    inputs: Any = [given, *action] if judges else given
+    if read is not None and read.keys() <= observations.keys() and judges == (read is not takes):
+        observations = {key: observations[key] for key in read}
+    inputs: Any = [observations, *action] if judges else observations
     if takes is not None and _shapes(takes) != _shapes(inputs):
         raise TfsacError(
             f"models: {name!r} must take {'[observations by key, actions]' if judges else 'observations by key'} of "
             f"the shapes {_shapes(inputs)}, got {_shapes(takes)}"
         )
     for key, array in (read or {}).items():  # Keras converts silently, also floats to integers
-        if not np.can_cast(given[key].dtype, str(array.dtype), "safe"):
-            raise TfsacError(f"models: {name!r} must take {key!r} as {given[key].dtype}, got {array.dtype}")
+        if not np.can_cast(observations[key].dtype, str(array.dtype), "safe"):
+            raise TfsacError(f"models: {name!r} must take {key!r} as {observations[key].dtype}, got {array.dtype}")
     outputs = model(inputs)
     check_outputs(f"models: {name!r}", outputs, head, spec)
-    if other := {str(x.dtype) for x in keras.tree.flatten(outputs)} - {"float32"}:
-        raise TfsacError(f"models: {name!r} must return float32, got {', '.join(sorted(other))}")
+    if wrong_dtypes := {str(x.dtype) for x in keras.tree.flatten(outputs)} - {"float32"}:
+        raise TfsacError(f"models: {name!r} must return float32, got {', '.join(sorted(wrong_dtypes))}")
 
 
 def observations_of(model: keras.Model) -> Any:
@@ -98,10 +100,10 @@ def check_outputs(what: str, outputs: Any, head: HeadParameters, spec: Spec) -> 
     Raises:
         TfsacError: the message has the expected and the received shapes.
     """
-    expected, found = outputs_of(head, spec), _shapes(outputs)
-    if not _fit(found, expected):
+    expected, received = outputs_of(head, spec), _shapes(outputs)
+    if not _fit(received, expected):
         raise TfsacError(
-            f"{what} must return outputs of the shapes {str(expected).replace(repr('N'), 'N')}, got {found}"
+            f"{what} must return outputs of the shapes {str(expected).replace(repr('N'), 'N')}, got {received}"
         )
 
 
@@ -120,13 +122,13 @@ def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
     return [(None, size), (None, size)]  # mean, and log standard deviation or variance
 
 
-def _fit(found: Any, expected: Shape | list[Shape]) -> bool:
+def _fit(received: Any, expected: Shape | list[Shape]) -> bool:
     if isinstance(expected, list):
-        return isinstance(found, list) and len(found) == len(expected) and all(map(_fit, found, expected))
+        return isinstance(received, list) and len(received) == len(expected) and all(map(_fit, received, expected))
     return (
-        isinstance(found, tuple)
-        and len(found) == len(expected)
-        and all((b != 0 and b is not None) if a == CRITICS else a == b for a, b in zip(expected, found, strict=True))
+        isinstance(received, tuple)
+        and len(received) == len(expected)
+        and all((b != 0 and b is not None) if a == CRITICS else a == b for a, b in zip(expected, received, strict=True))
     )
 
 

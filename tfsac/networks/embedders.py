@@ -29,8 +29,8 @@ IMAGE_SCHEMES: dict[EmbedderScheme, Layers] = {
     EmbedderScheme.Shallow: (Conv2d(32, 3, 1),),
     EmbedderScheme.Medium: MEDIUM,
 }
-MOST_POSITIONS = 16  # that convolutions leave of a small image
-USUAL = "observation"  # the key of an environment without a Dict, which presets read
+MAX_POSITIONS = 16  # that convolutions leave of a small image
+DEFAULT_KEY = "observation"  # the key of an environment without a Dict, which presets read
 
 
 def embedder_layers(
@@ -47,8 +47,8 @@ def embedder_layers(
     layers: list[keras.Layer] = []
     if spec.dtype != "float32":
         layers.append(keras.layers.Rescaling(1 / 255 if spec.dtype == "uint8" else 1.0))
-    described = layers_of(parameters, spec.shape)
-    for layer in described:
+    layer_specs = layers_of(parameters, spec.shape)
+    for layer in layer_specs:
         if isinstance(layer, Conv2d):
             layers.append(
                 keras.layers.Conv2D(
@@ -62,7 +62,7 @@ def embedder_layers(
             )
     if len(spec.shape) != 1:
         layers.append(keras.layers.Flatten())
-    dense = tuple(layer for layer in described if not isinstance(layer, Conv2d))
+    dense = tuple(layer for layer in layer_specs if not isinstance(layer, Conv2d))
     return layers + dense_layers(dense, parameters.activation_function, initializers)
 
 
@@ -100,10 +100,10 @@ def with_embedders(
     """
     embedders, unsaid = dict(parameters.input_embedders_parameters), list[str]()
     keys = [key for key in observation if key != ACTION_MASK]
-    if [*embedders] == [USUAL] and keys != [USUAL] and AGENT_STATE not in observation:
-        embedders = {key: embedders[USUAL] for key in keys}
+    if [*embedders] == [DEFAULT_KEY] and keys != [DEFAULT_KEY] and AGENT_STATE not in observation:
+        embedders = {key: embedders[DEFAULT_KEY] for key in keys}
         unsaid.append(
-            f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: "
+            f"The environment gives {', '.join(keys)}, and the preset reads {DEFAULT_KEY!r} alone: "
             "the networks read all of them."
         )
     for key, embedder in embedders.items():
@@ -160,7 +160,7 @@ def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
     if too_large(MEDIUM, shape) is None:
         return MEDIUM
     layers, sides = list[Conv2d](), list(shape[:2])
-    while not layers or math.prod(sides) > MOST_POSITIONS:
+    while not layers or math.prod(sides) > MAX_POSITIONS:
         layers.append(Conv2d(32 if layers else 16, 4, 2, "same"))
         sides = list(map(layers[-1].side, sides))
     return tuple(layers)

@@ -29,17 +29,17 @@ class GraphForward:
     Args:
         network: to be evaluated.
         spec: of what it reads.
-        of_actions: whether it judges actions.
+        with_actions: whether it judges actions.
         with_head: False for what the head reads instead of what it computes.
     """
 
-    def __init__(self, network: Network, spec: Spec, of_actions: bool = False, with_head: bool = True):
+    def __init__(self, network: Network, spec: Spec, with_actions: bool = False, with_head: bool = True):
         use_tensorflow()
         self.variables: list[keras.Variable] = []  # none are copied
-        given = {**spec.observation, **spec.state, **network.lstm_state}
-        read = {name: given[name] for name in (*network.embedders, *network.state_embedders, *network.lstm_state)}
+        specs = {**spec.observation, **spec.state, **network.lstm_state}
+        read = {name: specs[name] for name in (*network.embedders, *network.state_embedders, *network.lstm_state)}
         inputs = {name: tf.TensorSpec([None, *array.shape], array.dtype) for name, array in read.items()}
-        actions = [tf.TensorSpec([None, *spec.action.shape], spec.action.dtype)] if of_actions else []
+        actions = [tf.TensorSpec([None, *spec.action.shape], spec.action.dtype)] if with_actions else []
         self.names = list(inputs)
         self.compute = tf.function(
             lambda observation, *action: (
@@ -55,8 +55,8 @@ class GraphForward:
     def __call__(self, observation: dict[str, Array], action: Array | None = None) -> list[Array]:
         """Returns the outputs for observations and state `[B, ...]` by key, and an action where it reads one."""
         use_tensorflow()
-        given = {name: observation[name] for name in self.names}
-        return [output.numpy() for output in self.compute(given, *([] if action is None else [action]))]
+        inputs = {name: observation[name] for name in self.names}
+        return [output.numpy() for output in self.compute(inputs, *([] if action is None else [action]))]
 
 
 class NumpyForward:
@@ -71,10 +71,10 @@ class NumpyForward:
 
     def __init__(self, network: Network, with_head: bool = True):
         self.variables = network.variables
-        place = {id(variable): i for i, variable in enumerate(self.variables)}
+        index = {id(variable): i for i, variable in enumerate(self.variables)}
 
         def value(variable: keras.Variable) -> Array:
-            return self.weights[place[id(variable)]]
+            return self.weights[index[id(variable)]]
 
         def plan(layers: list[keras.Layer]) -> list[Step]:
             return [
@@ -82,8 +82,8 @@ class NumpyForward:
                 if isinstance(layer, BodyLayer)
                 else functools.partial(
                     self._dense,
-                    place[id(layer.kernel)],
-                    place[id(layer.bias)],
+                    index[id(layer.kernel)],
+                    index[id(layer.bias)],
                     NUMPY_ACTIVATIONS[layer.activation.__name__],
                 )
                 for layer in layers
@@ -95,7 +95,7 @@ class NumpyForward:
         self.lstm: list[int] = []
         if network.lstm is not None:
             cell = network.lstm.layer
-            self.lstm = [place[id(variable)] for variable in (cell.kernel, cell.recurrent_kernel, cell.bias)]
+            self.lstm = [index[id(variable)] for variable in (cell.kernel, cell.recurrent_kernel, cell.bias)]
         head = network.head if with_head else None
         if isinstance(head, QHead):
             self.branches: list[list[Step]] = [[functools.partial(head.critics.arrays, value=value)]]
@@ -113,8 +113,8 @@ class NumpyForward:
         layers = [layer for part in network.embedders.values() for layer in part] + list(network.middleware)
         if isinstance(network.head, QHead):
             layers += network.head.critics.layers
-        known = type(network.head) in HEADS if with_head else network.head is not None
-        return known and all(map(_is_known, layers))
+        supported_head = type(network.head) in HEADS if with_head else network.head is not None
+        return supported_head and all(map(_is_known, layers))
 
     def load(self, weights: list[Array]) -> None:
         """Takes new weights, in the order of the network's variables."""
@@ -165,18 +165,18 @@ class NumpyForward:
 
 
 def forward_of(
-    network: Network, spec: Spec, of_actions: bool = False, with_head: bool = True
+    network: Network, spec: Spec, with_actions: bool = False, with_head: bool = True
 ) -> NumpyForward | GraphForward:
     """Returns the faster way to evaluate a network: NumPy where it is dense, a compiled graph otherwise.
 
     The next state of an LSTM comes after the other outputs.
 
     Args:
-        network, spec, of_actions, with_head: see `GraphForward`.
+        network, spec, with_actions, with_head: see `GraphForward`.
     """
     if NumpyForward.supports(network, with_head):
         return NumpyForward(network, with_head)
-    return GraphForward(network, spec, of_actions, with_head)
+    return GraphForward(network, spec, with_actions, with_head)
 
 
 def _is_known(layer: keras.Layer) -> bool:

@@ -41,29 +41,37 @@ def make_networks(
     Raises:
         TfsacError: networks that do not fit the spec, or models that do not fit the networks.
     """
-    described = parameters.networks
-    order = sorted(described, key=lambda name: name != FIRST)
+    network_parameters = parameters.networks
+    order = sorted(network_parameters, key=lambda name: name != FIRST)
     seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(order)}
-    wanted = {name for name in order if names is None or name in names}
+    selected = {name for name in order if names is None or name in names}
     targets = {
-        name for name in order if described[name].create_target_network and (names is None or name + TARGET in names)
+        name
+        for name in order
+        if network_parameters[name].create_target_network and (names is None or name + TARGET in names)
     }
     networks: dict[str, Network] = {}
-    made = _models(models, parameters, spec_of, seed) if models else {}
-    earlier = [variable for model in made.values() for variable in model.variables]
+    custom_models = _models(models, parameters, spec_of, seed) if models else {}
+    earlier = [variable for model in custom_models.values() for variable in model.variables]
     copies = _models(models, parameters, spec_of, seed, earlier) if models and targets else {}
-    for name in sorted(wanted | targets, key=lambda name: (name in parameters.encoders, order.index(name))):
-        given, spec, encoder = described[name], spec_of(name, networks), parameters.encoders.get(name)
-        if encoder and encoder not in wanted:  # the policy alone, with embedders of its own of the same shapes
-            embedders = described[encoder].input_embedders_parameters
-            given = dataclasses.replace(given, input_embedders_parameters=embedders)
-        if name in wanted:
-            networks[name] = Network(name, given, spec, seeds[name], made.get(name), networks.get(encoder or ""))
-            if given.unit_weights != "none":
-                project(networks[name], given.unit_weights)
+    for name in sorted(selected | targets, key=lambda name: (name in parameters.encoders, order.index(name))):
+        network_settings, spec, encoder = (
+            network_parameters[name],
+            spec_of(name, networks),
+            parameters.encoders.get(name),
+        )
+        if encoder and encoder not in selected:  # the policy alone, with embedders of its own of the same shapes
+            embedders = network_parameters[encoder].input_embedders_parameters
+            network_settings = dataclasses.replace(network_settings, input_embedders_parameters=embedders)
+        if name in selected:
+            networks[name] = Network(
+                name, network_settings, spec, seeds[name], custom_models.get(name), networks.get(encoder or "")
+            )
+            if network_settings.unit_weights != "none":
+                project(networks[name], network_settings.unit_weights)
         if name in targets:
-            networks[name + TARGET] = Network(name + TARGET, given, spec, seeds[name], copies.get(name))
-            if name in wanted:
+            networks[name + TARGET] = Network(name + TARGET, network_settings, spec, seeds[name], copies.get(name))
+            if name in selected:
                 networks[name + TARGET].copy_from(networks[name])
     return networks
 

@@ -21,7 +21,7 @@ from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
 from tfsac.types import ArraySpec, Spec
 
-MOST_OPERATIONS = 100_000  # of one kind in a process, with room to spare
+MAX_OPERATIONS = 100_000  # of one kind in a process, with room to spare
 
 
 def _layers(part: Any) -> Iterator[keras.layers.Layer]:
@@ -39,7 +39,7 @@ def _take_name(key: str) -> None:
     """Keeps Keras from naming an operation as an observation, such as "concatenate" or "split_3"."""
     name, _, number = key.rpartition("_")
     name, last = (name, int(number)) if name and number.isdecimal() else (key, 0)
-    while last < MOST_OPERATIONS and keras.backend.get_uid(name) <= last:
+    while last < MAX_OPERATIONS and keras.backend.get_uid(name) <= last:
         pass
 
 
@@ -159,11 +159,11 @@ class Network(tf.Module):
             outputs = [*(outputs if isinstance(outputs, list) else [outputs]), *after]
         return keras.Model([inputs, *action] if action else inputs, outputs, name=name)
 
-    def embed(self, given: Mapping[str, Any]) -> Any:
+    def embed(self, inputs: Mapping[str, Any]) -> Any:
         """Returns the merged embeddings."""
         embedded = {}
         for key, layers in self.embedders.items():
-            embedded[key] = given[key]
+            embedded[key] = inputs[key]
             for layer in layers:
                 embedded[key] = layer(embedded[key])
         widths = {key: x.shape[-1] for key, x in embedded.items()}
@@ -175,21 +175,21 @@ class Network(tf.Module):
         merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
         return merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
 
-    def _before_lstm(self, x: Any, given: Mapping[str, Any]) -> Any:
+    def _before_lstm(self, x: Any, inputs: Mapping[str, Any]) -> Any:
         """Returns what the middleware makes of embeddings and state."""
-        parts = [x, *(layer(given[key]) for key, layer in self.state_embedders.items() if layer is not None)]
+        parts = [x, *(layer(inputs[key]) for key, layer in self.state_embedders.items() if layer is not None)]
         if len(parts) > 1:
             x = keras.layers.Concatenate()(parts)
         for layer in self.middleware:
             x = layer(x)
         return x
 
-    def advance(self, given: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+    def advance(self, inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         """Returns what the head reads in one step, `[B, F]`, and the next hidden state and cells of an LSTM."""
-        x = self._before_lstm(self.embed(given), given)
+        x = self._before_lstm(self.embed(inputs), inputs)
         if self.lstm is None:
             return [x]
-        x, (hidden, cell) = self.lstm.layer(x, [given[HIDDEN], given[CELL]])
+        x, (hidden, cell) = self.lstm.layer(x, [inputs[HIDDEN], inputs[CELL]])
         return [x, hidden, cell]
 
     def features(

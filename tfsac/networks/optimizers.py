@@ -11,7 +11,7 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import OPTIMIZERS, LearnedAlphaParameters, NetworkParameters
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
-USUAL_DECAY = 0.004  # Keras's, of AdamW and Muon
+DEFAULT_WEIGHT_DECAY = 0.004  # Keras's, of AdamW and Muon
 
 
 class OfUpdates(keras.optimizers.schedules.LearningRateSchedule):
@@ -73,19 +73,24 @@ def build_optimizer(
     name, fields = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
     if name == "Nadam" and tf.distribute.get_strategy().num_replicas_in_sync > 1:
         raise TfsacError("optimizer_type 'Nadam' keeps a number that several replicas cannot share: choose Adam")
-    given = {argument: getattr(parameters, field) for field, argument in fields.items()}
+    arguments = {argument: getattr(parameters, field) for field, argument in fields.items()}
     if parameters.weight_decay is not None:
-        given["weight_decay"] = parameters.weight_decay
-    made: type[keras.optimizers.Optimizer] = getattr(keras.optimizers, "RMSprop" if name == "RMSProp" else name)
+        arguments["weight_decay"] = parameters.weight_decay
+    optimizer_class: type[keras.optimizers.Optimizer] = getattr(
+        keras.optimizers, "RMSprop" if name == "RMSProp" else name
+    )
     if name in ("Adam", "AdamW") and not any(parameters.optimizer_kwargs.values()):
-        made, given = FusedAdam, {"weight_decay": USUAL_DECAY if name == "AdamW" else 0.0, **given}
+        optimizer_class, arguments = (
+            FusedAdam,
+            {"weight_decay": DEFAULT_WEIGHT_DECAY if name == "AdamW" else 0.0, **arguments},
+        )
     else:
-        given |= parameters.optimizer_kwargs
+        arguments |= parameters.optimizer_kwargs
     if name == "Muon":  # which gives vectors a decay of their own
-        given["adam_weight_decay"] = given.get("weight_decay", USUAL_DECAY)
+        arguments["adam_weight_decay"] = arguments.get("weight_decay", DEFAULT_WEIGHT_DECAY)
     rate = learning_rate_of(parameters, updates)
     try:
-        optimizer = made(rate, **given)
+        optimizer = optimizer_class(rate, **arguments)
     except (TypeError, ValueError) as error:
         raise TfsacError(f"optimizer_kwargs of {name}: {error}") from error
     optimizer.build(variables)
@@ -209,11 +214,11 @@ def polyak_average_on_replicas(pairs: list[tuple[tf.Variable, tf.Variable]], rat
     def average(target: tf.Variable, online: tf.Variable, rate: Any) -> None:
         target.assign_sub(rate * (target - online))
 
-    def of_all(strategy: tf.distribute.Strategy, rate: Any) -> None:
+    def update_all(strategy: tf.distribute.Strategy, rate: Any) -> None:
         for target, online in pairs:
             strategy.extended.update(target, average, args=(online, rate))
 
-    tf.distribute.get_replica_context().merge_call(of_all, args=(rate,))
+    tf.distribute.get_replica_context().merge_call(update_all, args=(rate,))
 
 
 def assign(pairs: list[tuple[keras.Variable, tf.Tensor]]) -> None:
@@ -223,8 +228,8 @@ def assign(pairs: list[tuple[keras.Variable, tf.Tensor]]) -> None:
             variable.assign(value)
         return
 
-    def of_all(strategy: tf.distribute.Strategy, *values: Any) -> None:
+    def assign_all(strategy: tf.distribute.Strategy, *values: Any) -> None:
         for (variable, _), value in zip(pairs, values, strict=True):
             strategy.extended.update(variable.value, lambda each, value: each.assign(value), args=(value,))
 
-    tf.distribute.get_replica_context().merge_call(of_all, args=tuple(value for _, value in pairs))
+    tf.distribute.get_replica_context().merge_call(assign_all, args=tuple(value for _, value in pairs))

@@ -14,7 +14,7 @@ from tfsac.networks.layers import LayerNormalization, Residual, RMSNormalization
 from tfsac.networks.network import Network
 from tfsac.networks.optimizers import assign
 
-LEAST_NORM, LEAST_SQUARE = 1e-8, 1e-8
+MIN_NORM, MIN_SQUARE = 1e-8, 1e-8
 
 
 def project(network: Network, kind: str) -> None:
@@ -25,14 +25,14 @@ def project(network: Network, kind: str) -> None:
         kind: "kernels", or "all" for the scales and biases of each normalisation too, to the root of their number.
     """
     pairs = [
-        (variable, variable.value / tf.maximum(_fan_in_norm(variable.value), LEAST_NORM))
+        (variable, variable.value / tf.maximum(_fan_in_norm(variable.value), MIN_NORM))
         for variable in network.trainable_variables
         if variable.name == "kernel"
     ]
     for layer in normalizations(network) if kind == "all" else ():
         parts = [layer.scale] if isinstance(layer, RMSNormalization) else [layer.scale, layer.bias]
         squares = tf.add_n([tf.reduce_sum(tf.square(part.value), axis=-1, keepdims=True) for part in parts])
-        factor = (float(layer.scale.shape[-1]) / (squares + LEAST_SQUARE)) ** 0.5
+        factor = (float(layer.scale.shape[-1]) / (squares + MIN_SQUARE)) ** 0.5
         pairs += [(part, factor * part.value) for part in parts]
     assign(pairs)
 

@@ -76,8 +76,8 @@ class BasePolicy(ABC):
         """
         cls.check(parameters, spec, models is not None)
 
-        def spec_of(name: str, made: Mapping[str, Network]) -> Spec:
-            return cls.spec_of_network(name, parameters, spec, made)
+        def spec_of(name: str, networks: Mapping[str, Network]) -> Spec:
+            return cls.spec_of_network(name, parameters, spec, networks)
 
         networks = make_networks(parameters, spec_of, seed, models, cls.network_names(parameters, collecting))
         return cls(parameters, spec, networks, seed)
@@ -120,7 +120,7 @@ class BasePolicy(ABC):
             spec: of the environment.
             networks: those that were made before it.
         """
-        return spec.of_one_agent()
+        return spec.single_agent()
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
@@ -207,19 +207,19 @@ class BasePolicy(ABC):
         Args:
             weights: what `acting_weights` returned; None to read the variables.
         """
-        given = iter([w.numpy() for w in self.acting_weights()] if weights is None else weights)
+        arrays = iter([w.numpy() for w in self.acting_weights()] if weights is None else weights)
         for forward in self.forwards.values():
-            forward.load([next(given) for _ in forward.variables])
+            forward.load([next(arrays) for _ in forward.variables])
 
-    def actor_weights(self, acting: list[np.ndarray] | None = None) -> list[np.ndarray]:
+    def actor_weights(self, weights: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Returns what another policy of the same kind needs to act as this one does; see `load_acting_weights`.
 
         Args:
-            acting: what `acting_weights` returned last, where that is at hand.
+            weights: what `acting_weights` returned last, where that is at hand.
         """
         if self.reads_variables:
             return [variable.numpy() for variable in self.variables.values()]
-        return [weights.numpy() for weights in self.acting_weights()] if acting is None else acting
+        return [w.numpy() for w in self.acting_weights()] if weights is None else weights
 
     def load_acting_weights(self, weights: list[np.ndarray]) -> None:
         """Acts from now on as the policy does whose `actor_weights` returned these."""
@@ -256,8 +256,10 @@ def check_keys(spec: Spec, reserved: Iterable[str]) -> None:
     Raises:
         TfsacError: there are some.
     """
-    if found := sorted(key for key in spec.observation if input_name(key).lower() in reserved):
-        raise TfsacError(f"observations cannot have keys of the policy's state or action, got {', '.join(found)}")
+    if reserved_keys := sorted(key for key in spec.observation if input_name(key).lower() in reserved):
+        raise TfsacError(
+            f"observations cannot have keys of the policy's state or action, got {', '.join(reserved_keys)}"
+        )
 
 
 def state_before(
@@ -273,9 +275,9 @@ def state_before(
     Raises:
         TfsacError: a state of other fields or shapes.
     """
-    expected, found = ({name: np.shape(x) for name, x in arrays.items()} for arrays in (initial, state or initial))
-    if found != expected:
-        raise TfsacError(f"the policy's state must have the shapes {expected}, got {found}: start with an empty one")
+    expected, received = ({name: np.shape(x) for name, x in arrays.items()} for arrays in (initial, state or initial))
+    if received != expected:
+        raise TfsacError(f"the policy's state must have the shapes {expected}, got {received}: start with an empty one")
     if not state or is_first is None or not np.any(is_first):
         return state or initial
     first = np.asarray(is_first, bool)

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
-LEAST_LOGIT = 0.5 * np.finfo(np.float32).min  # of masked actions
+MIN_LOGIT = 0.5 * np.finfo(np.float32).min  # of masked actions
 
 
 class SquashedGaussian:
@@ -82,7 +82,7 @@ class MaskedCategorical:
         check_shapes(logits, logits if mask is None else mask)
         self.functions, self.given, self.given_mask = functions_of(logits), logits, mask
         # A finite number instead of minus infinity: its differences and gradients are finite too.
-        self.logits = logits if mask is None else self.functions.where(mask, logits, LEAST_LOGIT)
+        self.logits = logits if mask is None else self.functions.where(mask, logits, MIN_LOGIT)
         if self.functions is np:  # sampling needs no probabilities
             return
         self.mask = tf.ones_like(logits, tf.bool) if mask is None else mask
@@ -124,7 +124,7 @@ class MaskedCategorical:
         """Returns where scores `[B, A]` are largest among the valid actions, `[B]` int32."""
         if self.given_mask is None:
             return likeliest(score)
-        # A little below all others: beside LEAST_LOGIT the scores of an export in int8 would all be the same number.
+        # A little below all others: beside MIN_LOGIT the scores of an export in int8 would all be the same number.
         lowest = self.functions.min(score, axis=-1, keepdims=True)
         return likeliest(self.functions.where(self.given_mask, score, lowest - 1.0 - self.functions.abs(lowest)))
 

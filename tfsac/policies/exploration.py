@@ -101,9 +101,9 @@ class NoiseRepetition(Exploration):
         state: Mapping[str, np.ndarray],
     ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
         """Returns the noise of the step before, or new noise where its steps are over; see `Exploration`."""
-        left = state.get(STEPS_LEFT, np.zeros(0, np.int64))
-        if len(left) == rows and left[0] > 0:
-            return state[NOISE], {NOISE: state[NOISE], STEPS_LEFT: left - 1}
+        steps_left = state.get(STEPS_LEFT, np.zeros(0, np.int64))
+        if len(steps_left) == rows and steps_left[0] > 0:
+            return state[NOISE], {NOISE: state[NOISE], STEPS_LEFT: steps_left - 1}
         noise = draw(rows)
         return noise, {NOISE: noise, STEPS_LEFT: np.full(rows, self.repeats(rng.random()) - 1)}
 

@@ -81,15 +81,15 @@ class RecurrentPolicy(BasePolicy):
     @classmethod
     def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
         """Returns the names of the networks that acting needs; see `BasePolicy.network_names`."""
-        acting = {TRUNK, POLICY} & parameters.networks.keys()
+        names = {TRUNK, POLICY} & parameters.networks.keys()
         if not collecting:
-            return tuple(acting)
+            return tuple(names)
         for name, network in parameters.networks.items():
             if network.middleware_parameters.kind == "lstm":
-                acting |= {name, *([name + TARGET] if network.create_target_network else [])}
-        if TRUNK in parameters.networks and any(name.endswith(TARGET) for name in acting):
-            acting |= {TRUNK + TARGET}
-        return tuple(acting)
+                names |= {name, *([name + TARGET] if network.create_target_network else [])}
+        if TRUNK in parameters.networks and any(name.endswith(TARGET) for name in names):
+            names |= {TRUNK + TARGET}
+        return tuple(names)
 
     @classmethod
     def spec_of_network(
@@ -135,7 +135,7 @@ class RecurrentPolicy(BasePolicy):
         names = [*self.networks] if mode == "explore" else [*self.acts_through]
         initial = {field: np.zeros((rows, *array.shape), array.dtype) for field, array in self._fields(names).items()}
         before = state_before(state, is_first, initial)
-        outputs, after, _ = self._advance(names, observation, before, lambda name, given: self.forwards[name](given))
+        outputs, after, _ = self._advance(names, observation, before, lambda name, inputs: self.forwards[name](inputs))
         if mode == "random":
             return ActResult(self.uniform(observation), after)
         policy = self.distribution(outputs, observation)
@@ -147,7 +147,7 @@ class RecurrentPolicy(BasePolicy):
         """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
         before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
         outputs, _, _ = self._advance(
-            self.acts_through, observation, before, lambda name, given: self.forwards[name](given)
+            self.acts_through, observation, before, lambda name, inputs: self.forwards[name](inputs)
         )
         return self.distribution(outputs, observation)
 
@@ -168,7 +168,7 @@ class RecurrentPolicy(BasePolicy):
         """Returns the policy's outputs in one step, its next state, and what the networks after a trunk read."""
         before = state or {}
         outputs, after, features = self._advance(
-            self.acts_through, observation, before, lambda name, given: tf.nest.flatten(self.networks[name](given))
+            self.acts_through, observation, before, lambda name, inputs: tf.nest.flatten(self.networks[name](inputs))
         )
         return outputs, after, {**observation, **({FEATURES: features[TRUNK]} if TRUNK in features else {})}
 
@@ -182,11 +182,11 @@ class RecurrentPolicy(BasePolicy):
         """Returns the policy's outputs, the states after the step by field, and the first output of each network."""
         outputs, after, features = list[Any](), dict[str, Any](), dict[str, Any]()
         for name in names:
-            given = dict(observation)
+            inputs = dict(observation)
             if TRUNK in self.networks and not name.startswith(TRUNK):
-                given[FEATURES] = features[average_of(TRUNK, self.networks) if name.endswith(TARGET) else TRUNK]
+                inputs[FEATURES] = features[average_of(TRUNK, self.networks) if name.endswith(TARGET) else TRUNK]
             fields = self.networks[name].lstm_state
-            computed = compute(name, {**given, **{field: before[f"{name}_{field}"] for field in fields}})
+            computed = compute(name, {**inputs, **{field: before[f"{name}_{field}"] for field in fields}})
             after |= {f"{name}_{field}": computed.pop() for field in reversed([*fields])}
             features[name] = computed[0]
             outputs = computed if name == POLICY else outputs
@@ -292,9 +292,9 @@ def features_of_segments(networks: Mapping[str, Network], batch: Segments) -> di
     is_first, valid = tf.concat([batch.is_first, 0.0 * ones_1B], 0), tf.concat([batch.length, ones_1B], 0) > 0
     features: dict[str, tf.Tensor] = {}
     for name, network in networks.items():
-        given: Mapping[str, tf.Tensor] = batch.observation
+        inputs: Mapping[str, tf.Tensor] = batch.observation
         if TRUNK in networks and not name.startswith(TRUNK):
-            given = {FEATURES: features[average_of(TRUNK, networks) if name.endswith(TARGET) else TRUNK]}
+            inputs = {FEATURES: features[average_of(TRUNK, networks) if name.endswith(TARGET) else TRUNK]}
         state = {field: batch.initial_state[f"{name}_{field}"] for field in network.lstm_state}
-        features[name] = network.features(given, state, is_first, valid)
+        features[name] = network.features(inputs, state, is_first, valid)
     return features

@@ -28,7 +28,7 @@ class SquashedGaussianPolicy(StatelessPolicy):
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         super().__init__(parameters, spec, networks, seed)
-        self.action_size = spec.of_one_agent().action.shape[0]
+        self.action_size = spec.single_agent().action.shape[0]
 
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> SquashedGaussian:
         """Returns the policy's distribution."""

@@ -30,7 +30,7 @@ class StatelessPolicy(BasePolicy):
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         super().__init__(parameters, spec, {"policy": networks["policy"]}, seed)
-        self.forwards = {"policy": forward_of(networks["policy"], spec.of_one_agent())}
+        self.forwards = {"policy": forward_of(networks["policy"], spec.single_agent())}
         exploration = parameters.exploration
         self.exploration = class_of(exploration, Exploration)(exploration) if exploration else None
 

@@ -27,7 +27,7 @@ from tfsac.policies.distributions import ROUNDING, SquashedGaussian, constant, f
 from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, Spec
 
 REPEATS = "repeats"
-LEAST_ALPHA = 1e-10
+MIN_ALPHA = 1e-10
 
 A, V, U = "tau_a", "tau_v", "tau_u"
 Tau = dict[str, Any]
@@ -159,7 +159,7 @@ def choice(
     low, high = clipping or (None, None)
     clipped_B = advantage_B if low is None else functions.maximum(advantage_B, of_type(low, keep_q_B))
     clipped_B = clipped_B if high is None else functions.minimum(clipped_B, of_type(high, keep_q_B))
-    least = of_type(LEAST_ALPHA, keep_q_B)
+    least = of_type(MIN_ALPHA, keep_q_B)
     logit_B = clipped_B / functions.maximum(constant(of_type(alpha, keep_q_B)), least)
     keep_B, switch_B = sigmoid(-logit_B), sigmoid(logit_B)
     entropy_B = keep_B * softplus(logit_B) + switch_B * softplus(-logit_B)
@@ -214,10 +214,10 @@ class TemporallyAbstractPolicy(BasePolicy):
         self.state = {**dict.fromkeys(self.trajectory.fields, field), REPEATS: ArraySpec((), "int32")}
         extras = {f"{prefix}{name}": field for prefix in (STATE, NEXT_STATE) for name in self.trajectory.fields}
         self.spec = spec._replace(extras={**extras, SWITCH: ArraySpec((), "float32")})
-        one = {name: self.spec_of_network(name, parameters, spec, networks) for name in self.acts_through}
+        specs = {name: self.spec_of_network(name, parameters, spec, networks) for name in self.acts_through}
         self.forwards = {
-            "policy": forward_of(networks["policy"], one["policy"]),
-            "q": forward_of(networks["q"], one["q"], of_actions=True),
+            "policy": forward_of(networks["policy"], specs["policy"]),
+            "q": forward_of(networks["q"], specs["q"], with_actions=True),
         }
         self.refresh()
 
@@ -229,10 +229,10 @@ class TemporallyAbstractPolicy(BasePolicy):
         algorithm: Any = parameters.algorithm
         rewards = spec.num_rewards or 1
         for name in ("reward_weights", "reward_discounts"):
-            given = getattr(algorithm, name)
-            if given is not None and len(given) != rewards:
+            value = getattr(algorithm, name)
+            if value is not None and len(value) != rewards:
                 raise TfsacError(
-                    f"{name} must have a number for each of the environment's {rewards} rewards, got {given}"
+                    f"{name} must have a number for each of the environment's {rewards} rewards, got {value}"
                 )
         fields = make_trajectory(algorithm.trajectory, algorithm.inverse_mode).fields
         check_keys(spec, {*fields, REPEATS, "action"})
@@ -405,6 +405,6 @@ class TemporallyAbstractPolicy(BasePolicy):
 
     def refresh(self, weights: list[np.ndarray] | None = None) -> None:
         """Brings acting's copies of temperature and weights up to date; see `BasePolicy.refresh`."""
-        alpha, *others = [w.numpy() for w in self.acting_weights()] if weights is None else weights
+        alpha, *arrays = [w.numpy() for w in self.acting_weights()] if weights is None else weights
         self.alpha = np.float32(alpha)
-        super().refresh(others)
+        super().refresh(arrays)

@@ -13,8 +13,8 @@ from tfsac.training.loggers import Kind, TerminalLogger
 from tfsac.utils.files import atomic_write
 
 PROGRESS = "progress.txt"
-OF_EPISODES = {"EpRet": "training/return", "TestEpRet": "evaluation/return"}
-OF_UPDATES = {"Q1Vals": "q/q1", "Q2Vals": "q/q2", "LogPi": "policy/log_prob"}
+EPISODE_METRICS = {"EpRet": "training/return", "TestEpRet": "evaluation/return"}
+UPDATE_METRICS = {"Q1Vals": "q/q1", "Q2Vals": "q/q2", "LogPi": "policy/log_prob"}
 LOSSES = {"LossPi": "loss/policy", "LossQ1": "loss/q1", "LossQ2": "loss/q2"}
 WORDS = {"Average": "mean", "Std": "std", "Max": "max", "Min": "min"}
 
@@ -45,7 +45,7 @@ class EpochLog(Callback):
         """Completes config.json; progress.txt continues as the checkpoint has it."""
         trainer.directory.add_to_config(self.config)
         self.path = trainer.directory.path / PROGRESS
-        self.columns = [trainer.update_metrics.index(name) for name in OF_UPDATES.values()]
+        self.columns = [trainer.update_metrics.index(name) for name in UPDATE_METRICS.values()]
         self.lines = trainer.parts.run_files.get(PROGRESS, b"").decode().splitlines()
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
@@ -56,16 +56,16 @@ class EpochLog(Callback):
         """Ends an epoch."""
         steps_per_epoch = trainer.preset.schedule.steps_between_evaluation_periods.num_steps
         values: dict[str, Any] = {"Epoch": row["env_steps"] // steps_per_epoch}
-        for name, metric in OF_EPISODES.items():
+        for name, metric in EPISODE_METRICS.items():
             values |= {word + name: row.get(f"{metric}_{key}", math.nan) for word, key in WORDS.items()}
         values |= {
             "EpLen": row.get("training/length_mean", math.nan),
             "TestEpLen": row["evaluation/length_mean"],
             "TotalEnvInteracts": row["env_steps"],
         }
-        seen = np.concatenate(self.updates) if self.updates else np.full([1, len(OF_UPDATES)], np.nan)
+        metrics_of_updates = np.concatenate(self.updates) if self.updates else np.full([1, len(UPDATE_METRICS)], np.nan)
         self.updates = []
-        for (name, metric), of_update in zip(OF_UPDATES.items(), seen.T, strict=True):
+        for (name, metric), of_update in zip(UPDATE_METRICS.items(), metrics_of_updates.T, strict=True):
             values["Average" + name] = row.get(metric, math.nan)
             values |= {word + name: float(getattr(np, key)(of_update)) for word, key in [*WORDS.items()][1:]}
         values |= {name: row.get(metric, math.nan) for name, metric in LOSSES.items()}

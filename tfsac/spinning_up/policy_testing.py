@@ -58,7 +58,7 @@ def test_policy(
     try:
         spec = spec_of(env)
         refuse_other_spaces(directory, spec)
-        done = evaluate(
+        evaluation = evaluate(
             lambda observation: exported(as_arrays(observation, spec), deterministic),
             env,
             EnvironmentEpisodes(episodes),
@@ -67,10 +67,10 @@ def test_policy(
         )
     finally:
         env.close()
-    for i, (total, length) in enumerate(zip(done.returns, done.lengths, strict=True)):
+    for i, (total, length) in enumerate(zip(evaluation.returns, evaluation.lengths, strict=True)):
         print(f"episode {i:<3}return {total:10.2f}  length {length:5}")
-    print(f"mean       return {done.returns.mean():10.2f}  length {done.lengths.mean():7.1f}")
-    return done
+    print(f"mean       return {evaluation.returns.mean():10.2f}  length {evaluation.lengths.mean():7.1f}")
+    return evaluation
 
 
 test_policy.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test where it is imported

@@ -90,9 +90,9 @@ def sac(
     Example:
         >>> tfsac.sac(lambda: gymnasium.make("Pendulum-v1"), ac_kwargs={"hidden_sizes": (64,)}, epochs=5)
     """
-    given = locals()
+    call_arguments = locals()
     names = [field.name for field in dataclasses.fields(SpinningUpArguments)]
-    arguments = SpinningUpArguments(**{name: given[name] for name in names})
+    arguments = SpinningUpArguments(**{name: call_arguments[name] for name in names})
     run_dir, exp_name, resume = _logger(seed, **(logger_kwargs or {}))
     (env := maker(EnvironmentParameters(), env_fn)()).close()
     if not all(isinstance(space, gym.spaces.Box) for space in (env.observation_space, env.action_space)):

@@ -71,7 +71,7 @@ class Updates:
         if self.pending is not None:
             result, self.pending = self.pending, None
             self.memory.update_priorities(result.priority)
-            self.collector.sync_from(self.agent.policy, result.acting)
+            self.collector.sync_from(self.agent.policy, result.actor_weights)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps of a result that does not take effect yet; its weights are the agent's."""

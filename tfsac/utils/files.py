@@ -151,23 +151,23 @@ def leaves(value: Any, path: str = "", empty: bool = False) -> Iterator[tuple[st
         yield from leaves(entry, f"{path}.{key}" if path else key, empty)
 
 
-def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Returns what differs between nested dicts: dotted path, their value, our value (None where there is none)."""
-    left, right = dict(leaves(theirs, empty=True)), dict(leaves(ours, empty=True))
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Returns what differs between nested dicts: dotted path, value before, value after (None where there is none)."""
+    left, right = dict(leaves(before, empty=True)), dict(leaves(after, empty=True))
 
     def value(side: dict[str, Any], name: str) -> Any:  # a dict with entries differs from None, whatever they are
         return side.get(name, {} if any(path.startswith(f"{name}.") for path in side) else None)
 
-    both = [(name, value(left, name), value(right, name)) for name in left | right]
-    return [(name, before, now) for name, before, now in both if before != now]
+    pairs = [(name, value(left, name), value(right, name)) for name in left | right]
+    return [(name, old, new) for name, old, new in pairs if old != new]
 
 
 def parse_object(content: bytes | str) -> dict[str, Any]:
     """Returns a JSON object, or raises ValueError."""
-    found = json.loads(content)
-    if not isinstance(found, dict):
+    parsed = json.loads(content)
+    if not isinstance(parsed, dict):
         raise ValueError("it is not a JSON object")
-    return found
+    return parsed
 
 
 def read_object(path: pathlib.Path) -> dict[str, Any]:

@@ -42,16 +42,16 @@ def load(name: str) -> Any:
     """
     module, _, inner = name.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
         for part in inner.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # one that the user's module needs
             raise
         raise TfsacError(f"no module {error.name!r} for {name!r} in {IMPORT_FOLDERS} or where Python looks") from error
     except (AttributeError, ValueError) as error:
         raise TfsacError(f"{name!r} must be MODULE:NAME of something in a module: {error}") from error
-    return found
+    return value
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -59,10 +59,10 @@ def name_of(function: Callable[..., Any]) -> str:
     of another object that of its class. No name has an address, which differs from process to process.
     """
     if isinstance(function, functools.partial):
-        given = [*map(_short, function.args), *(f"{name}={_short(x)}" for name, x in function.keywords.items())]
-        return f"{name_of(function.func)}({', '.join(given)})"
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+        arguments = [*map(_short, function.args), *(f"{name}={_short(x)}" for name, x in function.keywords.items())]
+        return f"{name_of(function.func)}({', '.join(arguments)})"
+    callable_ = function if hasattr(function, "__qualname__") else type(function)
+    return f"{callable_.__module__}.{callable_.__qualname__}"
 
 
 def _short(value: Any) -> str:

@@ -19,14 +19,14 @@ def quiet_start() -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr_copy = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr_copy, 2)
+        os.close(stderr_copy)
         os.close(nowhere)
 
 

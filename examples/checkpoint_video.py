@@ -1,7 +1,7 @@
-"""Films how a run learned: an episode of the best policy of each checkpoint, side by side.
+"""Makes a video of how a run learned: an episode of the best policy of each checkpoint, side by side.
 
-    tfsac train --preset=pendulum_twin_sac --run_dir=runs/film --checkpoint_save_steps=1000 --num_checkpoints_to_keep=20
-    python examples/film_checkpoints.py runs/film learning.gif --steps 2000 3000 4000
+    tfsac train --preset=pendulum_twin_sac --run_dir=runs/pole --checkpoint_save_steps=1000 --num_checkpoints_to_keep=20
+    python examples/checkpoint_video.py runs/pole learning.gif --steps 2000 3000 4000
 
 All episodes begin in the same state. One that ends early keeps its last picture.
 """
@@ -19,10 +19,10 @@ import tfsac
 
 def frames_of(run_dir: str, step: int, folder: pathlib.Path, width: int) -> list[Image.Image]:
     """Returns the pictures of an episode of the best policy until a step, with step and return written on them."""
-    film = folder / f"{step}.mp4"
-    played = tfsac.evaluate(run_dir, episodes=1, dump_mp4=film, step=step)
+    video = folder / f"{step}.mp4"
+    played = tfsac.evaluate(run_dir, episodes=1, dump_mp4=video, step=step)
     pictures = []
-    for frame in imageio.mimread(film, memtest=False):
+    for frame in imageio.mimread(video, memtest=False):
         picture = Image.fromarray(frame)
         picture = picture.resize((width, round(picture.height * width / picture.width)))
         ImageDraw.Draw(picture).text(
@@ -32,7 +32,7 @@ def frames_of(run_dir: str, step: int, folder: pathlib.Path, width: int) -> list
     return pictures
 
 
-def beside(pictures: list[Image.Image], columns: int) -> np.ndarray:
+def side_by_side(pictures: list[Image.Image], columns: int) -> np.ndarray:
     """Returns pictures of one size in rows of so many."""
     width, height = pictures[0].size
     rows = -(-len(pictures) // columns)
@@ -43,8 +43,8 @@ def beside(pictures: list[Image.Image], columns: int) -> np.ndarray:
 
 
 def main() -> None:
-    """Plays the episodes and writes the film."""
-    parser = argparse.ArgumentParser(description="Films how a run learned.")
+    """Plays the episodes and writes the video."""
+    parser = argparse.ArgumentParser(description="Makes a video of how a run learned.")
     parser.add_argument("run_dir")
     parser.add_argument("out", type=pathlib.Path, help="a .gif or .mp4 file")
     parser.add_argument("--steps", type=int, nargs="+", required=True, help="of checkpoints")
@@ -53,10 +53,10 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=3, help="show each so many-th step")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        films = [frames_of(options.run_dir, step, pathlib.Path(folder), options.width) for step in options.steps]
-    longest = max(map(len, films))
+        videos = [frames_of(options.run_dir, step, pathlib.Path(folder), options.width) for step in options.steps]
+    longest = max(map(len, videos))
     grids = [
-        beside([film[min(i, len(film) - 1)] for film in films], options.columns)
+        side_by_side([frames[min(i, len(frames) - 1)] for frames in videos], options.columns)
         for i in range(0, longest, options.every)
     ]
     if options.out.suffix == ".gif":
