@@ -105,7 +105,7 @@ def space_problems(env: gym.Env) -> Iterator[str]:
     names = [input_name(key).lower() if isinstance(key, str) and KEY.fullmatch(key) else "self" for key in spaces]
     if len({*names, ACTION_MASK}) <= len(names) or any(name in RESERVED or keyword.iskeyword(name) for name in names):
         yield (
-            f"keys of observations become names in exported policies, distinct in letters, digits and '_', and not "
+            "keys of observations become names in exported policies, distinct in letters, digits and '_', and not "
             f"{', '.join(RESERVED)} or a keyword; rename {list(spaces)} with gymnasium.wrappers.TransformObservation"
         )
 
@@ -131,8 +131,10 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
             wrong = np.argwhere(~(np.isfinite(action.low) & np.isfinite(action.high) & (low < high)))
             if wrong.size:
                 i = tuple(map(int, wrong[0]))
-                found = f"{action.low[i]} and {action.high[i]} at {list(i)}"
-                yield f"actions need finite bounds, low < high, got {found}: gymnasium.wrappers.TransformAction"
+                found = (
+                    f"{action.low[i]} and {action.high[i]} at {list(i)}; gymnasium.wrappers.TransformAction sets others"
+                )
+                yield f"actions need finite bounds with low < high, got {found}"
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team or len(set(action.nvec)) > 1 or len(set(action.start)) > 1:
             yield f"a team of {team[0]} agents needs a MultiDiscrete of as many equal sizes and starts, got {action}"
