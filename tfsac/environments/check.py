@@ -143,6 +143,8 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
             "actions must be a Box (A,) of floats or a Discrete; for a team of P agents, with the key 'agent_state', a "
             f"Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
         )
+    elif int(action.start) + int(action.n) > 2**31:
+        yield f"discrete actions must fit into int32, as exports number them, got {action}"
 
 
 def _mask_problems(mask: Any, action: Any, team: tuple[int, ...]) -> Iterator[str]:

@@ -138,7 +138,8 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         if not (in_steps or isinstance(period, TrainingSteps)) or updates < 1 or updates % steps:
             raise ParameterError(
                 "num_steps_between_copying_online_weights_to_target must be a whole number of updates, at least 1, got "
-                f"{period} with {self.num_consecutive_training_steps} updates every {playing}"
+                f"{period} with {self.num_consecutive_training_steps} updates every {playing}: TrainingSteps(1) copies "
+                "after every update"
             )
         return updates // steps
 

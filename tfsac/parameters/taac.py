@@ -66,8 +66,10 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_step != 1:
-            already = "This agent's targets already look several steps ahead"
-            raise ParameterError(f"{already}, so n_step must be 1, got {self.n_step}")
+            raise ParameterError(
+                "This agent's targets already look several steps ahead, so n_step must be 1, got "
+                f"{self.n_step}: agent.memory.sequence_length says how many steps at most"
+            )
         switch = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
         if switch == 0.5 and self.target_entropy is None:
             raise ParameterError("min_prob of the switch must not be 0.5: no temperature reaches the largest entropy")
