@@ -210,11 +210,6 @@ def assert_gradients(ours, theirs, rtol=1e-3, atol=1e-6):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=name)
 
 
-def one_update(stacked, i):
-    """Returns the i-th of stacked batches, still stacked."""
-    return tf.nest.map_structure(lambda x: x[i : i + 1], stacked)
-
-
 def stack(*batches):
     """Returns batches `[T, B, ...]` stacked, `[U, T, B, ...]`."""
     return tf.nest.map_structure(lambda *x: np.stack(x), *batches)

@@ -126,16 +126,6 @@ def test_invalid_choices_are_never_made(mode, cells):
         np.testing.assert_allclose(np.bincount(found.action) / rows, valid, atol=0.015)
 
 
-@of_both
-def test_a_seed_repeats_its_draws(kind):
-    first, same, other = (make_agent(kind) for _ in range(3))
-    other.policy.rng = np.random.default_rng(5)
-    for mode in ("random", "explore", "sample"):
-        ours, theirs, others = (agent.policy.act(repeated(9), mode=mode).action for agent in (first, same, other))
-        np.testing.assert_array_equal(ours, theirs)
-        assert not np.array_equal(ours, others)
-
-
 @pytest.mark.parametrize("given", SOME, ids=named)
 def test_acting_sees_new_weights_after_an_update(given):
     agent = make_agent(**given)
@@ -150,14 +140,6 @@ def test_acting_sees_new_weights_after_an_update(given):
 
 
 # -- states ------------------------------------------------------------------------------------------------------------
-
-
-def test_policies_without_memory_have_no_state():
-    agent = make_agent(shared=True)
-    found = agent.policy.act(observations(), mode="explore")
-    assert agent.policy.recurrent_state == agent.policy.initial_state(2) == found.state == {} and [*found.extras] == [
-        "behaviour/logits"
-    ]
 
 
 @of_recurrent
@@ -216,47 +198,6 @@ def test_every_network_computes_its_own_next_state(given):
         of_network = {field: tf.constant(before[f"{name}_{field}"]) for field in ("hidden", "cell")}
         _, hidden, cell = network.advance({**tensors(x), **of_network})
         assert_all_close({f: after[f"{name}_{f}"] for f in ("hidden", "cell")}, {"hidden": hidden, "cell": cell})
-
-
-def test_what_reads_a_trunk_may_remember_too():
-    memory = {"middleware_parameters": make_agent(cells=2).network_parameters["policy"].middleware_parameters}
-    with_average = make_agent(cells=3, shared=True, own={"policy": memory})
-    none = {
-        "create_target_network": False,
-        "middleware_parameters": make_agent().network_parameters["policy"].middleware_parameters,
-    }
-    without = make_agent(shared=True, own={"policy": memory, "trunk": none}, use_trust_region=False)
-    assert {field.rsplit("_", 1)[0] for field in with_average.policy.recurrent_state} == {
-        "trunk",
-        "trunk_target",
-        "policy",
-        "policy_target",
-    }
-    assert {field.rsplit("_", 1)[0] for field in without.policy.recurrent_state} == {"policy", "policy_target"}
-    for agent in (with_average, without):
-        before, nets, x = everything(agent), agent.networks, tensors(observations())
-        found = agent.policy.act(observations(), before, mode="explore")
-        for ending in ("", "_target"):
-            trunk = nets["trunk" + ending] if "trunk" + ending in nets else nets["trunk"]
-            features = trunk.advance({**x, **{f: tf.constant(before[f"trunk{ending}_{f}"]) for f in trunk.lstm_state}})[
-                0
-            ]
-            state = {f: tf.constant(before[f"policy{ending}_{f}"]) for f in ("hidden", "cell")}
-            logits, hidden, _ = nets["policy" + ending]({"features": features, **state})
-            np.testing.assert_allclose(found.state[f"policy{ending}_hidden"], hidden, rtol=1e-5, atol=1e-6)
-            if not ending:
-                np.testing.assert_allclose(found.extras["behaviour/logits"], logits, rtol=1e-5, atol=1e-6)
-        assert np.isfinite(agent.update(stack(mixed(agent))).metrics).all()
-
-
-def test_the_order_in_which_networks_are_given_does_not_matter():
-    parameters = make_agent(cells=3, shared=True).network_parameters
-    one, other = (
-        make_agent(cells=3, shared=True, stirred=False, order=order) for order in ([*parameters], [*parameters][::-1])
-    )
-    x, mode = observations(), "greedy"
-    assert_all_close(one.policy.act(x, mode=mode).state, other.policy.act(x, mode=mode).state, atol=0)
-    assert next(iter(other.networks)) == "trunk"  # which the others read
 
 
 def test_images_are_seen_by_a_graph():
@@ -387,20 +328,6 @@ def test_values_of_numbers_by_hand(given):
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
-
-
-@of_recurrent
-def test_a_state_of_another_number_of_environments_is_refused(given):
-    agent = kept_agent(**given)
-    for mode, state in (
-        ("explore", everything(agent, 4)),
-        ("explore", everything(agent, 2)),
-        ("greedy", a_state(agent, 4)),
-    ):
-        with pytest.raises(ValueError):
-            agent.policy.act(observations(), state, mode=mode)
-    with pytest.raises(ValueError):
-        agent.policy.act(observations(), everything(agent), mode="sample")
 
 
 @pytest.mark.parametrize("given", [given for given in RECURRENT if not given["shared"]], ids=named)

@@ -663,16 +663,3 @@ MEAN = tf.zeros((4, 2))
 def test_the_gaussian_has_one_shape(mean, variance):
     with pytest.raises(ValueError, match="shapes"):
         DiagonalGaussian(mean, variance)
-
-
-@pytest.mark.parametrize("shape", [(4, 1), (1, 2), (4,), (3, 4, 1), (3, 1, 2)])
-def test_actions_and_others_have_the_shape_of_the_gaussian(shape):
-    gaussian, x = DiagonalGaussian(MEAN, MEAN + 1.0), tf.zeros(shape)
-    with pytest.raises(ValueError, match="shapes"):
-        gaussian.log_prob(x)
-    if x.shape.rank == 2:
-        with pytest.raises(ValueError, match="shapes"):
-            gaussian.kl_to(DiagonalGaussian(x, x + 1.0))
-
-
-# -- shapes ------------------------------------------------------------------------------------------------------------

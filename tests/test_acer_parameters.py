@@ -13,12 +13,10 @@ from toys import team_spec
 
 from tfsac.agents import DiscreteACERAgent
 from tfsac.parameters import (
-    AdditiveNoiseParameters,
     Conv2d,
     DiscreteACERAgentParameters,
     DiscreteACERAlgorithmParameters,
     EmbedderScheme,
-    ExperienceReplayParameters,
     FCMiddlewareParameters,
     GaussianACERAgentParameters,
     GaussianACERAlgorithmParameters,
@@ -26,7 +24,6 @@ from tfsac.parameters import (
     LSTMMiddlewareParameters,
     ParameterError,
     Preset,
-    QHeadParameters,
     ScheduleParameters,
     TwinSoftActorCriticAgentParameters,
     discrete_acer_networks,
@@ -146,37 +143,19 @@ def with_network(name, kind="discrete", shared=False, **fields):
 
 REMEMBERING = {"middleware_parameters": LSTMMiddlewareParameters(3)}
 MISTAKES = {
-    "no steps": (lambda: Algorithm(t_max=0), "t_max"),
     "an average that stands still": (lambda: Algorithm(trust_region_alpha=1.0), "trust_region_alpha"),
     "statistics of continuous actions": (lambda: Algorithm(trust_region_statistics="variance"), "log_probs"),
     "statistics of discrete actions": (
         lambda: GaussianACERAlgorithmParameters(trust_region_statistics="logits"), "scale",
     ),
-    "what other algorithms have": (lambda: Algorithm(n_step=2), "n_step"),
     "nothing to learn from": (lambda: Algorithm(disable_online_update=True, n_times_replay=0), "n_times_replay"),
-    "memory of transitions": (lambda: Discrete(memory=ExperienceReplayParameters(100)), "memory"),
-    "exploration": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "exploration"),
     "no average": (lambda: with_network("policy", create_target_network=False), "use_trust_region"),
-    "no average of the trunk": (lambda: with_network("trunk", shared=True, create_target_network=False), "trunk"),
     "average of critics": (lambda: with_network("q", create_target_network=True), "no target network"),
-    "twin critics": (lambda: with_network("q", head_parameters=QHeadParameters((4,))), "num_critics"),
-    "twin advantages": (
-        lambda: with_network("advantage", "gaussian", head_parameters=QHeadParameters((4,))), "num_critics",
-    ),
     "reading past the trunk": (
         lambda: with_network("q", shared=True, input_embedders_parameters={"observation": InputEmbedderParameters()}),
         "'features'",
     ),
     "a Huber loss": (lambda: with_network("q", replace_mse_with_huber_loss=True), "squared"),
-    "convolutions after dense layers": (lambda: discrete_acer_networks((16, Conv2d(2, 4, 2))), "Convolutions"),
-    "a network too few": (
-        lambda: Gaussian(networks={name: x for name, x in gaussian_acer_networks().items() if name != "v"}),
-        "policy, v, advantage",
-    ),
-    "another head": (
-        lambda: Discrete(networks={**discrete_acer_networks(), "policy": gaussian_acer_networks()["policy"]}),
-        "categorical_policy",
-    ),
     "an LSTM without an agent for it": (
         lambda: TwinSoftActorCriticAgentParameters(
             networks={

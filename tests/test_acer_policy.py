@@ -9,13 +9,10 @@ import tiny
 
 from tfsac import api, cli, exporting
 from tfsac.environments import Filters, as_arrays, make, spec_of
-from tfsac.environments.vectorize import EVALUATION, episode_seed
-from tfsac.exporting import loading
 from tfsac.exporting.litert import litert_interpreter
-from tfsac.parameters import EnvironmentEpisodes, RunParameters
+from tfsac.parameters import RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
-from tfsac.training.evaluation import evaluate_policy
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 
@@ -137,19 +134,6 @@ def test_environments_side_by_side_act_as_each_alone(case):
         assert (actions >= low).all() and (actions <= high).all()
 
 
-def test_a_policy_remembers_until_it_is_reset_and_then_takes_another_number_of_environments(memory):
-    policy = memory.policy
-    first, later = memory.live(slice(1))[0][0], policy.act(memory.raw(0, slice(1)))
-    assert abs(first[0, 0] - later[0, 0]) > 1e-3  # the same observation after an episode of others
-    before = policy.state
-    with pytest.raises(ValueError):
-        policy.act(memory.raw(0))
-    assert policy.state is before
-    policy.reset()
-    assert policy.state == {}
-    np.testing.assert_allclose(policy.act(memory.raw(0))[0], first[0], atol=1e-6)
-
-
 def same_moments(one, other):
     """Compares means of `[N, A]` and of their squares, which may differ by six deviations."""
     for power in (1, 2):
@@ -185,45 +169,6 @@ def test_samples_follow_the_policy_and_the_mode_is_likeliest(case):
         same_moments(found, expected)
 
 
-# -- evaluated and recorded --------------------------------------------------------------------------------------------
-
-
-def alone(run_dir, episode):
-    """Plays one episode with a policy that was never used before."""
-    policy, env = loading.load_policy(run_dir), loading.environment_of(run_dir)
-    observation, _ = env.reset(seed=episode_seed(0, EVALUATION, 1, episode))
-    actions, total, done = [], 0.0, False
-    while not done:
-        actions.append(policy.act(observation))
-        observation, reward, terminated, truncated, _ = env.step(actions[-1])
-        total, done = total + float(reward), terminated or truncated
-    env.close()
-    return np.array(actions), total
-
-
-def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(tmp_path):
-    folder = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.acer("Pendulum-v1", lstm=True))
-    one_by_one = [alone(folder, episode) for episode in range(2)]
-    done = api.evaluate(folder, 2)
-    assert done.returns.tolist() == [total for _, total in one_by_one] and done.switched is None
-    made = api.record(folder, tmp_path / "shown.npz", 2)
-    np.testing.assert_allclose(
-        2.0 * made.records["action"], np.concatenate([actions for actions, _ in one_by_one]), atol=1e-6
-    )
-    np.testing.assert_array_equal(made.returns, done.returns)
-    policy, env = loading.load_policy(folder), loading.environment_of(folder)
-    for _ in range(2):  # whatever the policy did before
-        assert evaluate_policy(policy, env, EnvironmentEpisodes(1), evaluation_index=1).returns[0] == done.returns[0]
-        assert policy.state["policy_hidden"].any()
-    sampled = [api.evaluate(folder, 2, deterministic=False, seed=seed).returns for seed in (0, 0, 1)]
-    env.close()
-    assert (
-        sampled[0].tolist() == sampled[1].tolist()
-        and (sampled[0] != done.returns).all()
-        and (sampled[0] != sampled[2]).all()
-    )
-
-
 # -- exported ----------------------------------------------------------------------------------------------------------
 
 
@@ -241,30 +186,6 @@ def saved_model(case, tmp_path_factory):
 def litert(case, tmp_path_factory):
     pytest.importorskip("ai_edge_litert")
     return exporting.export(case.policy, tmp_path_factory.mktemp("lite") / "policy", "tflite", values=values_of(case))
-
-
-def test_the_signatures_take_and_return_the_state(case, saved_model):
-    signatures = tf.saved_model.load(str(saved_model)).signatures
-    names = {
-        "serving_default",
-        "sample",
-        *(["initial_state"] if case.lstm else []),
-        *(["values"] if values_of(case) else []),
-    }
-    assert set(signatures) == names
-    state = {name: ([None, 8], "float32") for name in case.fields}
-    seen = {key: ([None, *array.shape], array.dtype) for key, array in case.spec.observation.items()}
-    action = ([None, *case.spec.action.shape], case.spec.action.dtype)
-    for name in names - {"initial_state"}:
-        inputs = signatures[name].structured_input_signature[1]
-        expected = {**seen, **state, **({"action": action} if name == "values" else {})}
-        assert {key: (x.shape.as_list(), x.dtype.name) for key, x in inputs.items()} == expected
-    for name in ("serving_default", "sample"):
-        assert signatures[name].structured_outputs.keys() == {"action", *state}
-    if case.lstm:
-        first = signatures["initial_state"](rows=tf.constant(5))
-        assert {name: x.shape.as_list() for name, x in first.items()} == {name: [5, 8] for name in state}
-        assert not any(x.numpy().any() for x in first.values())
 
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
@@ -376,78 +297,12 @@ def test_values_of_critics_with_memories_of_their_own_are_refused(memory, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
-    path = exporting.export(memory.policy, tmp_path / "out")
-    loaded = tf.saved_model.load(str(path))
-    with pytest.raises(TypeError, match=r"missing required arguments: policy_cell, policy_hidden"):
-        loaded.signatures["serving_default"](observation=tf.zeros([1, 3]))
-    with pytest.raises(KeyError):
-        memory.policy.acting.act_tensors({"observation": tf.zeros([1, 3])})
-    exported, live = exporting.load_exported(path), memory.live()
-    with pytest.raises(ValueError):
-        exported({"other": np.zeros((3, 1), np.float32)})
-    for _ in range(2):  # it remembers until it is reset
-        for step in range(4):
-            np.testing.assert_allclose(exported({"observation": memory.raw(step)}), live[step][0], rtol=0, atol=1e-5)
-        with pytest.raises(ValueError):
-            exported({"observation": memory.raw(4, slice(2))})
-        exported.reset()
-
-
-PLAYED = """
-import sys
-import numpy as np
-for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
-    sys.modules[absent] = None  # importing it raises
-import tensorflow as tf
-for place in sys.argv[1:]:
-    signatures = tf.saved_model.load(place).signatures
-    with np.load(place + ".npz") as file:
-        seen = {key: file[key] for key in file}
-    steps, rows = next(iter(seen.values())).shape[:2]
-    state, actions = signatures["initial_state"](rows=tf.constant(rows)) if "initial_state" in signatures else {}, []
-    for step in range(steps):
-        observation = {key: tf.constant(array[step]) for key, array in seen.items()}
-        sample = signatures["sample"](**observation, **state)["action"]
-        if "values" in signatures:
-            assert signatures["values"](**observation, **state, action=sample)["q"].shape == (rows,)
-        state = signatures["serving_default"](**observation, **state)
-        actions.append(state.pop("action").numpy())
-    np.savez(place + "-played.npz", actions=actions, **{name: x.numpy() for name, x in state.items()})
-"""
-
-
-@pytest.mark.acceptance
-def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path, run_python):
-    made = {f"{i}": Case(name) for i, name in enumerate(CASES)}
-    for name, case in made.items():
-        exporting.export(case.policy, tmp_path / name, values=values_of(case))
-        np.savez(tmp_path / f"{name}.npz", **case.seen)
-    run_python(PLAYED, *(str(tmp_path / name) for name in made))
-    for name, case in made.items():
-        live = case.live()
-        with np.load(tmp_path / f"{name}-played.npz") as file:
-            np.testing.assert_allclose(file["actions"], [action for action, _ in live], rtol=0, atol=1e-5)
-            assert set(file) == {"actions", *case.fields}
-            for field in case.fields:
-                np.testing.assert_allclose(file[field], live[-1][1][field], rtol=0, atol=1e-5)
-
-
 # -- typed -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("level", "lstm", "shared"),
-    [
-        ("CartPole-v1", True, True),
-        pytest.param("CartPole-v1", False, False, marks=pytest.mark.acceptance),
-        pytest.param("Pendulum-v1", True, False, marks=pytest.mark.acceptance),
-    ],
-)
-def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
+def test_every_command_takes_a_run(tmp_path, capsys):
     folder = tmp_path / "run"
-    api.train(tiny.acer(level, lstm, shared), folder, RunParameters(seed=1), quiet=True)
+    api.train(tiny.acer("CartPole-v1", True, True), folder, RunParameters(seed=1), quiet=True)
     assert (folder / "policy" / "saved_model.pb").is_file() and (folder / "learning_curve.png").is_file()
 
     def typed(*line):
@@ -463,10 +318,9 @@ def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
         f"mean {sampled:.2f}" in typed("evaluate", f"--run_dir={folder}", "--episodes=3", "--stochastic")
         and sampled != best
     )
-    values = ["--values"] if shared or not lstm else []
     for format in ("saved_model", "tflite"):
         printed = typed(
-            "export", f"--run_dir={folder}", f"--out={tmp_path / format}", f"--format={format}", "--verify", *values
+            "export", f"--run_dir={folder}", f"--out={tmp_path / format}", f"--format={format}", "--verify", "--values"
         )
         assert "(within 1e-05)" in printed
     assert "2 episodes" in typed("record", f"--run_dir={folder}", f"--out={tmp_path / 'shown.npz'}", "--episodes=2")
@@ -478,13 +332,3 @@ def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
     assert "finished at step 132" in typed("train", f"--run_dir={tmp_path / 'more'}", same, begun, "--seed=2")
     typed("plot", str(folder), str(tmp_path / "more"), f"--out={tmp_path / 'both.png'}")
     assert (tmp_path / "both.png").is_file()
-
-
-@pytest.mark.acceptance
-def test_combinations_are_trained_and_compared(tmp_path, capsys):
-    api.train(tiny.acer(lstm=True, **{"schedule.improve_steps": 24}), tmp_path / "run", RunParameters(), quiet=True)
-    grid = ["--grid=agent.algorithm.n_times_replay=1,3", f"--preset={tmp_path / 'run' / 'config.json'}", "--use_cpu"]
-    assert cli.run(["sweep", f"--run_dir={tmp_path / 'sweep'}", *grid]) == 0
-    printed = capsys.readouterr().out
-    assert "n_times_replay=1" in printed and "n_times_replay=3" in printed
-    assert len(list((tmp_path / "sweep").glob("*/*/best.npz"))) == 2

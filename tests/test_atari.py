@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tfsac.environments import Environments, make, maker, spec_of
-from tfsac.environments.video import write_video
+from tfsac.environments import Environments, maker, spec_of
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
@@ -57,14 +56,6 @@ def test_each_action_is_repeated_frame_skip_times(pong):
     assert played == {1: 1, 3: 3}
 
 
-def test_raw_screens_without_preprocessing():
-    env = make(PONG, max_episode_steps=2)
-    assert spec_of(env) == Spec({"observation": ArraySpec((210, 160, 3), "uint8")}, DiscreteSpec(6))
-    env.reset(seed=0)
-    assert [env.step(0)[3] for _ in range(2)] == [False, True]
-    env.close()
-
-
 @pytest.mark.slow
 def test_games_side_by_side_follow_from_their_seeds_and_come_back():
     parameters = EnvironmentParameters(PONG, num_envs=2, atari=AtariPreprocessingParameters(), max_episode_steps=20)
@@ -82,17 +73,3 @@ def test_games_side_by_side_follow_from_their_seeds_and_come_back():
     for action in actions[:, :1]:
         old.step(action)
     assert new.restore(old.state(), actions[:, 0], old.observation) is True
-
-
-def test_making_a_game_prints_nothing(run_python):
-    # The emulator writes to the file descriptor.
-    assert run_python(f"import os; from tfsac.environments import make; os.dup2(1, 2); make({PONG!r}).close()") == ""
-
-
-def test_a_video_of_a_game(tmp_path):
-    import imageio.v2 as imageio
-
-    parameters = EnvironmentParameters(PONG, atari=AtariPreprocessingParameters())
-    write_video(parameters, [7], [np.full(30, 2)], tmp_path / "pong.gif")
-    frames = imageio.mimread(tmp_path / "pong.gif")
-    assert frames[0].shape[:2] == (210, 160) and len(frames) > 5

@@ -25,20 +25,6 @@ def float32_afterwards():
     set_numerics(RunParameters())
 
 
-def with_flags(monkeypatch, tmp_path, flags):
-    (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : fpu {flags} sse\n")
-    monkeypatch.setattr(bfloat16, "CPUINFO", tmp_path / "cpuinfo")
-
-
-@pytest.mark.parametrize(
-    ("flags", "warned"), [("avx512_bf16 amx_bf16", False), ("avx512_bf16 amx_bf16x", True), ("", True)]
-)
-def test_a_cpu_without_amx_is_warned_about(monkeypatch, tmp_path, flags, warned):
-    with_flags(monkeypatch, tmp_path, flags)
-    assert (set_numerics(NARROW) is not None) == warned
-    assert set_numerics(RunParameters()) is None
-
-
 def test_the_choice_holds_afterwards(monkeypatch, tmp_path):
     x = tf.random.stateless_normal([256, 256], [3, 4])
     product = tf.function(lambda x: x @ x)
@@ -48,13 +34,6 @@ def test_the_choice_holds_afterwards(monkeypatch, tmp_path):
     set_numerics(RunParameters())
     np.testing.assert_array_equal(product(x).numpy(), exact)
     np.testing.assert_allclose(narrow, exact, atol=1.0)  # where the CPU has none of it, they are equal
-
-
-def test_a_run_prints_the_warning_and_trains(monkeypatch, tmp_path, capsys):
-    with_flags(monkeypatch, tmp_path, "avx2")
-    result = Trainer(tiny_preset(), tmp_path / "run", NARROW).run()
-    assert "This CPU has no AMX" in capsys.readouterr().out
-    assert result.counters.updates > 0
 
 
 @pytest.mark.slow

@@ -1,14 +1,12 @@
 """Callbacks: what happens when one raises, and the metrics that they add; runs that fail for other reasons."""
 
 import csv
-import signal
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from toys import tiny_preset
 
-from tfsac.distributed.ray_environments import ActorsLost
 from tfsac.environments import EnvironmentFailure
 from tfsac.errors import TfsacError
 from tfsac.parameters import RunParameters, override
@@ -58,10 +56,6 @@ def fail(trainer):
     raise ZeroDivisionError("no such number")
 
 
-def interrupt(trainer):
-    raise KeyboardInterrupt
-
-
 def full(*arguments):
     raise OSError(28, "No space left on device")
 
@@ -75,7 +69,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "hook", [hook if hook == "on_evaluation" else pytest.param(hook, marks=pytest.mark.acceptance) for hook in HOOKS]
+    "hook", ["on_evaluation", *(pytest.param(x, marks=pytest.mark.acceptance) for x in HOOKS[::5])]
 )
 def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys, uninterrupted, hook):
     trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Acting(hook, fail)])
@@ -97,7 +91,7 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("hook", ["on_training_begin", "on_step", "on_evaluation", "on_training_end"])
 def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
     stopping = Acting(hook, lambda trainer: trainer.stop("enough"))
     trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[stopping], quiet=True)
@@ -105,15 +99,6 @@ def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
     assert result.reason == "enough" and result.signal is None
     assert result.counters.env_steps == {"on_training_begin": 0, "on_training_end": 70}.get(hook, 50)
     assert int(places(trainer)[-1]) == result.counters.env_steps
-
-
-def test_an_interrupt_inside_a_callback_saves_and_stops(tmp_path):
-    trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Acting("on_step", interrupt)], quiet=True)
-    result = trainer.run()
-    assert (result.signal, result.reason, result.counters.env_steps) == (signal.SIGINT, "SIGINT", 50)
-    assert places(trainer) == ["000000050"]
-    with pytest.raises(TfsacError, match="runs once"):
-        trainer.run()
 
 
 @pytest.mark.slow
@@ -145,18 +130,6 @@ def test_the_failure_of_an_environment_is_not_hidden_by_callbacks_or_a_full_disk
     assert "could not be saved" in printed and "ZeroDivisionError in on_training_end of Acting" in printed
 
 
-def test_a_run_that_loses_its_cluster_does_not_blame_an_environment(tmp_path, capsys):
-    trainer = Trainer(preset(), tmp_path / "run", RUN)
-
-    def lost(*arguments):
-        raise ActorsLost("The Ray cluster is lost")
-
-    trainer.parts.collector.step = lost
-    with pytest.raises(ActorsLost):
-        trainer.run()
-    assert f"{ActorsLost.what}; the state before is saved in " in capsys.readouterr().out
-
-
 class Length(Callback):
     metric_names = ("mine/steps", "mine/rest")
 
@@ -172,34 +145,6 @@ def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
     header = next(line for line in printed if line[:1] == ["steps"])
     assert header[-2:] == ["mine/steps", "mine/rest"]
     assert [line[-2:] for line in printed if line[:1] in (["50"], ["70"])] == [["50", "-"], ["70", "-"]]
-
-
-def hook_of(name):
-    return type("Own", (Callback,), {name: lambda self, trainer: None})()
-
-
-@pytest.mark.usefixtures("untraced")
-def test_a_callback_that_could_not_do_what_it_is_for_is_refused(tmp_path):
-    """A hook that would never be called, and a metric that would take the place of another."""
-    for name in ("on_train_begin", "_on_step"):
-        with pytest.raises(TfsacError, match=name):
-            Trainer(preset(), tmp_path / "run", RUN, callbacks=[hook_of(name)], quiet=True)
-    for name in ("training/return_mean", "mine"):
-        callback = Acting()
-        callback.metric_names = (name,)
-        with pytest.raises(TfsacError, match=name):
-            Trainer(preset(), tmp_path / "run", RUN, callbacks=[Acting(), callback, callback], quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.usefixtures("untraced")
-def test_parts_of_a_run_cannot_be_replaced_and_stop_needs_a_reason(tmp_path):
-    trainer = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    with pytest.raises(AttributeError):
-        trainer.memory = None
-    with pytest.raises(TfsacError, match="reason"):
-        trainer.stop("")
-    trainer.close()
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from pages import run_page
 
 import tfsac
 from tfsac import api, cli
-from tfsac.cards import writing
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.experiments.estimates import estimate, mean
@@ -155,24 +154,6 @@ def test_load_plays_the_cards_episodes_beside_its_returns(made, tmp_path, capsys
     assert sampled != tuple(parts(tfsac.load_card(made.path).evaluate(4, seed=7).returns))
 
 
-def test_a_video_that_fails_does_not_lose_the_evaluation(made, tmp_path, monkeypatch):
-    def no_camera(*_):
-        raise ValueError("no camera")
-
-    monkeypatch.setattr("tfsac.cards.card.write_video", no_camera)
-    with pytest.raises(api.DrawingError, match="no camera") as error:
-        tfsac.load_card(made.path).evaluate(2, dump_mp4=tmp_path / "video.gif")
-    assert len(error.value.evaluation.returns) == 2
-
-
-def test_a_card_without_its_optional_files_still_loads(made, tmp_path):
-    copied = pathlib.Path(shutil.copytree(made.path, tmp_path / "copy"))
-    for name in ALL - {"config.json", "policy"}:
-        (copied / name).unlink()
-    shutil.rmtree(copied / "policy" / "assets")  # empty folders are in no repository
-    assert tfsac.load_card(copied).evaluate(EPISODES).returns.mean() == pytest.approx(made.results["mean"])
-
-
 def test_other_folders_and_environments_are_refused(made, runs, tmp_path, capsys):
     with pytest.raises(TfsacError, match="no model card"):
         tfsac.load_card(runs[0])
@@ -187,42 +168,6 @@ def test_other_folders_and_environments_are_refused(made, runs, tmp_path, capsys
     (copied / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="another environment"):
         tfsac.load_card(copied).evaluate(1)
-
-
-def test_a_card_that_fails_leaves_nothing_behind(runs, tmp_path, monkeypatch):
-    def fail(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(writing, "plot_run", fail)
-    with pytest.raises(OSError, match="No space left"):
-        tfsac.write_card(runs[0], tmp_path / "card", 1)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_video_that_cannot_be_made_is_left_out_with_its_reason(tmp_path, capsys):
-    tiny.register()
-    run = evaluated(tiny.untrained_run(tmp_path / "run", "tiny:TfsacCliff-v0"))
-    assert cli.run(["card", f"--run_dir={run}", f"--out={tmp_path / 'card'}", "--episodes=1"]) == 0
-    assert "without replay.mp4: " in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "card").iterdir()} == ALL - {"replay.mp4"}
-    assert json.loads((tmp_path / "card" / "results.json").read_text())["interval_95"] is None  # of one episode
-
-
-@pytest.mark.acceptance
-def test_a_run_that_a_function_made_needs_it_again(tmp_path):
-    def env_fn():
-        return gym.make("Pendulum-v1", g=5.0, max_episode_steps=10, render_mode="rgb_array")
-
-    preset = tiny.shrunk(load_preset("pendulum_sac"), **{**tiny.SHORTER, "schedule.improve_steps": 5})
-    tfsac.train(preset, tmp_path / "run", env_fn=env_fn, quiet=True)
-    with pytest.raises(TfsacError, match="env_fn"):
-        tfsac.write_card(tmp_path / "run", tmp_path / "card")
-    made = tfsac.write_card(tmp_path / "run", tmp_path / "card", 2, env_fn=env_fn)
-    card = tfsac.load_card(tmp_path / "card")
-    np.testing.assert_allclose(card.evaluate(env_fn=env_fn).returns, made.results["returns"], rtol=1e-6)
-    with pytest.raises(TfsacError, match="env_fn"):
-        card.evaluate()
-    assert "card.evaluate(episodes=1, env_fn=env_fn)" in metadata(tmp_path / "card")[1]
 
 
 KINDS = {

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
@@ -20,7 +19,6 @@ from resume_tools import (
     crashed,
     ensemble_preset,
     preset,
-    rows_without_clocks,
     same_run,
     twin_preset,
     weights,
@@ -44,13 +42,7 @@ def uninterrupted_twin(tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted_twin") / "run", twin_preset())
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        163,
-        *(pytest.param(step, marks=pytest.mark.acceptance) for step in (50, 77, 149, 288, 300)),
-    ],
-)
+@pytest.mark.parametrize("step", [163, pytest.param(300, marks=pytest.mark.acceptance)])
 @pytest.mark.slow
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     crashed(tmp_path / "run", step)
@@ -58,35 +50,6 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     assert resumed.counters.env_steps == step // 50 * 50
     resumed.run()
     same_run(resumed, uninterrupted)
-
-
-class Named(gym.Wrapper):
-    """Observes under names that NumPy has for its own arguments."""
-
-    def __init__(self):
-        super().__init__(gym.make("Pendulum-v1"))
-        self.observation_space = gym.spaces.Dict(dict.fromkeys(("file", "allow_pickle"), self.env.observation_space))
-
-    def reset(self, **keywords):
-        observation, info = self.env.reset(**keywords)
-        return dict.fromkeys(self.observation_space.spaces, observation), info
-
-    def step(self, action):
-        observation, *rest = self.env.step(action)
-        return dict.fromkeys(self.observation_space.spaces, observation), *rest
-
-
-gym.register("Named-v0", entry_point=Named)
-
-
-@pytest.mark.slow
-def test_observations_may_have_any_names(tmp_path):
-    named = preset(**{"environment.level": f"{__name__}:Named-v0"})
-    whole = complete_run(tmp_path / "whole", named)
-    crashed(tmp_path / "run", 163, named)
-    resumed = Trainer(named, tmp_path / "run", RUN, resume=True, quiet=True)
-    resumed.run()
-    same_run(resumed, whole)
 
 
 @pytest.mark.slow
@@ -107,14 +70,13 @@ def test_a_run_with_its_memory_on_disk_resumes_as_one_in_ram(tmp_path, uninterru
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [163, *(pytest.param(step, marks=pytest.mark.acceptance) for step in (77, 288))])
-def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninterrupted_twin, step):
+def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninterrupted_twin):
     assert {"q_target/0", "temperature/0"} <= weights(uninterrupted_twin).keys()
     priorities = uninterrupted_twin.memory.state()
     assert len(set(priorities["leaves"].tolist())) > 50 and priorities["batches"] == 200
-    crashed(tmp_path / "run", step, twin_preset())
+    crashed(tmp_path / "run", 163, twin_preset())
     resumed = Trainer(twin_preset(), tmp_path / "run", RUN, resume=True, quiet=True)
-    assert resumed.counters.env_steps == step // 50 * 50
+    assert resumed.counters.env_steps == 150
     resumed.run()
     same_run(resumed, uninterrupted_twin)
 
@@ -167,10 +129,7 @@ def in_a_process(run_dir, step, in_the_middle_of_saving):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("step", "saving"),
-    [(-1, True), *(pytest.param(step, False, marks=pytest.mark.acceptance) for step in (113, 200, 251))],
-)
+@pytest.mark.parametrize(("step", "saving"), [(-1, True), pytest.param(251, False, marks=pytest.mark.acceptance)])
 def test_a_run_killed_by_the_system_and_resumed_equals_the_uninterrupted_one(tmp_path, uninterrupted, step, saving):
     killed = in_a_process(tmp_path / "run", step, saving)
     assert killed.returncode == -9, killed.stderr
@@ -239,10 +198,13 @@ def damage_flip(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "damage",
-    [damage_flip, *(pytest.param(how, marks=pytest.mark.acceptance) for how in (damage_truncate, pathlib.Path.unlink))],
+    ("damage", "name"),
+    [
+        *((damage_flip, name) for name in ("manifest.json", "memory.npz", "agent.data-00000-of-00001")),
+        (damage_truncate, "state.json"),
+        (pathlib.Path.unlink, "memory.npz"),
+    ],
 )
-@pytest.mark.parametrize("name", ["manifest.json", "state.json", "memory.npz", "agent.data-00000-of-00001"])
 def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
     tmp_path, uninterrupted, capsys, damage, name
 ):
@@ -338,15 +300,6 @@ def test_the_schedule_of_a_resumed_run_may_be_extended(tmp_path, uninterrupted):
     assert [entry["env_steps"] for entry in config["resumed"]] == [300]
 
 
-@pytest.mark.slow
-def test_a_resumed_run_may_be_evaluated_more_or_less_often(tmp_path, uninterrupted):
-    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
-    rarer = preset(**{"schedule.improve_steps": 500, "schedule.steps_between_evaluation_periods": 100})
-    Trainer(rarer, tmp_path / "run", RUN, resume=True, quiet=True).run()
-    steps = [int(row["env_steps"]) for row in rows_without_clocks(tmp_path / "run")]
-    assert steps == [35, 70, 105, 140, 175, 210, 245, 280, 300, 400, 500, 600]
-
-
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [3, FORMAT + 1])
@@ -382,11 +335,6 @@ def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeyp
     monkeypatch.undo()
     assert sorted(path for path in trainer.directory.checkpoints.rglob("*")) == before
     assert Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True).counters.env_steps == 100
-
-
-def test_resuming_where_there_is_nothing_says_so(tmp_path):
-    with pytest.raises(CheckpointError, match="no checkpoint to continue from"):
-        Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
 @pytest.mark.slow

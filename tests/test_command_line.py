@@ -1,6 +1,5 @@
 """The command line around its commands: help, version, what it describes, and how it fails."""
 
-import json
 import os
 import pathlib
 import re
@@ -16,8 +15,7 @@ from tfsac import cli
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli.command import Command
 from tfsac.errors import TfsacError
-from tfsac.parameters import RunParameters, override, to_json
-from tfsac.utils import imports
+from tfsac.parameters import override
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
@@ -36,25 +34,6 @@ def flags_of(name):
 def test_the_version_is_printed(capsys):
     assert cli.run(["--version"]) == 0
     assert re.fullmatch(r"tfsac \d+\.\d+\.\d+\n", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"], ["--seed=1", "--help"]])
-def test_every_way_to_ask_for_help_is_understood(arguments, capsys):
-    assert cli.run(["train", *arguments]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("tfsac train: train a preset\n\nusage: tfsac train [--flag=value ...]\n")
-    assert cli.run(["help", "train"]) == 0
-    assert capsys.readouterr().out == printed
-
-
-def test_the_usage_of_a_command_with_words_names_them_and_nothing_of_absl_is_left(capsys):
-    for name in cli.COMMANDS:
-        assert cli.run([name, "--help"]) == 0
-        printed = capsys.readouterr().out
-        words = cli.COMMANDS[name].words
-        assert f"usage: tfsac {name} {words}".rstrip() in printed
-        assert "repeat this option" not in printed and "default: '[]'" not in printed
-    assert cli.COMMANDS["compare"].words.startswith("RUN...")
 
 
 def test_the_page_names_every_command_flag_and_status():
@@ -115,14 +94,6 @@ def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
     )
     assert cli.run(["show", f"--preset={path}", "--json"]) == 0
     assert capsys.readouterr().out == path.read_text()
-
-
-def test_the_json_of_show_knows_where_the_environment_of_a_preset_file_is(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(imports, "IMPORT_FOLDERS", [])
-    preset = tmp_path / "mine.py"
-    preset.write_text((ROOT / "presets" / "pendulum_sac.py").read_text())
-    assert cli.run(["show", f"--preset={preset}", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["import_folders"][-1] == str(tmp_path)
 
 
 def test_a_parameter_is_set_once_but_a_later_flag_may_set_a_part(capsys):
@@ -192,27 +163,16 @@ def test_any_other_error_keeps_its_traceback(error, monkeypatch, capsys):
         ended(error, monkeypatch)
 
 
-def test_an_interruption_is_no_error(monkeypatch, capsys):
-    assert ended(KeyboardInterrupt(), monkeypatch) == 130
-    assert capsys.readouterr().err == "tfsac: interrupted\n"
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         ("trian", "'train'"),
-        ("--seed=1 train", "train, sweep"),
         ("train --sed=1", "Did you mean: seed ?.*--help.*--set"),
         ("evaluate --run_dir", "run_dir"),
         ("train --num_seeds=0", "num_seeds"),
-        ("train --tensorboard=maybe", "tensorboard"),
-        ("train --strategy=miror", "mirrored"),
         ("train pendulum_sac", "--name=value.*'pendulum_sac'"),
         ("evaluate", "--run_dir is required"),
-        ("train --resume", "--run_dir is required"),
-        ("check", "--level"),
         ("plot", "plot RUN"),
-        ("compare", "compare RUN"),
         ("train --num_seeds=2 --ray_address=local", "--ray_address"),
         ("sweep --strategy=multi_worker", "multi_worker"),
     ],
@@ -261,29 +221,6 @@ def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quiet
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_preset_file_leaves_no_bytecode_beside_it(tmp_path):
-    (tmp_path / "mine.py").write_text("from tfsac.parameters import Preset\n\npreset = Preset()\n")
-    load_preset(tmp_path / "mine.py")
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
-
-
-def test_plot_groups_runs_as_compare_does_also_while_they_run(tmp_path, monkeypatch):
-    from tfsac.experiments import plots
-
-    drawn = {}
-    monkeypatch.setattr(plots, "plot_curves", lambda groups, out, title: drawn.update(groups) or out)
-    for i, name in enumerate(("pendulum_sac", "pendulum_sac", "pendulum_twin_sac")):
-        (tmp_path / str(i)).mkdir()
-        config = {"preset": to_json(load_preset(name)), "run": to_json(RunParameters(seed=i))}
-        (tmp_path / str(i) / "config.json").write_text(json.dumps(config))
-    runs = [str(tmp_path / str(i)) for i in range(3)]
-    assert cli.run(["plot", *runs, f"--out={tmp_path / 'picture.png'}"]) == 0
-    assert {label: [path.name for path in paths] for label, paths in drawn.items()} == {
-        "soft_actor_critic": ["0", "1"],
-        "twin_soft_actor_critic": ["2"],
-    }
-
-
 def test_a_path_may_begin_with_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     given = []
@@ -292,8 +229,3 @@ def test_a_path_may_begin_with_the_home_folder(monkeypatch, tmp_path):
     )
     assert cli.run(["plot", "--out=~/one.png", "--title=~/x"]) == 0
     assert given == [f"{tmp_path}/one.png"]
-
-
-def test_a_warning_of_tfsac_itself_has_no_place_in_the_code():
-    assert cli._format_warning("It never ends.", RuntimeWarning, cli.__file__, 3) == "tfsac: It never ends.\n"
-    assert cli._format_warning("Mine.", UserWarning, __file__, 1).startswith(f"{__file__}:1: UserWarning: Mine.\n")

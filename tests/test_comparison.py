@@ -14,7 +14,7 @@ from tfsac.errors import TfsacError
 from tfsac.experiments import estimates
 from tfsac.experiments.comparison import compare, compare_evaluations, remarks, statistics
 from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
-from tfsac.experiments.evaluations import RunEvaluations, read_evaluations, read_groups, read_run
+from tfsac.experiments.evaluations import RunEvaluations, read_groups, read_run
 
 PENDULUM, CAR = "Pendulum-v1", "MountainCarContinuous-v0"
 
@@ -206,17 +206,6 @@ def test_the_tables_of_two_groups_by_hand(write, tmp_path):
 
 
 @pytest.mark.usefixtures("figures")
-def test_csv_files_are_compared_by_the_mean_of_their_last_evaluations(write, tmp_path):
-    runs = [
-        read_evaluations(write(name, returns) / "metrics.csv", "A level", 2)
-        for name, returns in (("a", [9, 2, 4]), ("b", [9, 4, 8]))
-    ]
-    printed = compare_evaluations({"x": runs}, tmp_path / "out").splitlines()
-    assert printed[1].count("4.50 [3.00, 6.00]") == 2
-    assert "Last: the mean of the last 2 evaluations of a run." in printed
-
-
-@pytest.mark.usefixtures("figures")
 def test_the_flag_chooses_how_many_last_evaluations_count(write, tmp_path):
     runs = [write("a", [9, 2, 4]), write("b", [9, 4, 8])]
     for run in runs:
@@ -325,19 +314,6 @@ def test_what_a_config_has_beside_the_preset_is_a_difference(described, ours, th
         (run / "config.json").write_text(json.dumps(config | more))
     groups = [runs[:1], runs[1:]] if len(labels) == 2 else [runs]
     assert grouping.by_difference([[run] for run in runs]) == dict(zip(labels, groups, strict=True))
-
-
-def test_a_preset_with_numbers_for_single_levels_is_one_experiment(described, tmp_path):
-    levels, runs = ("Hopper-v5", "Ant-v5"), []
-    for level in levels:  # with target entropies of their own
-        runs.append(described(f"sweep/level={level}/seed0", preset="droq_mujoco", level=level))
-        (runs[-1] / "policy").mkdir()
-    (tmp_path / "sweep" / "sweep.json").write_text(
-        json.dumps({"format": 1, "grid": [["level", list(levels)]], "first": {}})
-    )
-    assert grouping.groups_of([str(tmp_path / "sweep")]) == {"twin_soft_actor_critic": runs}
-    more = described("more", levels__X={"agent.algorithm.discount": 0.5})
-    assert grouping.by_difference([[described("a")], [more]]) == {"soft_actor_critic": [tmp_path / "a", more]}
 
 
 def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):

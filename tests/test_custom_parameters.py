@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import sys
 from typing import ClassVar
 
@@ -17,22 +16,16 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import (
     BaseAgentParameters,
     DiscreteSoftActorCriticAgentParameters,
-    EnvironmentParameters,
-    ExperienceReplayParameters,
     NetworkParameters,
     OffPolicyAlgorithmParameters,
     ParameterError,
     Preset,
-    RunParameters,
     SequenceReplayParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
-    class_of,
     from_json,
     override,
     parameters,
-    soft_actor_critic_networks,
-    to_json,
 )
 from tfsac.utils import imports
 
@@ -124,27 +117,6 @@ print(type(preset.agent).__module__, type(preset.agent).__name__, preset.agent.a
     assert printed.split() == ["my_parameters", "MyAgentParameters", "7.5", "4", "False"]
 
 
-@pytest.mark.parametrize("agent", [Wider(depth=9), Wider(memory=ExperienceReplayParameters(9000))])
-def test_an_own_agent_comes_back_equal_from_json(agent):
-    preset = Preset(agent=agent, environment=EnvironmentParameters("Hopper-v5"))
-    tree = to_json(preset)
-    assert tree["agent"]["kind"] == f"{__name__}:Wider"
-    assert from_json(Preset, json.dumps(tree)) == preset
-    assert override(preset, {"agent.memory": {"max_size": 700}}).agent.memory == ExperienceReplayParameters(700)
-
-
-def test_an_own_agent_needs_no_agent_of_tfsac():
-    networks = {"policy": soft_actor_critic_networks()["policy"]}
-    preset = Preset(
-        agent=FromTheBase(OffPolicyAlgorithmParameters(0.5), None, SequenceReplayParameters(9000), networks)
-    )
-    assert from_json(Preset, json.dumps(to_json(preset))) == preset
-    with pytest.raises(ParameterError, match=r"FromTheBase\.algorithm"):
-        FromTheBase()
-    with pytest.raises(ParameterError, match="memory"):
-        FromTheBase(OffPolicyAlgorithmParameters(), None, ExperienceReplayParameters(), networks)
-
-
 def named(kind):
     return lambda: from_json(Preset, json.dumps({"agent": {"kind": kind}}))
 
@@ -175,12 +147,7 @@ class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
 
 WRONG = {
     "no module": (named("nothing_of_this_name:Mine"), TfsacError, "nothing_of_this_name"),
-    "no class": (named("my_parameters:Mine"), TfsacError, "Mine"),
-    "not of an agent": (named("my_parameters:MyAlgorithmParameters"), ParameterError, "BaseAgentParameters"),
     "a module that raises": (named("raises_at_import:Mine"), Exception, "nothing_of_this_name"),
-    "a notebook's class": (named("__main__:Mine"), TfsacError, "Mine"),
-    "no name": (named("my_agent:"), ValueError, "MODULE:NAME"),
-    "an unknown kind": (named("sac"), ParameterError, "MODULE:CLASS"),
     "no decorator": (undecorated, ParameterError, "@tfsac.parameters.parameters"),
     "an algorithm of another agent": (
         lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError, "OwnAlgorithm",
@@ -194,17 +161,6 @@ def test_what_is_no_agent_of_ones_own_is_refused(folder, make, error, words):
     imports.make_importable(folder)
     with pytest.raises(error, match=words):
         make()
-
-
-def test_every_agent_of_tfsac_names_another_agent():
-    classes = [cls for cls in BaseAgentParameters.__subclasses__() if cls.__module__.startswith("tfsac.")]
-    paths = {
-        cls.path
-        for cls in [*classes, *(below for cls in classes for below in cls.__subclasses__())]
-        if hasattr(cls, "path")
-    }
-    assert len([path for path in paths if re.fullmatch(r"tfsac\.agents\.\w+:\w+Agent", path)]) == 6
-    assert DiscreteSoftActorCriticAgentParameters.path == "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
 
 
 @pytest.mark.acceptance
@@ -223,39 +179,3 @@ def test_an_own_agent_is_trained_and_evaluated_by_commands(folder, run_python, t
         f"'--episodes=2']))"
     )
     assert "over 2 episodes" in printed and printed.split()[-1] == "0"
-
-
-def test_the_agent_of_the_page_pays_for_its_locations(folder):
-    from tfsac.environments import make, spec_of
-    from tfsac.training.build import build_agent
-
-    imports.make_importable(folder)
-    preset = load_preset(folder / "my_preset.py")
-    env = make("Pendulum-v1")
-    agent = build_agent(preset, RunParameters(eager=True), spec_of(env))
-    env.close()
-    assert type(agent).__name__ == "MyAgent" and agent.algorithm.location_cost == 1e-3
-
-
-@pytest.mark.parametrize("agent, level", [(Wider(), "CartPole-v1"), (DiscreteOwn(), "Pendulum-v1")])
-def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
-    from tfsac.cli.learning import check_level
-
-    with pytest.raises(TfsacError, match="actions"):
-        check_level(Preset(agent=agent, environment=EnvironmentParameters(level)))
-
-
-@pytest.mark.parametrize(
-    "path, error, words",
-    [("tfsac.types:Spec", ParameterError, "subclass of Agent"), ("no_module:X", TfsacError, "no module")],
-)
-def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
-    from tfsac.agents import Agent
-
-    @parameters
-    class Lost(TwinSoftActorCriticAgentParameters):
-        """A class with another path."""
-
-    Lost.path = path
-    with pytest.raises(error, match=words):
-        class_of(Lost(), Agent)

@@ -2,7 +2,6 @@
 
 import collections
 import csv
-import itertools
 
 import numpy as np
 import pytest
@@ -72,12 +71,6 @@ def test_updates_learn_the_same_whatever_they_report(name, together):
     assert 1 <= losses.sum() < len(losses) and other.compiled.traces == (1 if together else 2)
 
 
-def test_eager_updates_report_the_same_ones():
-    _, eager, _ = updated("discrete", 2, True, eager=True)
-    _, compiled, _ = updated("discrete", 2, True)
-    np.testing.assert_allclose(eager, compiled, rtol=1e-4, atol=1e-6)
-
-
 def operations(agent, kind):
     """Counts what a graph of a single update computes: what its outputs and side effects need."""
     graph = agent.compiled._graph(kind).graph
@@ -140,27 +133,6 @@ def test_means_are_over_the_updates_that_reported():
 def rows_of(path):
     with (path / "metrics.csv").open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-@pytest.mark.slow
-def test_a_row_says_over_how_many_updates_its_means_are(tmp_path):
-    preset = tiny_preset(schedule__improve_steps=60, schedule__steps_between_evaluation_periods=30)
-    every = Trainer(preset, tmp_path / "every", RunParameters(updates_between_diagnostics=1), quiet=True)
-    some = Trainer(preset, tmp_path / "some", RunParameters(updates_between_diagnostics=20), quiet=True)
-    for trainer in (every, some):
-        trainer.run()
-    for row, other in zip(rows_of(tmp_path / "every"), rows_of(tmp_path / "some"), strict=True):
-        assert row["averaged/losses"] == row["averaged/diagnostics"] == other["averaged/losses"]
-        assert float(row["loss/q1"] or 0) == pytest.approx(float(other["loss/q1"] or 0), rel=1e-5)
-        assert float(row["evaluation/return_mean"]) == pytest.approx(float(other["evaluation/return_mean"]), rel=1e-4)
-    counted = [
-        (int(row["updates"]), int(row["averaged/losses"]), int(row["averaged/diagnostics"]))
-        for row in rows_of(tmp_path / "some")
-    ]
-    assert counted[0] == (0, 0, 0) and sum(losses for _, losses, _ in counted) == counted[-1][0]
-    assert [diagnosed for *_, diagnosed in counted[1:]] == [
-        after // 20 - before // 20 for (before, *_), (after, *_) in itertools.pairwise(counted)
-    ]
 
 
 def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):

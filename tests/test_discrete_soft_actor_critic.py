@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
-from toys import discrete_spec, random_batches, vector_spec
+from toys import discrete_spec, random_batches
 
-from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.agents import DiscreteSoftActorCriticAgent
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward
 from tfsac.parameters import (
@@ -24,8 +24,6 @@ from tfsac.parameters import (
     InputEmbedderParameters,
     ParameterError,
     PrioritizedExperienceReplayParameters,
-    SoftActorCriticAgentParameters,
-    TwinSoftActorCriticAgentParameters,
     discrete_soft_actor_critic_networks,
 )
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -127,14 +125,6 @@ def test_a_step_moves_what_it_trains_and_leaves_the_rest_bit_identical(name):
     assert changed(before, weights(agent)) == {name}
 
 
-@pytest.mark.parametrize("step", ["critic_step", "policy_step"])
-def test_computing_a_step_moves_nothing(step):
-    agent, batch = make_agent(), one(batches(1))
-    before = weights(agent)
-    getattr(agent, step)(batch)
-    assert changed(before, weights(agent)) == set()
-
-
 @pytest.mark.parametrize("spec", [PLAIN, MASKED], ids=["plain", "masked"])
 def test_an_update_by_hand_critic_then_policy_then_temperature_then_target(spec):
     agent, stacked = make_agent(DiscreteAutoAlphaParameters(0.2, 0.1), spec=spec), batches(1, spec=spec)
@@ -161,32 +151,6 @@ def test_an_update_by_hand_critic_then_policy_then_temperature_then_target(spec)
     for target, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
         np.testing.assert_allclose(moved, 0.75 * target + 0.25 * online, rtol=1e-5, atol=1e-7)
     assert changed(before, after) == {"q", "policy", "temperature", "q_target"}
-
-
-@pytest.mark.slow
-def test_another_order_of_the_steps_gives_another_policy():
-    agents = {order: make_agent(FIXED) for order in ("update", "critic first", "policy first")}
-    batch, stacked = one(batches(1)), batches(1)
-    agents["update"].update(stacked)
-    for order, names in (("critic first", ["q", "policy", "q_target"]), ("policy first", ["policy", "q", "q_target"])):
-        for name in names:
-            STEPS[name](agents[order], batch)
-    assert_same(agents["update"], agents["critic first"])
-    assert changed(weights(agents["update"]), weights(agents["policy first"])) == {"policy", "q", "q_target"}
-
-
-def test_one_critic_is_used_everywhere():
-    agent, batch = make_agent(twin_critic=False), one(batches(1))
-    metrics = named(agent, batches(2))
-    assert {name for name in metrics if name.startswith(("loss/q", "q/q", "q/td"))} == {
-        "loss/q1",
-        "q/q1",
-        "q/td_error1",
-    }
-    q = agent.networks["q"](batch.observation)
-    assert q.shape == (BATCH, 1, ACTIONS)
-    values = agent.value_tensors(batch.observation, batch.action)["q"]
-    np.testing.assert_array_equal(values, q.numpy()[np.arange(BATCH), 0, batch.action])
 
 
 def test_masks_that_leave_no_action_after_the_last_step_do_no_harm():
@@ -231,44 +195,10 @@ def test_importance_weights_scale_the_critic_loss_and_priorities_are_unweighted_
 # -- temperature -------------------------------------------------------------------------------------------------------
 
 
-def test_a_fixed_temperature_stays_and_is_used():
-    agent = make_agent(FixedAlphaParameters(0.7))
-    metrics = named(agent, batches(3))
-    assert metrics["temperature/alpha"] == np.float32(0.7)
-    assert "temperature" not in agent.trained and not {"loss/temperature", "policy/target_entropy"} & metrics.keys()
-
-
-@pytest.mark.parametrize("log_space", [True, False])
-@pytest.mark.parametrize(
-    ("logits", "target", "direction"), [([9.0, 0, 0, 0], 1.3, 1), ([0.0] * 4, 0.1, -1)], ids=["below", "above"]
-)
-def test_alpha_grows_while_the_entropy_is_below_its_target_and_shrinks_above(log_space, logits, target, direction):
-    agent = make_agent(DiscreteAutoAlphaParameters(0.5, 0.01, target_entropy=target, log_space=log_space), spec=PLAIN)
-    prefer(agent, logits)
-    first = float(agent.temperature.value())
-    metrics = named(agent, batches(3, spec=PLAIN))
-    assert metrics["policy/target_entropy"] == pytest.approx(target)
-    assert first == pytest.approx(0.5) and (float(agent.temperature.value()) - first) * direction > 0.01
-
-
-def test_alpha_outside_log_space_is_never_negative():
-    agent = make_agent(DiscreteAutoAlphaParameters(0.01, 0.5, target_entropy=0.01, log_space=False), spec=PLAIN)
-    assert np.isfinite(agent.update(batches(4, spec=PLAIN)).metrics).all()
-    assert float(agent.temperature.value()) == 0.0
-
-
 @pytest.mark.parametrize("target", [math.log(4), 1.5, 0.0, -4.0])
 def test_a_target_that_no_choice_among_four_reaches_is_refused(target):
     with pytest.raises(TfsacError, match="target_entropy"):
         make_agent(DiscreteAutoAlphaParameters(target_entropy=target))
-
-
-@pytest.mark.parametrize(
-    "fields", [{"target_entropy_ratio": 1.2}, {"target_entropy_ratio": 0.5, "target_entropy": 1.0}]
-)
-def test_wrong_ratios_are_refused(fields):
-    with pytest.raises(ParameterError, match="target_entropy_ratio"):
-        DiscreteAutoAlphaParameters(**fields)
 
 
 # -- shared encoder ----------------------------------------------------------------------------------------------------
@@ -376,18 +306,6 @@ def test_exploration_is_random_row_by_row_and_falls_with_the_steps(env_steps, ep
     assert (agent.policy.act(many(), mode="sample", env_steps=env_steps).action == 0).all()
 
 
-def test_epsilon_by_hand():
-    linear, exponential = (EpsilonGreedyParameters(0.9, 0.1, 1000, decay) for decay in ("linear", "exponential"))
-    assert [linear.epsilon(steps) for steps in (0, 250, 1000, 9999)] == pytest.approx([0.9, 0.7, 0.1, 0.1])
-    expected = [0.9, 0.1 + 0.8 / math.e, 0.1 + 0.8 / math.e**3, 0.1]
-    assert [exponential.epsilon(steps) for steps in (0, 1000, 3000, 10**6)] == pytest.approx(expected)
-
-
-def test_exploring_without_exploration_is_sampling():
-    explored, sampled = (make_agent(spec=PLAIN).policy.act(many(), mode=mode).action for mode in ("explore", "sample"))
-    np.testing.assert_array_equal(explored, sampled)
-
-
 def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
     agent, rows = make_agent(), 20_000
     prefer(agent, np.log([0.1, 0.2, 0.3, 0.4]))
@@ -398,17 +316,6 @@ def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
     np.testing.assert_allclose(
         np.bincount(action, minlength=4) / rows, [1 / 6, 1 / 3, 1 / 2, 0], atol=4 * np.sqrt(0.25 / rows)
     )
-
-
-def test_actions_of_another_kind_are_refused():
-    with pytest.raises(ValueError):
-        make_agent(spec=vector_spec())
-    for agent, parameters in (
-        (SoftActorCriticAgent, SoftActorCriticAgentParameters),
-        (TwinSoftActorCriticAgent, TwinSoftActorCriticAgentParameters),
-    ):
-        with pytest.raises(ValueError):
-            agent(parameters(), PLAIN)
 
 
 def test_an_action_that_there_is_not_has_no_value():

@@ -1,7 +1,6 @@
 """Whole runs with discrete actions, masks and teams: resumed, broken off, normalised, evaluated, exported, recorded."""
 
 import dataclasses
-import gc
 import re
 
 import gymnasium as gym
@@ -9,9 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from cli_tools import RETURN, parts, png_size
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
-from resume_tools import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
+from resume_tools import CHANGES, complete_run, crashed, same_run, weights
 from toys import discrete_spec, tiny_preset
 
 from tfsac import api, cli, exporting
@@ -45,28 +43,26 @@ class Corridor(gym.Env):
     The walls are masked, and choosing one raises. At one step, counted over all episodes, the mask is wrong.
 
     Args:
-        fail_at: number of the step.
-        how: the mask has no "valid" action, or a wrong "shape"; or the "first" observation after it has no valid
-            action.
+        fail_at: number of the step, whose mask has no valid action.
     """
 
     metadata = {"render_modes": []}
 
-    def __init__(self, fail_at=0, how="valid"):
+    def __init__(self, fail_at=0):
         self.observation_space = Dict(observation=Box(-100.0, 100.0, (2,)), action_mask=MultiBinary(3))
         self.action_space = Discrete(3, start=START)
-        self.fail_at, self.how, self.steps, self.place, self.length = fail_at, how, 0, 0, 0
+        self.fail_at, self.steps, self.place, self.length = fail_at, 0, 0, 0
 
     def _observe(self, wrong):
         mask = np.int8([self.place > 0, 1, self.place < LENGTH])
         if wrong:
-            mask = np.ones(2, np.int8) if self.how == "shape" else np.zeros(3, np.int8)
+            mask = np.zeros(3, np.int8)
         return {"observation": np.float32([10.0 * self.place, self.np_random.normal(-3.0, 0.1)]), "action_mask": mask}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.place, self.length = int(self.np_random.integers(0, LENGTH - 1)), 0
-        return self._observe(self.how == "first" and 0 < self.fail_at <= self.steps), {}
+        return self._observe(False), {}
 
     def step(self, action):
         assert self.action_space.contains(action), action
@@ -74,7 +70,7 @@ class Corridor(gym.Env):
         if not 0 <= self.place + move <= LENGTH:
             raise ValueError(f"There is a wall. Received: {action}")
         self.place, self.length, self.steps = self.place + move, self.length + 1, self.steps + 1
-        observation = self._observe(self.steps == self.fail_at and self.how != "first")
+        observation = self._observe(self.steps == self.fail_at)
         return observation, move - 0.1, self.place == LENGTH, self.length == 10, {}
 
 
@@ -113,9 +109,7 @@ STATEFUL = {**CHANGES, "schedule.improve_steps": 80}
 GREEDY = {"agent.exploration": {"initial_epsilon": 0.9, "final_epsilon": 0.05, "decay_steps": 60}}
 RESUMED = {
     "a masked choice": lambda: discrete(CORRIDOR, **STATEFUL | GREEDY),
-    "a masked choice, prioritised": lambda: discrete(CORRIDOR, **STATEFUL | GREEDY | PRIORITISED),
     "a team of choices": lambda: discrete(CHOICES, **STATEFUL | GREEDY),
-    "a team of numbers": lambda: numbers(**STATEFUL),
     "a shared encoder": lambda: shared(**STATEFUL | GREEDY),
 }
 USUAL = {"a masked choice"}
@@ -149,23 +143,10 @@ def test_a_resumed_run_explores_as_much_as_it_would_have(tmp_path):
     assert epsilon(explored.agent.exploration, 150) == pytest.approx(0.05 + 0.85 * np.exp(-2.5))
 
 
-@pytest.mark.parametrize(
-    ("how", "text"),
-    [
-        (
-            "valid",
-            r"TfsacCorridor-v0: 'action_mask' allows no action.*\(environment 0, step 133\)$",
-        ),
-        (
-            "shape",
-            r"TfsacCorridor-v0: observation 'action_mask' must have the shape .*\(environment 0, step 133\)$",
-        ),
-    ],
-)
-def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path, how, text):
-    preset = discrete(CORRIDOR, **{"environment.kwargs": {"fail_at": 134, "how": how}})
+def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path):
+    preset = discrete(CORRIDOR, **{"environment.kwargs": {"fail_at": 134}})
     failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
-    with pytest.raises(EnvironmentFailure, match=text):
+    with pytest.raises(EnvironmentFailure, match=r"action_mask.*step 133"):
         failed.run()
     assert [path.name for path in failed.parts.checkpoints.places()] == ["000000100", "000000133"]
     before = failed.memory.between(0, 133)
@@ -176,17 +157,6 @@ def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path, how,
         np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
     assert resumed.run().counters.env_steps == 200  # it counts its steps anew
     np.testing.assert_array_equal(resumed.memory.between(0, 133), before)
-
-
-def test_a_first_observation_without_a_valid_action_loses_nothing_either(tmp_path):
-    preset = discrete(CORRIDOR, **{"environment.kwargs": {"fail_at": 134, "how": "first"}})
-    failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
-    with pytest.raises(EnvironmentFailure, match=r"allows no action.*\(environment 0, step 1\d\d\)"):
-        failed.run()
-    # The step that ended the episode was not stored, so the checkpoint is from before it, in the middle of its episode.
-    assert failed.environments.state()["steps"] == failed.counters.env_steps
-    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
-    assert resumed.environments.length[0] > 0 and not tiny.newest(resumed.memory, 1)["truncated"].any()
 
 
 # -- filters -----------------------------------------------------------------------------------------------------------
@@ -207,10 +177,8 @@ def test_a_mask_is_not_normalised(tmp_path):
     assert np.abs(place).max() < 6 and np.abs(place.mean(axis=(0, 1))).max() < 0.5
 
 
-@pytest.mark.parametrize("made", [discrete, numbers])
-def test_the_agents_of_a_team_share_the_statistics_of_a_run(tmp_path, made):
-    preset = discrete(CHOICES, **NORMALISED) if made is discrete else numbers(**NORMALISED)
-    trainer = Trainer(preset, tmp_path / "run", RUN, quiet=True)
+def test_the_agents_of_a_team_share_the_statistics_of_a_run(tmp_path):
+    trainer = Trainer(numbers(**NORMALISED), tmp_path / "run", RUN, quiet=True)
     trainer.run()
     assert trainer.filters.count == 3 * 201  # three agents, 200 steps and the observation that comes next
     rows = trainer.memory.between(0, 200)
@@ -226,7 +194,6 @@ def test_the_agents_of_a_team_share_the_statistics_of_a_run(tmp_path, made):
 
 RUNS = {
     "choice": lambda: discrete("CartPole-v1"),
-    "shared encoder": shared,
     "masked": lambda: discrete(CORRIDOR, **NORMALISED),
     "team": lambda: discrete(CHOICES, **NORMALISED),
     "team of numbers": lambda: numbers(**NORMALISED),
@@ -247,12 +214,7 @@ def runs(tmp_path_factory):
     return run
 
 
-@pytest.fixture(
-    params=[
-        name if name in ("masked", "team of numbers") else pytest.param(name, marks=pytest.mark.acceptance)
-        for name in RUNS
-    ]
-)
+@pytest.fixture(params=["masked", "team of numbers"])
 def run_dir(runs, request):
     return runs(request.param)
 
@@ -273,16 +235,6 @@ def actions_of(level, preset, episodes, policy):
     return zip(*rows, strict=True)
 
 
-@pytest.mark.parametrize("stochastic", [False, True])
-def test_evaluate_prints_the_returns_of_the_best_policy(run_dir, capsys, stochastic):
-    flags = ["--stochastic"] if stochastic else []
-    assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=8", "--seed=6", *flags]) == 0
-    printed = capsys.readouterr().out
-    done = api.evaluate(run_dir, 8, not stochastic, seed=6)
-    assert list(RETURN.search(printed).groups())[:5] == [*parts(done.returns), "8"]
-    assert (api.evaluate(run_dir, 8, stochastic, seed=6).returns != done.returns).any()
-
-
 @pytest.mark.parametrize("format", ["saved_model", pytest.param("tflite", marks=pytest.mark.slow)])
 def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, format):
     if format == "tflite":
@@ -301,15 +253,6 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
     np.testing.assert_allclose(exported, np.stack(actions), rtol=0, atol=1e-5)
     if preset.environment.level == CORRIDOR:
         assert set(exported.tolist()) <= {START, START + 1, START + 2}
-
-
-@pytest.mark.parametrize(("name", "rows"), [("choice", 1), ("masked", 1), ("team", 3), ("team of numbers", 6)])
-def test_the_actions_of_choices_and_teams_are_drawn(runs, tmp_path, capsys, name, rows):
-    picture = tmp_path / "actions.png"
-    assert cli.run(["evaluate", f"--run_dir={runs(name)}", "--episodes=1", f"--plot_actions={picture}"]) == 0
-    printed = capsys.readouterr().out
-    assert f"actions {picture}" in printed and "switch" not in printed
-    assert png_size(picture) == (720, 310 + 130 * rows)
 
 
 def policy_preset(run_dir):
@@ -338,40 +281,6 @@ def test_an_exported_policy_asks_for_what_its_networks_read(runs, tmp_path, name
             assert inputs["action_mask"].dtype == tf.bool
 
 
-@pytest.mark.slow
-def test_exported_choices_are_the_environments_where_there_is_only_tensorflow(runs, tmp_path, run_python):
-    run_dir = runs("masked")
-    exporting.export(loading.load_policy(run_dir, critics=True), tmp_path / "policy", values=True)
-    rng = np.random.default_rng(0)
-    seen = np.column_stack([rng.uniform(0, 60, 40), rng.normal(-3.0, 0.1, 40)]).astype(np.float32)
-    mask = rng.random((40, 3)) < 0.5
-    mask[np.arange(40), rng.integers(3, size=40)] = True
-    np.savez(tmp_path / "observations.npz", observation=seen, action_mask=mask)
-    program = """
-import sys
-import numpy as np
-for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
-    sys.modules[absent] = None  # importing it raises
-import tensorflow as tf
-folder = sys.argv[1]
-signatures = tf.saved_model.load(folder + "/policy").signatures
-with np.load(folder + "/observations.npz") as file:
-    observations = {key: tf.constant(file[key]) for key in file}
-action = signatures["serving_default"](**observations)["action"]
-sampled = signatures["sample"](**observations)["action"]
-value = signatures["values"](observation=observations["observation"], action=action)["q"]
-np.savez(folder + "/actions.npz", action=action, sampled=sampled, value=value)
-"""
-    run_python(program, str(tmp_path))
-    with np.load(tmp_path / "actions.npz") as file:
-        action, sampled, value = file["action"], file["sampled"], file["value"]
-    assert action.dtype == sampled.dtype == np.int32 and value.shape == (40,)
-    np.testing.assert_array_equal(action, loading.load_policy(run_dir).act({"observation": seen, "action_mask": mask}))
-    for numbers_ in (action, sampled):
-        assert np.take_along_axis(mask, numbers_[:, None] - START, axis=1).all()
-    assert len(set(sampled.tolist())) == 3
-
-
 def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys):
     out, preset = tmp_path / "expert.npz", policy_preset(run_dir)
     level, spec = preset.environment.level, loading.load_policy(run_dir).acting.spec
@@ -388,20 +297,6 @@ def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys)
     if level == CORRIDOR:
         mask = loaded.records["observation/action_mask"]
         assert mask.dtype == bool and np.take_along_axis(mask, action[:, None], axis=1).all()
-
-
-@pytest.mark.usefixtures("training_alone")
-def test_a_recording_of_a_run_is_imitated_by_another(run_dir, tmp_path):
-    out = tmp_path / "expert.npz"
-    assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6"]) == 0
-    memory = f'--set=agent.memory={{"kind": "sqil", "demonstrations": "{out}", "max_size": 1000}}'
-    flags = [f"--preset={run_dir / 'config.json'}", memory, f"--run_dir={tmp_path / 'imitated'}", "--seed=9"]
-    assert cli.run(["train", *flags]) == 0
-    last = tiny.rows(tmp_path / "imitated")[-1]
-    assert (last["env_steps"], last["updates"]) == ("200", "100")
-    for name in ("td_error_agent", "td_error_expert", "policy_loss_agent", "policy_loss_expert", "gradient_cosine"):
-        assert np.isfinite(float(last[f"imitation/{name}"]))
-    assert -1.0 <= float(last["imitation/gradient_cosine"]) <= 1.0
 
 
 @pytest.mark.slow
@@ -426,20 +321,6 @@ def test_a_game_is_trained_evaluated_exported_and_recorded(tmp_path, capsys):
         quiet=True,
     )
     assert result.counters.updates > 0
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_film_of_choices_has_a_frame_for_every_step(runs, tmp_path):
-    imageio = pytest.importorskip("imageio.v2")
-    pytest.importorskip("imageio_ffmpeg")
-    film = tmp_path / "pole.mp4"
-    assert cli.run(["evaluate", f"--run_dir={runs('choice')}", "--episodes=2", f"--dump_mp4={film}"]) == 0
-    with imageio.get_reader(film) as reader:
-        frames = [np.asarray(frame) for frame in reader]
-    del reader
-    gc.collect()  # imageio-ffmpeg leaves its pipes to the garbage collector
-    assert len(frames) == api.evaluate(runs("choice"), 2).lengths.sum()
-    assert frames[0].shape[:2] == (400, 600) and not np.array_equal(frames[0], frames[-1])
 
 
 @pytest.mark.parametrize(

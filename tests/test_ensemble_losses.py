@@ -203,4 +203,3 @@ def test_critics_with_targets_of_their_own():
 # -- wrong ranks -------------------------------------------------------------------------------------------------------
 
 B, BN, BNK, BK = tf.zeros([2]), tf.zeros([2, 3]), tf.zeros([2, 3, 4]), tf.zeros([2, 4])
-FOUR = Support(0.0, 3.0, 4)

@@ -4,7 +4,6 @@ several devices in test_strategies.py.
 """
 
 import dataclasses
-import functools
 import json
 
 import numpy as np
@@ -16,10 +15,9 @@ from learning_tools import one_step_task
 from toys import random_batches, team_spec, vector_spec
 
 import tfsac
-from tfsac.agents import Agent, EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.agents.ensemble_sac import dropout_factors
 from tfsac.catalog import load_preset
-from tfsac.errors import TfsacError
 from tfsac.networks.batch_normalization import BatchNormalization
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.networks.layers import EPSILON, ForwardMode, standardized
@@ -34,7 +32,6 @@ from tfsac.parameters import (
     NormalizationParameters,
     ParameterError,
     QHeadParameters,
-    QuantileValueParameters,
     ResidualMiddlewareParameters,
     RunParameters,
     SoftActorCriticAgentParameters,
@@ -99,13 +96,6 @@ def test_critics_without_a_target_network_learn_between_any_number_of_steps():
     assert int(agent.updates) == 1
     with pytest.raises(ParameterError, match="whole number"):
         agent_of(**steps)
-
-
-def test_a_critic_of_one_quantile_learns():
-    agent = agent_of(distribution=QuantileValueParameters(1, 0), target_reduction="pool")
-    q = agent.networks["q"].compute(observed(), np.zeros((ROWS, 2), np.float32), batch_statistics=False)
-    assert q.shape == (ROWS, 2, 1)
-    assert np.isfinite(agent.update(batches()).metrics).all()
 
 
 def test_an_ensemble_learns_for_a_team_and_from_demonstrations():
@@ -304,20 +294,6 @@ def test_dropout_leaves_every_unit_out_as_often_and_independently(rate):
         assert abs(np.corrcoef(a, b)[0, 1]) < 6 / a.size**0.5
 
 
-def test_dropout_of_few_units_or_at_extreme_rates_draws_what_it_should():
-    seeds = tf.unstack(tf.stack([tf.range(1000), tf.fill([1000], 1)], axis=1))
-    for rate, shape in ((1e-6, [2, 1, 3]), (0.5, [1, 1, 1]), (0.99, [2, 2, 5])):
-        draw = tf.function(functools.partial(dropout_factors, rate, shape))
-        factors = np.stack([draw(seed) for seed in seeds])
-        assert abs((factors == 0.0).mean() - rate) < 5 * (rate * (1 - rate) / factors.size) ** 0.5
-
-
-def test_no_target_network_has_no_variables():
-    agent = agent_of(NORMALISED, networks={"target_network": False}, **JOINT)
-    assert set(agent.networks) == {"policy", "q"} and agent.targets["q"] is agent.networks["q"]
-    agent.update(batches(2))
-
-
 # -- running statistics ------------------------------------------------------------------------------------------------
 
 
@@ -340,15 +316,6 @@ def changed_names(before, after):
     return {name for name in before if (before[name] != after[name]).any()}
 
 
-def test_a_delay_of_an_agent_without_such_an_update_says_what_it_needs():
-    class Whole(EnsembleSoftActorCriticAgent):
-        update_critics_once = Agent.update_critics_once
-
-    agent = Whole(parameters(num_updates_between_policy_updates=2), SPEC, eager=True)
-    with pytest.raises(NotImplementedError, match="update_critics_once"):
-        agent.update(batches())
-
-
 def test_a_policy_update_that_is_left_out_reports_nothing_and_moves_no_moments():
     agent = agent_of(num_updates_between_policy_updates=2)
     metrics = dict(zip(agent.metric_names or agent.trace(), agent.update(batches(2)).metrics.T, strict=True))
@@ -368,11 +335,6 @@ def test_the_first_update_of_a_delayed_policy_may_be_any_of_its_period(together)
     policy = np.concatenate(found)[:, agent.metric_names.index("loss/policy")]
     assert np.isfinite(policy).tolist() == [True, False, False, True, False]
     assert int(agent.optimizers["policy"].iterations) == 2
-
-
-def test_a_first_update_beyond_the_period_is_refused():
-    with pytest.raises(ParameterError, match="first_policy_update"):
-        TwinSoftActorCriticAlgorithmParameters(num_updates_between_policy_updates=2, first_policy_update=3)
 
 
 @pytest.mark.parametrize(
@@ -445,18 +407,6 @@ def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
     assert result.best_return > -0.3  # a uniform policy gets -2.7, one that stays in the middle -1.1
 
 
-@pytest.mark.acceptance
-def test_targets_beyond_the_atoms_are_told_once(tmp_path, capsys):
-    place = "agent.networks.q.head_parameters.distribution"
-    narrow = {f"{place}.low": 0.0, f"{place}.high": 0.5, "environment.filters.return_scaling": None}
-    preset = tiny.ensemble("flash_sac_mujoco", **narrow, **{"schedule.improve_steps": 120})
-    tfsac.train(preset, run_dir=tmp_path / "run", run=RunParameters(seed=1))
-    printed = capsys.readouterr().out
-    assert printed.count("of the critics' targets lie beyond their atoms: scale returns, with environment") == 1
-    reported = [mass for row in tiny.rows(tmp_path / "run") if (mass := row["q/clipped_mass"])]  # not in every row
-    assert float(reported[-1]) > 0.05
-
-
 # -- unit weights ------------------------------------------------------------------------------------------------------
 
 
@@ -479,15 +429,6 @@ def test_unit_weights_stay_on_the_sphere(kind):
 
 
 # -- other classes -----------------------------------------------------------------------------------------------------
-
-
-class Own(TwinSoftActorCriticAgent):
-    """An agent that knows nothing of ensembles."""
-
-
-def test_critics_of_another_agent_are_refused():
-    with pytest.raises(TfsacError, match="EnsembleSoft"):
-        Own(parameters(critics=3), SPEC)
 
 
 def test_layers_of_custom_models_are_the_models_own():
@@ -526,25 +467,6 @@ def test_statistics_and_unit_weights_stay_float32_where_products_are_bfloat16(pr
         assert all(np.abs(np.linalg.norm(x, axis=-2) - 1).max() < 1e-5 for x in kernels)
 
 
-NAMES = """
-from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.parameters import *
-from tfsac.types import ArraySpec, Spec
-seen = {"embed": ArraySpec((3,), "float32"), "dense_0": ArraySpec((2,), "float32")}
-body = FCMiddlewareParameters((8, 8), normalization=NormalizationParameters("layer"))
-embedders = {key: InputEmbedderParameters((16, 16)) for key in seen}
-policy = NetworkParameters(SACPolicyHeadParameters(), embedders, middleware_parameters=body)
-networks = {"policy": policy, "q": NetworkParameters(QHeadParameters(), embedders, create_target_network=True)}
-spec = Spec(seen, ArraySpec((2,), "float32"))
-print(len(TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), spec).networks))
-"""
-
-
-@pytest.mark.slow
-def test_layers_have_names_that_nothing_else_in_a_model_has(run_python):
-    assert run_python(NAMES).strip() == "3"
-
-
 # -- options that do not go together -----------------------------------------------------------------------------------
 
 
@@ -555,25 +477,17 @@ def test_layers_have_names_that_nothing_else_in_a_model_has(run_python):
         (lambda: parameters(NORMALISED, update_order="simultaneous", **JOINT), "update_order"),
         (lambda: parameters(RENORMALISED, **JOINT), "create_target_network"),
         (lambda: CategoricalValueParameters(11, 2.0, 2.0), "low"),
-        (lambda: CategoricalValueParameters(11, 2.0), "high"),
-        (lambda: QuantileValueParameters(5, 5), "num_quantiles"),
         (lambda: parameters(target_reduction="pool"), "target_reduction"),
         (lambda: parameters(distribution=CategoricalValueParameters(), target_reduction="min"), "target_reduction"),
-        (lambda: parameters(joint_policy_forward=True), "joint_policy_forward"),
-        (lambda: override(tiny.ensemble(), {"agent.networks.q.optimizer_type": "Muon"}), "Muon"),
         (
             lambda: override(tiny.ensemble(), {"agent.networks.q.replace_mse_with_huber_loss": True}),
             "replace_mse_with_huber_loss",
         ),
-        (lambda: parameters(policy=FCMiddlewareParameters((8,), dropout=0.1)), "dropout"),
         (
             lambda: SoftActorCriticAgentParameters(networks=soft_actor_critic_networks(unit_weights="all")),
             "unit_weights",
         ),
-        (lambda: tiny.ensemble("xqc_mujoco", **{"environment.filters.reward_rescale_factor": 30.0}), "Atoms"),
-        (lambda: tiny.ensemble("xqc_mujoco", **{"environment.filters.return_scaling": {"bound": 50.0}}), "Atoms"),
         (lambda: tiny.ensemble("xqc_mujoco", **{"environment.filters.return_scaling": None}), "Atoms"),
-        (lambda: FCMiddlewareParameters((), normalization=BATCH_NORM), "normalization"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(make, word):
@@ -622,8 +536,3 @@ def test_hidden_layers_are_those_of_policy_and_critics(name, embedder, middlewar
     assert policy.middleware_parameters.scheme == middleware
     assert q.head_parameters.network_layers_sizes == critics
     assert critics or q.middleware_parameters.scheme == middleware
-
-
-def test_residual_blocks_have_no_hidden_layers():
-    with pytest.raises(ParameterError, match="num_blocks"):
-        override(load_preset("simba_mujoco"), {"agent.hidden_layers": [8]})

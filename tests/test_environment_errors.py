@@ -140,15 +140,6 @@ def test_environments_are_closed_where_another_cannot_be_made(num_envs, ports, m
     assert Port.given_back == Port.taken == ports
 
 
-def test_what_helps_against_infinite_bounds_does_help():
-    env = gym.make("Pendulum-v1")
-    env = gym.wrappers.TransformAction(env, lambda action: action, Box(-np.inf, np.inf, (1,)))
-    with pytest.raises(TfsacError, match="TransformAction"):
-        tfsac.demonstrate(lambda observation: ZEROS[:1], env, 1)
-    env = gym.wrappers.TransformAction(env, lambda action: action, Box(-2.0, 2.0, (1,)))
-    assert len(tfsac.demonstrate(lambda observation: ZEROS[:1], env, 1).returns) == 1
-
-
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 

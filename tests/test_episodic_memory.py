@@ -360,29 +360,6 @@ def test_the_replay_begins_though_whole_episodes_make_room_before_it_is_full():
     assert ready == [False] * 11 + [True] * 7 and len(memory) == 6
 
 
-def test_replaying_needs_a_finished_episode():
-    memory = EpisodicMemory(SPEC, 20, 5)
-    play(memory, range(3))
-    assert replayed(memory, 1, 1, np.random.default_rng(0)) is None
-
-
-def test_shapes_and_dtypes_and_images_stay_bytes():
-    batch = replayed(of_lengths(5, 2), 3, 6, np.random.default_rng(0))
-    assert batch.observation["camera"].shape == (3, 5, 6, 2, 2, 1) and batch.observation["camera"].dtype == np.uint8
-    assert batch.observation["speed"].shape == (3, 5, 6, 2)
-    assert batch.action.shape == (3, 4, 6) and batch.action.dtype == np.int32
-    assert batch.extras["behaviour/logits"].shape == (3, 4, 6, 3)
-    for array in (batch.reward, batch.nonterminal, batch.is_first, batch.length, batch.on_policy):
-        assert array.shape == (3, 4, 6) and array.dtype == np.float32
-
-
-def test_actions_of_several_numbers():
-    memory = EpisodicMemory(SPEC._replace(action=ArraySpec((2,), "float32"), extras={}), 20, 3)
-    n = np.array([1])
-    memory.add(observation_of(n), np.array([[1.5, -2.5]]), n, n > 0, n < 0, observation_of(n))
-    np.testing.assert_array_equal(rollout_of(memory, 1).action[:, 0], [[1.5, -2.5], [0, 0], [0, 0]])
-
-
 def test_rewards_are_filtered_where_there_is_a_step_and_stored_raw():
     memory = EpisodicMemory(SPEC, 20, 4, reward_filter=lambda reward: 3.0 * reward + 7.0)
     play(memory, range(2), terminated={(1, 0)})
@@ -432,9 +409,6 @@ def test_sizes_that_make_no_memory_are_refused(arguments):
         EpisodicMemory(SPEC, **{"capacity": 10, "t_max": 5} | arguments)
 
 
-LOGITS, POLICY, CLOCK = np.zeros((2, 3)), np.zeros((2, 2)), np.zeros(2)
-
-
 # -- the running episodes ----------------------------------------------------------------------------------------------
 
 
@@ -445,13 +419,6 @@ def test_newest_actions_are_those_of_the_running_episode_or_nothing():
     assert memory.newest_actions(2).tolist() == [41, 51]
     assert memory.newest_actions(3).tolist() == [31, 41, 51]
     assert memory.newest_actions(4) is None
-
-
-def test_newest_actions_of_a_running_episode_longer_than_the_capacity():
-    memory = EpisodicMemory(SPEC, 10, 2)
-    play(memory, range(25))
-    assert memory.newest_actions(10).tolist() == [number(step) for step in range(15, 25)]
-    assert memory.newest_actions(11) is None and memory.newest_actions(25) is None
 
 
 def test_running_episodes_are_ended_as_if_they_were_cut_off():

@@ -1,8 +1,6 @@
 """Exports as servers and small devices take them: TensorFlow's own tools read the SavedModel, LiteRT runs int8."""
 
-import pathlib
 import re
-import runpy
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -19,7 +17,6 @@ from tfsac.catalog import load_preset
 from tfsac.environments import as_arrays
 from tfsac.exporting.litert import calibrate, litert_interpreter, with_half_weights
 
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 TOOL = """
 import sys
 from importlib.metadata import entry_points
@@ -245,45 +242,3 @@ def test_the_command_calibrates_with_episodes_of_the_run_and_tells_the_differenc
     assert 1e-5 < told < 0.2 and told == pytest.approx(
         exporting.verify(policy, out, api.observations_of(run_dir, policy, 11)[-1]), abs=0.05
     )
-
-
-@pytest.mark.slow
-def test_the_command_refuses_to_quantise_a_saved_model(run_dir, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--quantize=int8"])
-    assert re.search(r"--format=tflite\. Received: --quantize=int8, saved_model$", capsys.readouterr().err.strip())
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_a_policy_that_the_converter_cannot_quantise_is_refused_and_leaves_nothing(tmp_path):
-    run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac())
-    policy = tfsac.load_policy(run)
-    episodes = api.observations_of(run, policy)
-    with pytest.raises(ValueError, match="float16"):
-        exporting.export(policy, tmp_path / "out", "tflite", quantize="int8", quantize_with=episodes)
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-@pytest.mark.slow
-def test_the_benchmark_plays_the_same_episodes_in_all_precisions(run_dir, monkeypatch, capsys):
-    pytest.importorskip("ai_edge_litert")
-    monkeypatch.setattr(sys, "argv", ["quantization.py", f"--run_dir={run_dir}", "--episodes=2"])
-    runpy.run_path(str(BENCHMARKS / "quantization.py"), run_name="__main__")
-    printed = capsys.readouterr().out
-    returns = re.findall(r"^(\w+) +return mean (-\d+\.\d+) .* over 2 episodes  (\d+) bytes$", printed, re.M)
-    assert [name for name, *_ in returns] == ["none", "float16", "int8"]
-    lost = re.findall(r"^(\w+) +loses (-?\d+\.\d+) .* differs by (0\.\d+) .* over 100 steps$", printed, re.M)
-    assert [name for name, *_ in lost] == ["float16", "int8"] and float(lost[0][2]) < float(lost[1][2])
-    for (_, paired, _), (_, mean, _) in zip(lost, returns[1:], strict=True):
-        assert float(paired) == pytest.approx(float(returns[0][1]) - float(mean), abs=0.02)
-
-
-@pytest.mark.slow
-def test_the_benchmark_times_every_way_to_act(run_dir, monkeypatch, capsys):
-    pytest.importorskip("ai_edge_litert")
-    monkeypatch.setattr(sys, "argv", ["latency.py", f"--run_dir={run_dir}", "--calls=3"])
-    runpy.run_path(str(BENCHMARKS / "latency.py"), run_name="__main__")
-    rows = re.findall(r"^\| (.+?) \| (\d+\.\d) \| (\d+\.\d+) \| (\d+\.\d+) \|$", capsys.readouterr().out, re.M)
-    assert [way.partition(",")[0] for way, *_ in rows] == ["`policy.act`", *["SavedModel"] * 2, *["LiteRT"] * 2]
-    assert all(0 < float(median) <= float(slow) for _, _, median, slow in rows)

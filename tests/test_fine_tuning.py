@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 
-import keras
 import numpy as np
 import pytest
 import tiny
@@ -17,7 +16,7 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, override
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointError
-from tfsac.training.weights import load_weights, save_weights
+from tfsac.training.weights import save_weights
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 PRESETS = {
@@ -58,15 +57,7 @@ def values_of(trainer):
 
 
 @pytest.mark.usefixtures("untraced")
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        if name == "v"
-        else pytest.param(name, marks=pytest.mark.slow if name == "acer" else pytest.mark.acceptance)
-        for name in PRESETS
-    ],
-)
+@pytest.mark.parametrize("name", ["v", *(pytest.param(x, marks=pytest.mark.slow) for x in ("acer", "taac"))])
 def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(name, tmp_path):
     preset = PRESETS[name]()
     source = Trainer(preset, tmp_path / "unused", quiet=True)
@@ -122,36 +113,6 @@ def test_a_temperature_stays_the_same_alpha_where_its_logarithm_is_learned(log_s
     trainer = Trainer(preset(not log_space), tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
     assert float(trainer.agent.temperature.value()) == pytest.approx(0.25)
     assert float(trainer.agent.temperature.variable.numpy()) == pytest.approx(0.25 if log_space else np.log(0.25))
-
-
-@pytest.mark.usefixtures("untraced")
-def test_what_an_own_agent_trains_besides_its_networks_is_kept_and_left_out_where_there_is_none(tmp_path):
-    def with_model(trainer):
-        layers = [keras.layers.Dense(2, name="dense") for _ in range(2)]
-        for layer in layers:
-            layer.build((None, 3))
-        trainer.agent.trained["model"] = [variable for layer in layers for variable in layer.trainable_variables]
-        return trainer
-
-    source = with_model(Trainer(PRESETS["twin"](), tmp_path / "unused", quiet=True))
-    folder = disturbed(source, tmp_path / "source")
-    other = with_model(Trainer(PRESETS["twin"](), tmp_path / "other", quiet=True))
-    load_weights(RunDirectory(folder).best, other.agent, other.filters)
-    theirs, ours = values_of(source), values_of(other)
-    assert sum(name.startswith("model/") for name in theirs) == 4
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(value, ours[name], err_msg=name)
-    plain = Trainer(PRESETS["twin"](), tmp_path / "plain", quiet=True, initial_weights=folder)
-    for name, value in values_of(plain).items():
-        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
-    seen = {"observation": np.float32([[1.0, 0.0, 0.5]])}
-    np.testing.assert_array_equal(
-        tfsac.load_policy(folder).act(seen["observation"][0]), tfsac.load_policy(folder).act(seen["observation"])[0]
-    )
-    np.testing.assert_array_equal(
-        tfsac.load_policy(folder).acting.act(seen, mode="greedy").action,
-        source.agent.policy.act(seen, mode="greedy").action,
-    )
 
 
 @pytest.mark.usefixtures("untraced")

@@ -2,8 +2,6 @@
 gradients.
 """
 
-import collections
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,7 +12,6 @@ from tfsac.agents import (
     DiscreteSoftActorCriticAgent,
     SoftActorCriticAgent,
     TwinSoftActorCriticAgent,
-    learner,
     sqil_diagnostics,
 )
 from tfsac.parameters import (
@@ -151,14 +148,6 @@ def test_errors_and_losses_are_means_over_the_rows_of_each_half(kind, expert):
     assert float(metrics["imitation/policy_loss_expert"]) == pytest.approx(loss[rows].mean(), rel=1e-4)
 
 
-def test_the_order_of_the_rows_does_not_matter():
-    stacked, order = batches(make_agent("discrete")), np.random.default_rng(3).permutation(BATCH)
-    shuffled = tf.nest.map_structure(lambda x: x[:, order], stacked)
-    assert (shuffled.extras["expert"] != stacked.extras["expert"]).any()
-    ours, theirs = (named(make_agent("discrete"), batch) for batch in (stacked, shuffled))
-    assert {name: ours[name] for name in NAMES} == pytest.approx({name: theirs[name] for name in NAMES}, rel=1e-4)
-
-
 def test_a_demonstrated_step_of_a_team_counts_for_each_agent():
     team = team_spec(3)
     networks = discrete_soft_actor_critic_networks(
@@ -196,16 +185,6 @@ def test_the_cosine_is_that_of_the_flattened_gradients_of_both_halves(kind):
     assert float(agent.policy_step(batch).metrics["imitation/gradient_cosine"]) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_equal_halves_agree(kind, monkeypatch):
-    agent = make_agent(kind)
-    monkeypatch.setattr(agent, "noise", lambda name, shape: tf.fill(shape, 0.3))
-    metrics = named(agent, doubled(batches(agent)))
-    assert metrics["imitation/gradient_cosine"] == pytest.approx(1.0, abs=1e-5)
-    for name in ("td_error", "policy_loss"):
-        assert metrics[f"imitation/{name}_agent"] == pytest.approx(metrics[f"imitation/{name}_expert"], rel=1e-5)
-
-
 def test_opposed_halves_are_in_conflict():
     agent, expert = make_agent("discrete", spec=discrete_spec(3, 2)), tf.constant(ALTERNATING)
     same = one(doubled(batches(agent)))
@@ -221,59 +200,3 @@ def test_a_half_without_gradient_has_a_cosine_of_zero():
     metrics = named(agent, batches(agent, expert=np.zeros(BATCH)))
     assert metrics["imitation/gradient_cosine"] == metrics["imitation/td_error_expert"] == 0.0
     assert metrics["imitation/td_error_agent"] > 0.0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_cosine_is_computed_in_updates_that_report_all_metrics_alone(kind, monkeypatch):
-    agent, computed = make_agent(kind), []
-
-    def recorded(agent, *rows_and_tape, compute=sqil_diagnostics.gradient_cosine):
-        computed.append(int(agent.updates))
-        return compute(agent, *rows_and_tape)
-
-    monkeypatch.setattr(sqil_diagnostics, "gradient_cosine", recorded)
-    agent.compiled.updates_between_diagnostics = 5
-    metrics = agent.update(batches(agent, 12)).metrics
-    assert computed == [10, 11]  # two multiples of 5 were passed: the last two updates of the call
-    column = metrics[:, agent.metric_names.index("imitation/gradient_cosine")]
-    assert np.isnan(column[:10]).all() and np.isfinite(column[10:]).all()
-
-
-# -- the graph of an update --------------------------------------------------------------------------------------------
-
-
-def graph_of(agent):
-    """Returns how many operations of each type an update has, and the names of the variables that it reads or moves."""
-    graph = tf.function(agent.update_once, autograph=False).get_concrete_function(agent.batch_spec()).graph
-    return collections.Counter(operation.type for operation in graph.get_operations()), {
-        v.name for v in graph.variables
-    }
-
-
-@pytest.mark.parametrize("kind", ["discrete", "twin", pytest.param("v", marks=pytest.mark.acceptance)])
-def test_only_agents_that_imitate_pay_for_the_diagnostics_and_in_some_updates(kind, monkeypatch):
-    plain, variables = graph_of(make_agent(kind, ExperienceReplayParameters()))
-    weighted, more_variables = graph_of(make_agent(kind, PrioritizedExperienceReplayParameters()))
-    agent = make_agent(kind)
-    imitating, its_variables = graph_of(agent)
-    assert len(variables) == len(more_variables) == len(its_variables)
-    assert sum(imitating.values()) > sum(weighted.values()) + 100
-    agent.full_metrics = False
-    without_cosine, _ = graph_of(agent)
-    assert sum(without_cosine.values()) < sum(imitating.values()) - 100
-    for diagnostics in ("critic_diagnostics", "policy_diagnostics"):
-        monkeypatch.setattr(learner, diagnostics, lambda *of_rows: {})
-    without, _ = graph_of(make_agent(kind))
-    without.subtract({"Placeholder": 1})  # which rows are demonstrated
-    assert without == plain
-
-
-# -- compiled ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["discrete", "twin", pytest.param("v", marks=pytest.mark.acceptance)])
-def test_compiled_updates_report_what_eager_ones_do(kind):
-    eager, compiled = make_agent(kind), make_agent(kind, eager=False)
-    stacked = batches(eager, 3)
-    np.testing.assert_allclose(compiled.update(stacked).metrics, eager.update(stacked).metrics, rtol=2e-4, atol=1e-5)
-    assert compiled.metric_names == eager.metric_names and set(NAMES) <= set(compiled.metric_names)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli_tools import tree
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
-from resume_tools import complete_run, crashed, rows_without_clocks, same_run, weights, without_reward_normalization
+from resume_tools import complete_run, crashed, rows_without_clocks, same_run, weights
 from toys import tiny_preset
 
 from tfsac import api, cli, exporting
@@ -26,7 +26,7 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.training import CheckpointError, Trainer
+from tfsac.training import Trainer
 
 RUN = RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
 POLE, PENDULUM = "TfsacGarbagePole-v0", "TfsacGarbagePendulum-v0"
@@ -214,47 +214,6 @@ def test_a_run_goes_on_with_demonstrations_that_were_moved(interrupted):
     moved = path.rename(path.with_name("moved.npz"))
     flag = f"--set=agent.memory.demonstrations={moved}"
     assert cli.run(["train", "--resume", f"--run_dir={run_dir}", flag]) == 0
-
-
-@pytest.mark.usefixtures("untraced")
-def test_a_path_of_demonstrations_means_the_same_in_every_folder(tmp_path, monkeypatch):
-    demonstrate(tmp_path / "expert.npz", POLE)
-    monkeypatch.chdir(tmp_path)
-    trainer = Trainer(imitation("discrete", "expert.npz"), tmp_path / "run", RUN, quiet=True)
-    trainer.close()
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["preset"]["agent"]["memory"]["demonstrations"] == str(tmp_path / "expert.npz")
-
-
-def test_a_run_that_cannot_be_built_closes_its_environments(tmp_path, monkeypatch):
-    closed = []
-    monkeypatch.setattr(CartPoleEnv, "close", lambda env: closed.append(env))
-    with pytest.raises(FileNotFoundError, match="none"):
-        Trainer(imitation("discrete", tmp_path / "none.npz"), tmp_path / "run", RUN, quiet=True)
-    assert len(closed) == 2
-    assert not (tmp_path / "run").exists()
-
-
-def test_fewer_demonstrations_than_before_belong_to_another_run(interrupted):
-    run_dir, path = interrupted
-    memory = {"kind": "sqil", "demonstrations": str(path), "max_size": 1000, "num_episodes": 2}
-    fewer = imitation("discrete", path, **{"agent.memory": memory})
-    with pytest.raises(CheckpointError, match="num_episodes"):
-        Trainer(fewer, run_dir, RUN, resume=True, quiet=True)
-
-
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-def test_an_imitating_run_from_before_a_parameter_came_is_continued(tmp_path):
-    shown = demonstrate(tmp_path / "shown.npz", "Pendulum-v1", episodes=1)
-    imitating = imitation("twin", shown, **{"environment.level": "Pendulum-v1"})
-    crashed(tmp_path / "run", 51, imitating)
-    without_reward_normalization(tmp_path / "run")
-    moved = shown.rename(tmp_path / "moved.npz")
-    imitating = override(imitating, {"agent.memory.demonstrations": str(moved)})
-    resumed = Trainer(imitating, tmp_path / "run", RUN, resume=True, quiet=True)
-    resumed.close()
-    assert resumed.counters.env_steps == 50 and len(resumed.memory) == 50
 
 
 # -- what a run leaves -------------------------------------------------------------------------------------------------

@@ -2,9 +2,7 @@
 
 import csv
 import importlib
-import json
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -223,56 +221,6 @@ def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(learnin
     assert "\n2 of 3 runs have ended.\n" in printed
 
 
-@pytest.mark.acceptance
-def test_a_run_of_tfsac_is_resumed_and_a_folder_of_another_experiment_is_refused(suites):
-    folder = suites.folder / "runs" / "own"
-    names = [f"twin_Pendulum-v1_seed{seed}" for seed in (1, 2)]
-    first = suites.start(suite="own")
-    kill_when(first, lambda: any((folder / names[0] / "checkpoints").glob("0*")))
-    status, printed = suites.type("--only=seed1", suite="own")
-    assert status == 0, printed
-    row = suites.rows("own")[names[0]]
-    assert (row["steps"], row["failure"], row["starts"], row["shared_clock"]) == ("2000", "", "2", "yes")
-    assert len(json.loads((folder / names[0] / "config.json").read_text())["resumed"]) == 1
-    curve = (suites.folder / "results" / "own" / f"{names[0]}.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in curve[1:]] == ["500", "1000", "1500", "2000"]
-    shutil.copytree(folder / names[0], folder / names[1])
-    status, printed = suites.type("--collect", suite="own")
-    assert "holds this very experiment; move the other one away. Received: run.seed=1\n" in printed
-    assert suites.rows("own")[names[1]]["failure"]
-
-
-def test_the_mujoco_suite_is_what_its_page_says(module):
-    suite = module("learning_suites").SUITES["mujoco"]
-    runs = suite.runs()
-    assert len(runs) == len({run.name for run in runs}) == 6 * (5 + 3 + 3)
-    assert {run.seed for run in runs[:18]} == {1} and {run.seed for run in runs[-12:]} == {4, 5}
-    for run in runs:
-        if run.package != "tfsac":
-            assert "--steps=100000" in run.flags
-            continue
-        _train_flags(values := flags.FlagValues())
-        assert values(["train", *run.flags])[1:] == []
-        preset, parameters = requested_run(values)
-        schedule = preset.schedule
-        assert schedule.heatup_steps.num_steps + schedule.improve_steps.num_steps == 100_000
-        assert schedule.steps_between_evaluation_periods.num_steps == 5_000
-        assert schedule.evaluation_steps.num_steps == 10
-        assert bool(preset.environment.kwargs) == ("without" in run.level)
-        assert parameters.seed == run.seed
-
-
-def test_the_page_has_the_number_of_runs_of_every_suite_and_of_those_with_records(module):
-    page = (BENCHMARKS.parent / "docs" / "results.md").read_text().partition("### Suites")[2]
-    rows = re.findall(r"^\| \[`(\w+)`\]\(\S+\) \|.*\| (\d+) \| (\d+) \|$", page, flags=re.MULTILINE)
-    results, make_records = module("learning").RESULTS, module("learning_runs").Records
-    expected = []
-    for name, suite in module("learning_suites").SUITES.items():
-        records = make_records(results / name, suite.last_evaluations)
-        expected.append((name, str(len(suite.runs())), str(sum(map(records.has, suite.runs())))))
-    assert sorted(rows) == sorted(expected)
-
-
 def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to_choose(module):
     for name, suite in module("learning_suites").SUITES.items():
         to_choose = name in ("choices", "default")
@@ -295,32 +243,3 @@ def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to
                 steps = plan.heatup_steps.num_steps + plan.improve_steps.num_steps
                 evaluations = steps / plan.steps_between_evaluation_periods.num_steps
                 assert evaluations >= suite.last_evaluations, run.name  # or a run of hours has no score
-
-
-def test_the_arithmetic_of_a_step_is_that_of_its_layers(module):
-    from toys import vector_spec
-
-    from tfsac.catalog import load_preset
-    from tfsac.parameters import RunParameters
-    from tfsac.training.build import build_agent
-
-    budgets, preset = module("budgets"), load_preset("mujoco_twin_sac", level="Hopper-v5")
-    counted = budgets.flops_of_a_step(build_agent(preset, RunParameters(), vector_spec(11, 3)))
-    by_hand = sum(module("speed").flops(11, 3).values())
-    assert 0.95 * by_hand < counted <= by_hand  # whose training steps differentiate by their inputs, too
-
-
-def test_scores_of_tianshou_are_of_the_same_steps(module, tmp_path, monkeypatch):
-    tianshou = module("tianshou")
-    monkeypatch.setattr(tianshou, "CURVES", tmp_path / "tianshou.csv")
-    for level in (*tianshou.STEPS, "Humanoid-v3"):
-        curves = tmp_path / "examples" / "mujoco" / "benchmark" / level / "sac" / "test_rew_10seeds.csv"
-        curves.parent.mkdir(parents=True)
-        head = ["env_step", "rew", "rew:shaded", *(f"rew:seed_{seed}_run/test_rew.csv" for seed in range(10))]
-        rows = [[steps, 0, 0, *(steps + seed for seed in range(10))] for steps in range(0, 1_250_001, 5000)]
-        curves.write_text("\n".join(",".join(map(str, row)) for row in [head, *rows]))
-    tianshou.write_curves(tmp_path)
-    # 80 000 to 100 000 steps here are 70 000 to 90 000 there, without the random ones.
-    assert tianshou.theirs("Humanoid-v3", "mujoco").tolist() == [80_000 + seed for seed in range(10)]
-    assert tianshou.theirs("Hopper-v3", "long").tolist() == [970_000 + seed for seed in range(10)]
-    assert tianshou.theirs("Ant-v3", "long").tolist() == [470_000 + seed for seed in range(10)]

@@ -98,13 +98,6 @@ def test_the_first_step_of_a_delayed_policy_takes_the_rate_of_its_update():
     np.testing.assert_allclose(np.abs(kernel.numpy() - before), 0.25, rtol=1e-3)  # Adam's first step is the rate
 
 
-def test_an_exponential_decay_counts_updates_too():
-    agent = make_agent(delay=2, learning_rate=0.8, learning_rate_decay_rate=0.5, learning_rate_decay_steps=2)
-    rates = rates_of(agent, 5)
-    np.testing.assert_allclose(rates["policy"], [0.8, 0.8, 0.4, 0.4, 0.2], rtol=1e-6)
-    np.testing.assert_allclose(rates["temperature"], 3e-4, rtol=1e-6)
-
-
 # -- the length of a run -----------------------------------------------------------------------------------------------
 
 COSINE = {"learning_rate_decay_type": "cosine", "learning_rate_decay_steps": "run"}
@@ -172,32 +165,3 @@ def test_only_a_trainer_knows_how_long_a_run_is():
     preset = override(TWIN, {f"agent.networks.q.{name}": value for name, value in COSINE.items()})
     agent = build_agent(preset, RunParameters(seed=1), SPEC)
     assert agent.network_parameters["q"].learning_rate_decay_steps == preset.updates
-
-
-def test_a_run_of_unknown_length_is_refused():
-    changes = {f"agent.networks.policy.{name}": value for name, value in COSINE.items()}
-    preset = twin(**{**changes, "schedule.improve_steps": EnvironmentEpisodes(9)})
-    with pytest.raises(ParameterError, match="improve_steps"):
-        build_agent(preset, RunParameters(seed=1), SPEC)
-
-
-# -- what is refused ---------------------------------------------------------------------------------------------------
-
-LINEAR = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9}
-REFUSED = {
-    "end without a decay": ({"learning_rate_end": 1e-5}, "learning_rate_end"),
-    "run of an exponential decay": (
-        {"learning_rate_decay_rate": 0.5, "learning_rate_decay_steps": "run"}, "learning_rate_decay_steps",
-    ),
-    "another word": ({**LINEAR, "learning_rate_decay_steps": "all"}, "'run'"),
-    "no length of a cosine": ({"learning_rate_decay_type": "cosine"}, "learning_rate_decay_steps"),
-    "factor of a cosine": ({**LINEAR, "learning_rate_decay_rate": 0.5}, "learning_rate_decay_rate"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("make", [network, AutoAlphaParameters])
-@pytest.mark.parametrize("case", REFUSED)
-def test_decays_without_effect_or_sense_are_refused(case, make):
-    fields, words = REFUSED[case]
-    with pytest.raises(ParameterError, match=words):
-        make(**fields)

@@ -3,21 +3,17 @@
 import csv
 import json
 import pathlib
-import re
 import shutil
 import signal
-import sys
 import types
 
 import pytest
 from toys import tiny_preset
 
 import tfsac
-from tfsac.catalog import load_preset, preset_names
-from tfsac.parameters import RunParameters, to_json
+from tfsac.parameters import RunParameters
 from tfsac.training import Callback, Trainer
-from tfsac.training.loggers import CSVLogger, Logger, MLflowLogger, RunInfo, WandbLogger, make_loggers, services
-from tfsac.utils.files import leaves
+from tfsac.training.loggers import CSVLogger, Logger, MLflowLogger, RunInfo, WandbLogger, services
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
@@ -100,20 +96,6 @@ def test_loggers_are_told_how_a_run_ended(tmp_path):
         assert kept.closed == [reason]
 
 
-def test_loggers_are_made_by_name(monkeypatch):
-    package = types.SimpleNamespace(MlflowClient=lambda uri: None)
-    monkeypatch.setattr(services, "_package", lambda name: package)
-    made = make_loggers(["wandb", "mlflow", f"{__name__}:Kept", given := Kept()])
-    assert [type(logger) for logger in made] == [WandbLogger, MLflowLogger, Kept, Kept] and made[-1] is given
-
-
-@pytest.mark.parametrize(("logger", "name"), [(WandbLogger, "wandb"), (MLflowLogger, "mlflow")])
-def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, logger, name):
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=rf"pip install 'tfsac\[{name}\]'"):
-        logger("project")
-
-
 def test_loggers_of_services_end_as_the_run_did(tmp_path):
     ends = []
     client = types.SimpleNamespace(set_terminated=lambda run, status: ends.append(status))
@@ -124,14 +106,6 @@ def test_loggers_of_services_end_as_the_run_did(tmp_path):
         mlflow.close(reason)
         wandb.close(reason)
     assert ends == ["FINISHED", 0, "FINISHED", 0, "KILLED", 0, "FAILED", 1]
-
-
-@pytest.mark.parametrize("name", preset_names())
-def test_mlflow_accepts_the_names_of_all_parameters(name):
-    info = RunInfo(pathlib.Path(), [], [], [], 1, "", to_json(load_preset(name)), to_json(RUN))
-    paths = dict(leaves(services._config(info)))
-    assert "preset.agent.algorithm.discount" in paths and not any(path.startswith("preset.levels") for path in paths)
-    assert all(re.fullmatch(r"[/\w.\- ]+", services._accepted(path)) for path in [*paths, "success (%)"])
 
 
 def test_metrics_csv_is_whole_after_every_row(tmp_path):

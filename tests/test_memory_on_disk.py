@@ -2,7 +2,6 @@
 behind.
 """
 
-import errno
 import gc
 import mmap
 import os
@@ -25,7 +24,7 @@ from tfsac.memories import (
     on_disk,
 )
 from tfsac.parameters import RunParameters
-from tfsac.training import RunDirectory, Trainer
+from tfsac.training import Trainer
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, Spec
@@ -121,25 +120,8 @@ def test_an_array_that_does_not_fit_the_disk_is_refused(tmp_path):
     assert shutil.disk_usage(tmp_path).free > free / 2
 
 
-def test_a_disk_that_fills_up_meanwhile_is_refused_too(tmp_path, monkeypatch):
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="80 bytes"):
-        on_disk(tmp_path)((10,), np.dtype("float64"))
-
-
 def test_a_run_whose_memory_does_not_fit_leaves_no_folder_behind(tmp_path):
     run = RunParameters(memory_on_disk=True)
     with pytest.raises(OSError, match="free"):
         Trainer(tiny_preset(agent__memory__max_size=10**12), tmp_path / "runs" / "one", run, quiet=True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_disk_of_a_run_is_its_folder_or_the_nearest_above_it(tmp_path):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "file").touch()
-    names = ("runs", "runs/one", "runs/one/two", "file/one")
-    found = [RunDirectory(tmp_path / name).disk.relative_to(tmp_path) for name in names]
-    assert [str(path) for path in found] == ["runs", "runs", "runs", "."]

@@ -14,7 +14,6 @@ from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, clip_gradients, forward_of
 from tfsac.parameters import (
-    LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
     Conv2d,
     EmbedderScheme,
@@ -35,7 +34,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.keras_names import Initializer
-from tfsac.policies.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
@@ -92,37 +90,12 @@ def test_middleware_schemes_have_the_promised_widths(scheme, expected):
     assert widths(network(middle=MiddlewareScheme(scheme)).middleware) == expected
 
 
-def test_explicit_layers_replace_a_scheme():
-    net = network(embed=(9, 8), middle=(7, 6, 5))
-    assert widths(net.embedders["observation"]) == [9, 8]
-    assert widths(net.middleware) == [7, 6, 5]
-    shapes = [tuple(variable.shape) for variable in net.trainable_variables if variable.name == "kernel"]
-    assert shapes == [(5, 9), (9, 8), (8, 7), (7, 6), (6, 5), (5, 6)]
-
-
 @pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "selu", "leaky_relu", "sigmoid", "silu"])
 def test_the_activation_follows_every_hidden_layer_and_no_output(activation):
     net = network(activation=activation)
     hidden = [*net.embedders["observation"], *net.middleware]
     assert [layer.activation.__name__ for layer in hidden] == [activation] * 2
     assert net.head.output.activation.__name__ == "linear"
-
-
-def test_q_has_its_own_layers_and_activation_for_each_critic():
-    net = network(QHeadParameters((8, 4), activation_function="tanh"))
-    assert [layer.units for layer in net.head.critics.layers if layer.weights] == [8, 4, 1]
-    assert [layer.function for layer in net.head.critics.layers if hasattr(layer, "function")] == ["tanh", "tanh"]
-    first, second = (critic[0].kernel.numpy() for critic in layers_of_critics(net))
-    assert first.shape == (7 + 3, 8)
-    assert not np.array_equal(first, second)
-
-
-def test_heads_have_the_promised_shapes():
-    x, action = {"observation": normal(4, 5)}, normal(4, 3)
-    loc, log_scale = network()(x)
-    assert loc.shape == log_scale.shape == (4, 3)
-    assert network(VHeadParameters())(x).shape == (4,)
-    assert network(QHeadParameters((8,)))(x, action).shape == (4, 2)
 
 
 def test_q_reads_the_action_beside_the_raw_observation():
@@ -135,13 +108,6 @@ def test_q_reads_the_action_beside_the_raw_observation():
     )
     expected = np.maximum(np.concatenate([x, action], axis=1) @ hidden[0] + out[0], 0) @ hidden[1] + out[1]
     np.testing.assert_allclose(net({"observation": x}, action)[:, 1], expected[:, 0], rtol=1e-5, atol=1e-5)
-
-
-def test_heads_of_discrete_actions_have_a_number_for_each():
-    x = {"observation": normal(6, 5), "action_mask": np.ones((6, 4), bool)}
-    assert network(CategoricalPolicyHeadParameters(), CHOICE)(x).shape == (6, 4)
-    assert network(QHeadParameters((8,)), CHOICE)(x).shape == (6, 2, 4)
-    assert network(QHeadParameters((8,), num_critics=1), CHOICE)(x).shape == (6, 1, 4)
 
 
 def test_discrete_q_has_its_own_layers_and_activation_for_each_critic():
@@ -217,12 +183,6 @@ def test_each_field_of_a_state_goes_through_a_linear_layer_of_the_embeddings_wid
         np.testing.assert_allclose(output, values, rtol=1e-5, atol=1e-5)
 
 
-def test_a_raw_observation_gives_the_state_its_own_width():
-    net = network(spec=VECTOR._replace(state=STATE), embed=EmbedderScheme.Empty)
-    assert [layer.units for layer in net.state_embedders.values()] == [5, 5]
-    assert net.middleware[0].kernel.shape == (15, 7)
-
-
 @pytest.mark.parametrize(("rewards", "critics"), [(1, 1), (1, 2), (3, 4)])
 def test_critics_of_trajectories_are_independent_and_have_a_value_for_each_reward(rewards, critics):
     net = network(
@@ -274,27 +234,10 @@ def test_summed_observations_are_added():
     np.testing.assert_allclose(net({"left": left, "right": right}), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_every_observation_has_an_embedder_of_its_own():
-    net = merged("concat", embed={"left": InputEmbedderParameters((3,)), "right": InputEmbedderParameters((8, 2))})
-    assert {key: widths(layers) for key, layers in net.embedders.items()} == {"left": [3], "right": [8, 2]}
-    assert net.middleware[0].kernel.shape == (3 + 2, 7)
-
-
-def test_unequal_widths_cannot_be_summed():
-    embed = {"left": InputEmbedderParameters((3,)), "right": InputEmbedderParameters((2,))}
-    with pytest.raises(TfsacError, match="unequal widths"):
-        merged("sum", embed=embed)
-
-
 def test_a_network_may_read_fewer_observations_than_there_are():
     net = network(VHeadParameters(), TWO, embed={"right": InputEmbedderParameters((3,))})
     left, right = normal(2, 4), normal(2, 4, seed=2)
     np.testing.assert_array_equal(net({"left": left, "right": right}), net({"right": right}))
-
-
-def test_an_embedder_for_an_unknown_observation_is_refused_with_the_nearest_name():
-    with pytest.raises(TfsacError, match="Did you mean 'left'"):
-        network(spec=TWO, embed={"lefft": InputEmbedderParameters()})
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
@@ -434,14 +377,6 @@ def test_the_head_bounds_log_sigma_the_same_in_keras_and_numpy(formula, fields):
     assert ours[1].dtype == np.float32
     np.testing.assert_allclose(ours[0], same_mean, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(ours[1], log_std, rtol=1e-5, atol=1e-5)
-
-
-def test_the_default_bounds_are_the_distributions_and_no_part_of_the_network():
-    assert (LOG_SCALE_MIN, LOG_SCALE_MAX) == LOG_STD_BOUNDS == SACPolicyHeadParameters().log_std_bounds
-    plain, bounded = network().model, network(SACPolicyHeadParameters(log_std_bounds=(-9.0, 1.0))).model
-    operations = [[type(operation).__name__ for operation in model.operations] for model in (plain, bounded)]
-    assert operations[0] == ["InputLayer", "Dense", "Dense", "Dense", "Split"]
-    assert operations[1] == [*operations[0], "Clip"]
 
 
 @pytest.mark.parametrize("bounds", [(-21.0, 2.0), (-20.0, 2.5), (1.0, 1.0), (2.0, -5.0)])
@@ -683,13 +618,6 @@ def test_gradients_inside_the_bound_stay_as_they_are(method, bound):
     clipped = clip_gradients(made, gradients, tf.linalg.global_norm(gradients))
     for ours, theirs in zip(clipped, GRADIENTS, strict=True):
         np.testing.assert_array_equal(ours, np.float32(theirs))
-
-
-@pytest.mark.parametrize("method", ["global_norm", "norm", "value"])
-def test_gradients_of_zero_stay_zero(method):
-    made = training(clip_gradients=0.5, gradients_clipping_method=method)
-    clipped = clip_gradients(made, [tf.zeros(3)], tf.constant(0.0))
-    np.testing.assert_array_equal(clipped[0], [0, 0, 0])
 
 
 BATCH_RENORM = FCMiddlewareParameters(

@@ -9,16 +9,10 @@ from toys import team_spec, tiny_preset, vector_spec
 from tfsac.distributed.ray_environments import RolloutRequest
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.parameters import (
-    DiscreteACERAgentParameters,
-    DiscreteSoftActorCriticAgentParameters,
-    GaussianACERAgentParameters,
     NoiseRepetitionParameters,
-    ParameterError,
     RunParameters,
     SoftActorCriticAgentParameters,
-    TemporallyAbstractActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
-    override,
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies import NoiseRepetition, SquashedGaussianPolicy
@@ -196,34 +190,3 @@ def test_an_actor_keeps_its_noise_from_one_rollout_to_the_next():
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------
-
-
-def test_parameters_of_repetition_in_presets():
-    preset = override(tiny_preset(), {"agent.exploration": {"kind": "noise_repetition"}})
-    assert preset.agent.exploration == NoiseRepetitionParameters(2.0, 16, None)
-    fixed = override(preset, {"agent.exploration.every": 4})
-    assert fixed.agent.exploration.every == 4 and type(build(fixed)) is NoiseRepetition
-
-
-def build(preset):
-    return build_policy(preset, RunParameters(), vector_spec(3, 1)).exploration
-
-
-@pytest.mark.parametrize("fields", [{"every": 1}, {"mu": -0.5}, {"every": 3, "max_repeats": 9}])
-def test_repetition_without_effect_is_refused(fields):
-    with pytest.raises(ParameterError, match=[*fields][-1]):
-        NoiseRepetitionParameters(**fields)
-
-
-@pytest.mark.parametrize(
-    "agent",
-    [
-        DiscreteSoftActorCriticAgentParameters,
-        TemporallyAbstractActorCriticAgentParameters,
-        DiscreteACERAgentParameters,
-        GaussianACERAgentParameters,
-    ],
-)
-def test_agents_whose_policy_is_no_squashed_gaussian_refuse_repetition(agent):
-    with pytest.raises(ParameterError, match="exploration"):
-        agent(exploration=NoiseRepetitionParameters())

@@ -11,7 +11,7 @@ from resume_tools import RUN, complete_run, crashed, preset, same_run
 from return_tools import statistics_of
 
 from tfsac.environments import Filters
-from tfsac.parameters import FilterParameters, ParameterError, ReturnScalingParameters, from_json, override, to_json
+from tfsac.parameters import FilterParameters, ReturnScalingParameters
 from tfsac.training import Trainer
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.weights import save_weights
@@ -63,14 +63,6 @@ def test_a_constant_entry_stays_finite():
     data = {**observations(10), "state": np.full((10, 3), 7.0, np.float32)}
     filters.learn(data)
     np.testing.assert_allclose(filters.observation(data)["state"], 0.0, atol=1e-6)
-
-
-def test_leading_dimensions_do_not_matter():
-    filters, data = normalising(), observations(12)
-    filters.learn(data)
-    stacked = {key: value.reshape(3, 4, *value.shape[1:]) for key, value in data.items()}
-    flat = filters.observation(data)["state"]
-    np.testing.assert_array_equal(filters.observation(stacked)["state"], flat.reshape(3, 4, 3))
 
 
 def test_the_agents_of_a_team_share_the_statistics():
@@ -330,20 +322,3 @@ def test_weights_bring_the_statistics_but_no_running_episodes(tmp_path):
     assert source.filters.returns.running.any() and not trainer.filters.returns.running.any()
     for some in (source, trainer):
         some.close()
-
-
-@pytest.mark.parametrize(("given", "bound"), [({}, None), ({"bound": None}, None), ({"bound": 5.0}, 5.0)])
-def test_the_bound_is_a_number_or_none_and_comes_back_from_json(given, bound):
-    changed = override(preset(), {SCALED: given})
-    assert changed.environment.filters.return_scaling == ReturnScalingParameters(bound)
-    again = from_json(type(changed), json.dumps(to_json(changed)))
-    assert again == changed and preset().environment.filters.return_scaling is None
-
-
-def test_what_cannot_be_scaled_by_returns_is_refused():
-    with pytest.raises(ParameterError):
-        FilterParameters(reward_normalization=True, return_scaling=ReturnScalingParameters())
-    with pytest.raises(ParameterError):
-        tiny.taac(**{SCALED: {}, "agent.algorithm.reward_discounts": [0.9]})
-    with pytest.raises(ParameterError, match="reward_normalization"):
-        Filters(FilterParameters(return_scaling=ReturnScalingParameters()), SPEC._replace(num_rewards=2))

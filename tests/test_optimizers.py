@@ -12,13 +12,11 @@ from resume_tools import RUN, complete_run, crashed, preset, same_run
 from toys import random_batches, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.errors import TfsacError
 from tfsac.networks import build_optimizer
 from tfsac.parameters import (
     ACTIVATIONS,
     OPTIMIZERS,
     NetworkParameters,
-    ParameterError,
     TwinSoftActorCriticAgentParameters,
     VHeadParameters,
     from_json,
@@ -115,27 +113,6 @@ def test_the_decay_of_the_weights_follows_the_learning_rates():
     assert weight.numpy()[0] == pytest.approx(0.75 * 0.875, rel=1e-6)
 
 
-def test_other_arguments_reach_kerass_class():
-    sgd = build_optimizer(
-        training(optimizer_type="SGD", optimizer_kwargs={"momentum": 0.5, "nesterov": True}), [variable(1.0)]
-    )
-    assert (type(sgd), sgd.momentum, sgd.nesterov) == (keras.optimizers.SGD, 0.5, True)
-    nadam = build_optimizer(
-        training(optimizer_type="Nadam", adam_optimizer_beta1=0.7, optimizer_epsilon=1e-5), [variable(1.0)]
-    )
-    assert (type(nadam), nadam.beta_1, nadam.epsilon) == (keras.optimizers.Nadam, 0.7, 1e-5)
-    assert build_optimizer(training(**OTHERS["amsgrad"]), [variable(1.0)]).amsgrad
-
-
-def test_the_table_of_optimizers_is_kerass():
-    for name, fields in OPTIMIZERS.items():
-        keras_class = getattr(keras.optimizers, "RMSprop" if name == "RMSProp" else name)
-        assert {*fields.values()} <= inspect.signature(keras_class.__init__).parameters.keys(), name
-    classes = {name for name, found in vars(keras.optimizers).items() if inspect.isclass(found)}
-    wrappers = {"Optimizer", "LossScaleOptimizer", "MultiOptimizer", "OptimizerMap"}
-    assert classes - wrappers - {"RMSprop", "Ftrl", "ScheduleFreeAdamW"} == OPTIMIZERS.keys() - {"RMSProp"}
-
-
 # -- in agents ---------------------------------------------------------------------------------------------------------
 
 
@@ -174,19 +151,6 @@ def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
     assert resumed.counters.env_steps == 150
     resumed.run()
     same_run(resumed, whole)
-
-
-@pytest.mark.acceptance
-def test_a_run_begins_with_the_weights_of_another_whatever_its_optimizer(tmp_path):
-    made = preset(**{"agent.networks.*.optimizer_type": "AdamW", "schedule.improve_steps": 40})
-    first = complete_run(tmp_path / "first", made)
-    muon = preset(**{"agent.networks.*.optimizer_type": "Muon", "schedule.improve_steps": 40})
-    begun = Trainer(muon, tmp_path / "begun", RUN, quiet=True, initial_weights=first.directory.path)
-    best = np.load(first.directory.best)
-    for i, weight in enumerate(begun.agent.networks["policy"].trainable_variables):
-        np.testing.assert_array_equal(weight.numpy(), best[f"policy/{i}"])
-    begun.run()
-    assert begun.counters.updates > 0
 
 
 MIRRORED = """
@@ -236,12 +200,6 @@ def test_two_devices_take_the_steps_of_one(run_python, tmp_path):
 # -- activations -------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_activations_is_kerass():
-    functions = {name for name, found in vars(keras.activations).items() if inspect.isfunction(found)}
-    # A gate halves the width of its layer, and a threshold wants numbers.
-    assert functions - {"get", "serialize", "deserialize", "glu", "threshold", "hard_swish"} == set(ACTIVATIONS)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_activation_acts_and_learns(name):
@@ -254,32 +212,3 @@ def test_every_activation_acts_and_learns(name):
     x = {"observation": np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)}
     loc, _ = agent.networks["policy"](x)
     np.testing.assert_allclose(agent.policy.act(x, mode="greedy").action, np.tanh(loc), rtol=1e-5, atol=1e-6)
-
-
-# -- what is refused ---------------------------------------------------------------------------------------------------
-
-REFUSED = {
-    "case": ({"optimizer_type": "adam"}, "AdamW"),
-    "keeps first weights": ({"optimizer_type": "ScheduleFreeAdamW"}, "AdamW"),
-    "field": ({"optimizer_type": "SGD", "adam_optimizer_beta1": 0.5}, "adam_optimizer_beta1"),
-    "decay of RMSProp": ({"rms_prop_optimizer_decay": 0.5}, "rms_prop_optimizer_decay"),
-    "epsilon": ({"optimizer_type": "Lion", "optimizer_epsilon": 1e-3}, "optimizer_epsilon"),
-    "negative decay": ({"weight_decay": -0.1}, "weight_decay"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_an_optimizer_does_not_take_is_refused(case):
-    fields, words = REFUSED[case]
-    with pytest.raises(ParameterError, match=words):
-        training(**fields)
-
-
-@pytest.mark.parametrize("kwargs", [{"momentun": 0.9}, {"learning_rate": 0.5}, {"momentum": 1.5}])
-def test_what_keras_refuses_of_an_optimizer_names_it(kwargs):
-    with pytest.raises(TfsacError, match="optimizer_kwargs of SGD"):
-        build_optimizer(training(optimizer_type="SGD", optimizer_kwargs=kwargs), [])
-
-
-def test_kerass_spelling_of_rmsprop_is_coachs():
-    assert training(optimizer_type="RMSprop").optimizer_type == "RMSProp"

@@ -15,10 +15,9 @@ from pages import ROOT, run_page
 
 from tfsac import cli
 from tfsac.catalog import load_preset, read_config
-from tfsac.environments import make, maker
+from tfsac.environments import make
 from tfsac.environments.make import Maker
 from tfsac.errors import TfsacError
-from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.utils import imports
 
 ENVIRONMENT = """
@@ -108,22 +107,6 @@ def test_an_error_of_a_module_of_the_users_keeps_its_type(folder):
         make("own_raising:X-v0")
 
 
-@pytest.mark.parametrize(
-    "level, package, extra",
-    [
-        ("mo_gymnasium:mo-hopper-v5", "mo_gymnasium", "multi-objective"),
-        ("ALE/Pong-v5", "ale_py", "atari"),
-        ("pettingzoo:mpe2.simple_spread_v3", "mpe2", "multi-agent"),
-    ],
-)
-def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, level, package, extra):
-    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(TfsacError, match=rf"pip install 'tfsac\[{extra}\]'"):
-        make(level)
-
-
 def test_arguments_and_time_limit_reach_the_level():
     env = make("Pendulum-v1", max_episode_steps=2, g=1.5)
     assert env.unwrapped.g == 1.5
@@ -132,20 +115,6 @@ def test_arguments_and_time_limit_reach_the_level():
     env.close()
     with pytest.raises(TfsacError, match="gravty"):
         make("Pendulum-v1", gravty=3)
-
-
-def test_a_level_with_unusable_spaces_is_refused_and_closed(monkeypatch):
-    closed = []
-    monkeypatch.setattr(gym.Wrapper, "close", lambda self: closed.append(type(self)))
-    with pytest.raises(TfsacError, match=r"Blackjack-v1: .*observation.* must be a Box"):
-        make("Blackjack-v1")
-    assert closed
-
-
-def test_atari_preprocessing_of_other_levels_is_refused():
-    parameters = EnvironmentParameters("CartPole-v1", atari=AtariPreprocessingParameters())
-    with pytest.raises(TfsacError, match="ALE"):
-        maker(parameters)()
 
 
 def test_a_preset_imports_the_modules_beside_it_and_its_run_finds_them_again(folder, tmp_path, monkeypatch):
@@ -166,12 +135,6 @@ def test_a_preset_imports_the_modules_beside_it_and_its_run_finds_them_again(fol
     del sys.modules["own_beside"]
     del gym.registry["Mine-v0"]
     make(read_config(folder / "run" / "config.json")[0].environment.level).close()
-
-
-def test_a_folder_that_is_gone_is_left_alone(folder):
-    before = list(sys.path)
-    imports.make_importable(folder / "gone")
-    assert sys.path == before and imports.IMPORT_FOLDERS == []
 
 
 SHORT = {

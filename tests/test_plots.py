@@ -1,8 +1,5 @@
 """Learning curves: how a CSV file is read, and what is drawn."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -121,20 +118,6 @@ def test_a_run_with_only_training_or_only_evaluations_is_drawn(run, rows, tmp_pa
     assert not (tmp_path / "new" / "learning_curve.png").exists()
 
 
-def test_notes_are_wrapped_within_the_figure(run, tmp_path, figures):
-    from tfsac.experiments.plots import new_figure, save_figure
-
-    figure = new_figure(6, 2)
-    axes = figure.add_subplot()
-    axes.plot([1, 2], label="line")
-    save_figure(figure, axes, tmp_path / "x.png", ["a short line", "word " * 100])
-    lines = note(figure).splitlines()
-    assert lines[0] == "a short line" and " ".join(lines[1:]).split() == ["word"] * 100
-    figure.canvas.draw()
-    assert figure.legends[0].get_window_extent().width < figure.bbox.width
-    assert axes.get_window_extent().height > 0.8 * 100
-
-
 def shaded(axes):
     """Returns where a figure is shaded, as intervals of steps."""
     spans = [
@@ -165,8 +148,3 @@ def test_discrete_actions_teams_and_policies_without_switches_are_drawn_without_
         axes = figures[-1].axes
         assert len(axes) == rows and all(len(axis.lines) == 1 and not axis.collections for axis in axes)
     assert list(figures[0].axes[0].lines[0].get_ydata()) == [1, 0, 2]
-
-
-def test_heavy_packages_load_only_when_used():
-    code = "import sys, tfsac.experiments.plots; print([m for m in ('tensorflow', 'scipy', 'matplotlib') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

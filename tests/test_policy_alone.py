@@ -15,7 +15,6 @@ from tfsac.environments import Filters, as_arrays, maker, spec_of
 from tfsac.exporting import PolicyGraph
 from tfsac.networks import Network
 from tfsac.parameters import (
-    Conv2d,
     DiscreteSoftActorCriticAgentParameters,
     ExperienceReplayParameters,
     RunParameters,
@@ -33,7 +32,6 @@ from tfsac.training.weights import save_weights
 STEPS, ROWS = 6, 3
 MASKED, MASKS = "tfsac.testing:DiscreteIdentity-v0", {"environment.kwargs": {"masked": True}}
 NORMALISED = {"environment.filters.observation_normalization": True}
-IMAGE = (Conv2d(4, 3, 2), 8)
 
 
 def with_agent(level, agent, **changes):
@@ -58,20 +56,13 @@ def discrete(level="CartPole-v1", embedder=(), shared_encoder=False, **changes):
 CASES = {
     "sac with v": (lambda: tiny_preset(**{"environment__filters__observation_normalization": True}), "policy", "policy"),
     "sac": (twin, "policy", "policy"),
-    "sac, layers that NumPy does not know": (
-        lambda: twin(**{"agent.networks.policy.input_embedders_parameters.*.activation_function": "elu"}), "policy", "policy",
-    ),
     "ensemble, running statistics": (lambda: tiny.ensemble(level="Pendulum-v1", **NORMALISED), "policy", "policy"),
-    "ensemble, renormalised": (lambda: tiny.ensemble("crossq_mujoco"), "policy", "policy"),
     "discrete sac, masks": (lambda: discrete(MASKED, **MASKS), "policy", "policy"),
-    "discrete sac, shared encoder": (lambda: discrete(embedder=(16,), shared_encoder=True, **NORMALISED), "policy", "policy"),
     "discrete sac, shared encoder, masks": (lambda: discrete(MASKED, (16,), True, **MASKS), "policy", "policy"),
     "taac": (lambda: tiny.taac(**{"agent.algorithm.trajectory": "quadratic", **NORMALISED}), "policy q", "policy q"),
-    "acer": (lambda: tiny.acer(MASKED, **MASKS), "policy", "policy"),
     "acer, LSTMs": (lambda: tiny.acer(MASKED, lstm=True, **MASKS), "policy", "policy policy_target q"),
     "acer, trunk with an LSTM": (lambda: tiny.acer(lstm=True, shared=True), "trunk policy", "trunk trunk_target "
                                                                                             "policy"),
-    "gaussian acer": (lambda: tiny.acer("Pendulum-v1"), "policy", "policy"),
     "gaussian acer, LSTMs": (lambda: tiny.acer("Pendulum-v1", lstm=True), "policy", "policy policy_target v advantage"),
 }  # fmt: skip
 
@@ -207,20 +198,6 @@ def test_values_of_one_observation_and_many_actions_are_those_of_each_pair(run):
     assert any(np.ptp(values) > 0 for values in grid.values())
 
 
-def test_any_leading_dimensions_are_those_of_the_actions(run):
-    policy = run.alone
-    policy.reset()
-    if policy.acting.state:
-        with pytest.raises(ValueError, match="state"):
-            policy.act(run.seen)
-        return
-    actions = policy.act(run.seen)
-    rows = {key: x.reshape(-1, *x.shape[2:]) for key, x in run.seen.items()}
-    np.testing.assert_array_equal(actions, policy.act(rows).reshape(STEPS, ROWS, *run.spec.action.shape))
-    sampled = policy.act(run.seen, deterministic=False)
-    assert sampled.shape == actions.shape and (sampled != actions).any()
-
-
 def test_values_are_asked_with_critics_and_with_actions_that_the_environment_has(run, tmp_path):
     several = {key: x[0] for key, x in run.seen.items()}
     single = {key: x[0] for key, x in several.items()}
@@ -236,21 +213,6 @@ def test_values_are_asked_with_critics_and_with_actions_that_the_environment_has
     beyond[1] += 7
     with pytest.raises(ValueError, match=r"takes|LSTM"):
         policy.values(several, beyond)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sac",
-        *(pytest.param(name, marks=pytest.mark.acceptance) for name in CASES if name != "sac" and "LSTMs" not in name),
-    ],
-)
-def test_values_are_exported_with_critics(name, tmp_path):
-    folder = Run(tmp_path / "run", name).folder
-    path = tfsac.export(tfsac.load_policy(folder, critics=True), tmp_path / "out", values=True)
-    assert "values" in tf.saved_model.load(str(path)).signatures
-    alone = tfsac.export(tfsac.load_policy(folder), tmp_path / "alone")
-    assert "values" not in tf.saved_model.load(str(alone)).signatures
 
 
 @pytest.mark.filterwarnings("ignore:.* encountered in matmul")

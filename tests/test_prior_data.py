@@ -5,18 +5,15 @@ import pytest
 from demonstration_tools import SPEC, add, first_steps, restored, shown
 
 from tfsac.environments import Filters
-from tfsac.errors import TfsacError
 from tfsac.memories import PriorDataMemory, SQILMemory, save_demonstrations
 from tfsac.parameters import (
     EnvironmentParameters,
     FilterParameters,
-    ParameterError,
     Preset,
     PriorDataReplayParameters,
     ReturnScalingParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
-    twin_soft_actor_critic_networks,
 )
 from tfsac.training.build import build_memory
 from tfsac.types import ArraySpec
@@ -165,28 +162,3 @@ def test_a_preset_makes_the_memory_that_it_describes(tmp_path):
     assert of_data.sum() == 25 and set(first_steps(batch)[0, of_data]) == {1000, 1001}
     assert set(batch.reward[0, of_data]) == {0.0 + 5.0, 10.0} and set(batch.reward[0, ~of_data]) == {10.0, 15.0}
     assert set(batch.discount[0]) == {0.5, 0.25}
-
-
-def test_a_policy_with_extras_goes_without_prior_data(tmp_path):
-    save_demonstrations(tmp_path / "data.npz", data())
-    with pytest.raises(TfsacError, match="expert"):
-        from_preset(tmp_path / "data.npz", spec=MARKED)
-
-
-def with_batch(share, batch_size):
-    networks = twin_soft_actor_critic_networks(batch_size=batch_size)
-    return TwinSoftActorCriticAgentParameters(memory=PriorDataReplayParameters("x.npz", share=share), networks=networks)
-
-
-@pytest.mark.parametrize(("share", "batch_size"), [(1.0, 32), (0.01, 32), (0.99, 32), (0.5, 1)])
-def test_a_share_of_no_row_or_of_all_is_refused(share, batch_size):
-    with pytest.raises(ParameterError, match="share"):
-        with_batch(share, batch_size)
-    assert with_batch(0.25, 32)
-
-
-def test_replicas_that_cannot_have_equal_shares_are_refused():
-    parameters = with_batch(0.25, 12)
-    parameters.check_batch(3)
-    with pytest.raises(ParameterError, match="replicas"):
-        parameters.check_batch(2)

@@ -131,19 +131,3 @@ def test_the_page_is_typed_from_any_folder_and_the_policy_needs_no_data_any_more
     assert config["preset"]["agent"]["memory"]["demonstrations"] == str(tmp_path / "data.npz")
     (tmp_path / "data.npz").unlink()
     assert len(api.evaluate("run", 2).returns) == 2
-
-
-def test_data_of_another_environment_name_both(recorded, tmp_path, capsys):
-    memory = {"kind": "prior_data", "demonstrations": str(recorded), "max_size": 1000}
-    with pytest.raises(SystemExit):
-        cli.main(
-            [
-                "train",
-                "--preset=mujoco_twin_sac",
-                f"--run_dir={tmp_path / 'run'}",
-                f"--set=agent.memory={json.dumps(memory)}",
-            ]
-        )
-    printed = capsys.readouterr().err
-    assert "Pendulum-v1" in printed and "HalfCheetah-v5" in printed and printed.count("\n") == 1
-    assert not (tmp_path / "run").exists()

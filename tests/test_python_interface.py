@@ -15,7 +15,6 @@ import zipfile
 import gymnasium as gym
 import numpy as np
 import pytest
-import tensorflow as tf
 import tiny
 from toys import tiny_preset
 
@@ -23,7 +22,6 @@ import tfsac
 from tfsac import cli
 from tfsac.environments import as_arrays, spec_of
 from tfsac.errors import TfsacError
-from tfsac.parameters import EnvironmentSteps
 from tfsac.training import devices
 from tfsac.training.evaluation import Evaluation
 from tfsac.utils import machine
@@ -60,10 +58,6 @@ def test_what_cannot_be_used_is_refused_and_leaves_nothing(name, run_dir, tmp_pa
     with pytest.raises(error, match=word):
         use(run_dir)
     assert not list(tmp_path.iterdir())
-
-
-def test_numbers_of_numpy_are_numbers(run_dir):
-    assert len(tfsac.evaluate(run_dir, np.int64(1)).returns) == 1
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "policy.tflite"])
@@ -244,13 +238,6 @@ def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
     assert tfsac.Trainer("pendulum_sac", "runs/c", quiet=True).preset.environment.level == "Pendulum-v1"
 
 
-def test_override_takes_parameter_objects():
-    changed = tfsac.override(
-        PRESET, {"schedule.improve_steps": EnvironmentSteps(7), "agent.algorithm.discount": np.float64(0.5).item()}
-    )
-    assert (changed.schedule.improve_steps, changed.agent.algorithm.discount) == (EnvironmentSteps(7), 0.5)
-
-
 SCRIPT = """
 import sys
 import warnings
@@ -284,23 +271,6 @@ def test_a_script_has_the_threads_of_the_command_line_and_may_take_warnings_for_
     assert own.splitlines().count("finished") == 2
 
 
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-@pytest.mark.parametrize("quiet", [False, True])
-def test_a_process_that_used_tensorflow_before_is_told_once_that_its_threads_stay(tmp_path, monkeypatch, capsys, quiet):
-    for name in devices.THREADS:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(devices, "CONFIGURED", [])
-
-    def refuse(number):  # as TensorFlow does, unless an earlier test gave this process the same number
-        raise RuntimeError("Inter op parallelism cannot be modified after initialization.")
-
-    monkeypatch.setattr(tf.config.threading, "set_inter_op_parallelism_threads", refuse)
-    for i in range(2):
-        tfsac.Trainer(PRESET, tmp_path / f"run{i}", quiet=quiet).close()
-    assert capsys.readouterr().out.count("TensorFlow was used before tfsac could set its threads") == (not quiet)
-
-
 @pytest.mark.slow
 def test_keras_computes_with_tensorflow_whatever_it_is_set_to():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -320,13 +290,6 @@ def test_a_script_sees_nothing_of_tensorflows_start():
         [sys.executable, "-c", "import tfsac; tfsac.train"], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == done.stderr == ""
-
-
-@pytest.mark.slow
-def test_keras_and_tensorflow_load_quietly_after_tfsac():
-    for line in ("import tfsac, keras; keras.ops.ones(1)", "import tfsac, tensorflow as tf; tf.ones(1)"):
-        done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
-        assert done.stderr == ""
 
 
 def test_a_preset_is_a_table_in_a_notebook_and_lines_where_it_is_shown(capsys):

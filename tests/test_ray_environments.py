@@ -9,7 +9,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 import types
 
 import numpy as np
@@ -291,14 +290,6 @@ def test_the_steps_of_a_rollout_count_as_those_of_the_run():
     assert rollout.reward.shape == (5, 2) and rollout.following["x"].shape == (5, 2)
 
 
-def test_an_address_where_no_ray_answers_is_refused_before_anything_is_written(tmp_path):
-    pytest.importorskip("ray")
-    run = RunParameters(ray_address="127.0.0.1:1")
-    with pytest.raises(TfsacError, match=r"127\.0\.0\.1:1"):
-        Trainer(tiny_preset(), tmp_path / "run", run, quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
 # -- whole runs --------------------------------------------------------------------------------------------------------
 
 
@@ -376,41 +367,6 @@ def test_a_run_on_two_actors_learns_with_exact_counters_and_whole_rows(cluster, 
 
 
 @pytest.mark.acceptance
-def test_actors_have_repeated_noise_of_their_own_and_the_weights_of_a_reset(cluster, tmp_path):
-    class Look(Callback):
-        def on_step(self, trainer):
-            if trainer.counters.env_steps == 292:
-                ask = [
-                    actor.__ray_call__.remote(
-                        lambda actor: (actor.collector.policy_state, actor.collector.policy.forwards["policy"].weights)
-                    )
-                    for actor in trainer.environments.actors
-                ]
-                self.noise, self.weights = zip(*cluster.get(ask), strict=True)
-                self.learned = trainer.agent.networks["policy"].model.get_weights()
-
-    # The 100 updates are made at step 200, so nothing is learned after the reset.
-    preset = tiny_preset(
-        environment__num_envs=4,
-        agent__exploration={"kind": "noise_repetition", "every": 1000},
-        agent__algorithm__reset_steps=(204,),
-        agent__algorithm__num_consecutive_playing_steps=100,
-        agent__algorithm__num_consecutive_training_steps=100,
-        schedule__improve_steps=196,
-    )
-    look = Look()
-    trainer = on_actors(preset, tmp_path / "run", callbacks=[look])
-    trainer.run()
-    assert int(trainer.agent.resets) == 1 and trainer.counters.updates == 100
-    assert (look.noise[0]["noise"] != look.noise[1]["noise"]).all()
-    for noise in look.noise:
-        assert noise["noise"].shape == (2, 1) and 900 < noise["noise_steps_left"][0] == noise["noise_steps_left"][1]
-    for weights in look.weights:
-        for ours, theirs in zip(weights, look.learned, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.acceptance
 def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_path):
     # Segments with the state of an LSTM, of columns that one kill cuts off in the middle of a rollout.
     preset = acer(
@@ -445,38 +401,6 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
 
 
 @pytest.mark.acceptance
-def test_a_run_does_not_depend_on_how_fast_its_actors_are(cluster, tmp_path):
-    preset = tiny_preset(environment__num_envs=2)
-    one, two = (on_actors(preset, tmp_path / name, num_actors=actors) for name, actors in (("one", 1), ("two", 1)))
-    played = two.parts.collector.step
-    two.parts.collector.step = lambda *arguments: (
-        time.sleep(0.01) or played(*arguments)
-    )  # they are always done before they are asked
-    one.run()
-    two.run()
-    assert one.memory.total_rows == 100
-    np.testing.assert_array_equal(one.memory.ring, two.memory.ring)
-
-
-@pytest.mark.acceptance
-def test_evaluating_and_saving_more_often_does_not_change_a_run(cluster, tmp_path):
-    rings, weights = [], []
-    for name, period, save in (("seldom", 100, 1000), ("often", 10, 6)):
-        preset = tiny_preset(
-            environment__num_envs=2,
-            schedule__steps_between_evaluation_periods=period,
-            environment__filters__observation_normalization=True,
-        )
-        trainer = on_actors(preset, tmp_path / name, checkpoint_save_steps=save)
-        trainer.run()
-        rings.append(trainer.memory.ring)
-        weights.append(trainer.agent.networks["policy"].model.get_weights())
-    np.testing.assert_array_equal(*rings)
-    for one, other in zip(*weights, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.acceptance
 def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(cluster, tmp_path):
     preset = taac(**{"environment.num_envs": 2})
     trainer = on_actors(preset, tmp_path / "run", callbacks=[StopAt(70)])
@@ -492,23 +416,6 @@ def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(clust
     rows = tiny.newest(resumed.memory, 15)  # what was played since
     assert (result.counters.env_steps, result.counters.updates) == (100, 60) and rows["first"][0].all()
     np.testing.assert_array_equal(rows["observation/observation"][1:], rows["next_observation/observation"][:-1])
-
-
-@pytest.mark.acceptance
-def test_an_environment_that_raises_in_an_actor_ends_the_run_after_a_checkpoint(cluster, tmp_path):
-    preset = tiny_preset("toys:Faulty-v0", environment__kwargs={"fail_at": 50}, environment__num_envs=2)
-    trainer = on_actors(preset, tmp_path / "run", num_actors=1)
-    with pytest.raises(Exception, match="the simulator fell over"):
-        trainer.run()
-    # Steps 49 and 50 are of the seventh rollout of eight; of the sixth, the last step waited for it.
-    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000094"]
-
-
-@pytest.mark.slow
-def test_more_actors_than_cores_are_refused(cluster, tmp_path):
-    with pytest.raises(ValueError, match="cores"):
-        on_actors(tiny_preset(environment__num_envs=5), tmp_path / "run", num_actors=5)
-    assert list(tmp_path.iterdir()) == [] and cluster.is_initialized()
 
 
 @pytest.mark.acceptance

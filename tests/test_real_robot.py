@@ -13,11 +13,9 @@ import tiny
 from toys import tiny_preset
 
 import tfsac
-from tfsac.environments import EnvironmentFailure, make, spec_of
-from tfsac.parameters import ParameterError, RunParameters, override
-from tfsac.training import RunDirectory, Trainer
-from tfsac.training.recorded_functions import spaces_of, spec_in
-from tfsac.utils.files import read_object
+from tfsac.environments import EnvironmentFailure, spec_of
+from tfsac.parameters import RunParameters, override
+from tfsac.training import Trainer
 
 ROOT = pathlib.Path(__file__).parents[1]
 LENGTH = 12  # steps of an episode
@@ -46,13 +44,6 @@ class Robot(gym.Env):
     def close(self):
         assert Robot.users, "closed twice"
         Robot.users = 0
-
-
-class Masked(gym.Env):
-    observation_space = gym.spaces.Dict(
-        {"x": gym.spaces.Box(-1, 1, (2,), np.float64), "action_mask": gym.spaces.MultiBinary(3)}
-    )
-    action_space = gym.spaces.Discrete(3, start=5)
 
 
 @pytest.fixture(autouse=True)
@@ -206,18 +197,6 @@ def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path, eva
     assert tfsac.evaluate(tmp_path / "run", 2, env_fn=Robot).lengths.tolist() == [LENGTH] * 2
 
 
-@pytest.mark.parametrize("level", ["CartPole-v1", "toys:TeamIdentity-v0", "Pendulum-v1", "camera", "masked"])
-def test_a_runs_folder_knows_the_spaces_of_its_policy(tmp_path, level):
-    env = {"camera": tiny.CameraArm, "masked": Masked}[level]() if level in ("camera", "masked") else make(level)
-    spec, directory = spec_of(env), RunDirectory(tmp_path / "run")
-    directory.create(tfsac.load_preset("pendulum_sac"), RunParameters(), {"spaces": spaces_of(spec)})
-    found = spec_in(read_object(directory.config)["spaces"])
-    assert (found.observation, found.num_agents) == (spec.observation, spec.num_agents)
-    assert type(found.action) is type(spec.action)
-    for ours, theirs in zip(found.action, spec.action, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 # -- no evaluations ----------------------------------------------------------------------------------------------------
 
 
@@ -243,31 +222,6 @@ def test_without_evaluations_the_best_ten_training_episodes_keep_the_policy(tmp_
     assert result.accepted is True
     steps, values = tfsac.experiments.plots.read_curve(tmp_path / "run")
     assert dict(zip(steps.tolist(), values.tolist(), strict=True)) == judged
-
-
-@pytest.mark.usefixtures("training_alone")
-@pytest.mark.slow
-def test_a_short_run_without_evaluations_keeps_its_last_policy(tmp_path):
-    trainer = Trainer(preset("none"), tmp_path / "run", quiet=True, env_fn=Robot)
-    result = trainer.run()
-    assert (result.best_return, result.best_step) == (None, trainer.counters.env_steps)
-    kept = tfsac.load_policy(tmp_path / "run", env_fn=Robot)
-    seen = np.linspace(-2, 2, 5, dtype=np.float32)[:, None]
-    np.testing.assert_array_equal(kept.act(seen), trainer.policy.act(seen))
-
-
-@pytest.mark.parametrize(
-    ("changes", "run"),
-    [
-        ({"environment.num_envs": 2}, {}),
-        ({"environment.vectorization": "subprocess"}, {}),
-        ({}, {"ray_address": "local"}),
-    ],
-)
-def test_what_is_not_one_environment_of_this_process_is_not_shared(tmp_path, changes, run):
-    with pytest.raises(ParameterError, match="shared"):
-        Trainer(override(preset("shared"), changes), tmp_path / "run", RunParameters(**run), quiet=True)
-    assert not (tmp_path / "run").exists()
 
 
 # -- resuming ----------------------------------------------------------------------------------------------------------

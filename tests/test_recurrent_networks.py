@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, forward_of
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
@@ -21,7 +20,6 @@ from tfsac.parameters import (
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
     NetworkParameters,
-    ParameterError,
     QHeadParameters,
     VHeadParameters,
 )
@@ -129,15 +127,6 @@ def test_rows_without_a_step_keep_the_state(lstm):
     np.testing.assert_array_equal(unroll(lstm, other, state(), valid=valid), hidden)
 
 
-def test_a_network_without_memory_sees_each_row_alone():
-    net = network(VHeadParameters(), lstm=None)
-    observation, nothing = normal(STEPS, COLUMNS, 5), tf.zeros([STEPS, COLUMNS])
-    features = net.features({"observation": observation}, {}, nothing, nothing > 0)
-    (expected,) = net.advance({"observation": observation.reshape(-1, 5)})
-    np.testing.assert_allclose(tf.reshape(features, [-1, 7]), expected, rtol=1e-6, atol=1e-6)
-    assert net.lstm_state == {} and net.lstm is None
-
-
 def test_gradients_flow_back_in_time_and_not_over_a_begin():
     net = network(FeaturesHeadParameters())
     observation, weights = tf.constant(normal(STEPS, 1, 5)), normal(CELLS)
@@ -178,14 +167,6 @@ def test_first_weights_of_the_recurrent_kernel_are_orthogonal_and_memory_is_kept
     for ours, theirs, others in zip(one.weights[:2], same.weights, other.weights, strict=False):
         np.testing.assert_array_equal(ours, theirs)
         assert np.abs(ours - others).min() > 0
-
-
-@pytest.mark.parametrize("keys", [["hidden"], ["cell", "observation"], ["cell", "hidden"]], ids=str)
-def test_observations_cannot_have_the_names_of_an_lstms_state(keys):
-    spec = NUMBERS._replace(observation=dict.fromkeys(keys, ArraySpec((5,), "float32")))
-    with pytest.raises(TfsacError, match="LSTM"):
-        network(VHeadParameters(), spec)
-    assert network(VHeadParameters(), spec, lstm=None)({key: normal(2, 5) for key in keys}).shape == (2,)
 
 
 # -- outside of updates ------------------------------------------------------------------------------------------------
@@ -321,16 +302,3 @@ def test_a_linear_learning_rate_ends_at_zero(kind):
         moved.append(bool(before != variable.numpy()))
     np.testing.assert_allclose(rates, [0.8, 0.6, 0.4, 0.2, 0.0, 0.0], atol=1e-7)
     assert moved == [True] * 4 + [False] * 2
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"learning_rate_decay_type": "linear"},
-        {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9, "learning_rate_decay_rate": 0.5},
-        {"learning_rate_decay_type": "step"},
-    ],
-)
-def test_wrong_decays_are_refused(fields):
-    with pytest.raises(ParameterError, match="learning_rate_decay"):
-        training(**fields)

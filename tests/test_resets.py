@@ -1,7 +1,6 @@
 """Resets: networks, target networks, temperatures and optimizers start again; memory and counters stay."""
 
 import dataclasses
-import json
 import re
 
 import agent_tools
@@ -10,17 +9,13 @@ import numpy as np
 import pytest
 import strategy_tools as tools
 import tensorflow as tf
-import tiny
 from resume_tools import crashed, same_run, twin_preset
 from toys import tiny_preset, vector_spec
 
 from tfsac.parameters import (
-    Preset,
     RunParameters,
-    from_json,
     override,
 )
-from tfsac.parameters.base import to_json
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 from tfsac.training.resets import Resets
@@ -209,17 +204,6 @@ def test_a_resumed_run_resets_as_an_uninterrupted_one(tmp_path, run):
                 np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
-@pytest.mark.acceptance
-def test_a_run_with_resets_does_not_depend_on_when_it_is_saved(tmp_path):
-    beside = {"seed": 3, "asynchronous_collection": True}
-    one, other = (
-        run_of(tmp_path / str(steps), preset_of(131, 170), RunParameters(checkpoint_save_steps=steps, **beside))
-        for steps in (7, 1000)
-    )
-    assert_equal(everything(one.agent), everything(other.agent))
-    np.testing.assert_array_equal(one.memory.ring, other.memory.ring)
-
-
 @pytest.mark.slow
 def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
     acted = []
@@ -247,15 +231,6 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
     trainer.run()
     same = [(weights == fresh[0]).all() for weights in acted]
     assert [step for step, is_same in enumerate(same) if is_same] == list(range(125, 140))  # until the next call's end
-
-
-@pytest.mark.slow
-def test_several_environments_reset_once_where_a_step_passes_several(tmp_path, capsys):
-    changes = {"agent__algorithm__reset_steps": (121, 122, 150), "environment__num_envs": 4}
-    trainer = Trainer(tiny_preset(**changes), tmp_path / "run")
-    trainer.run()
-    found = re.findall(r"Reset (\d) of 3 at step (\d+)", capsys.readouterr().out)
-    assert found == [("2", "124"), ("3", "152")] and trainer.counters.updates == 100
 
 
 REPLICAS = """
@@ -300,13 +275,6 @@ def test_two_replicas_reset_as_one_does(run_python, request, tmp_path):
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------
-
-
-def test_reset_steps_in_presets_and_in_json():
-    preset = override(Preset(), {"agent.algorithm.reset_steps": [15_001, 50_001]})
-    assert preset.agent.algorithm.reset_steps == (15_001, 50_001)
-    assert from_json(Preset, json.dumps(to_json(preset))) == preset
-    assert tiny.taac(**{"agent.algorithm.reset_steps": [10_000]}).agent.algorithm.reset_steps == (10_000,)
 
 
 def test_a_run_without_resets_has_the_checkpoint_that_it_had_before_there_were_any(tmp_path):

@@ -9,7 +9,7 @@ from absl import flags
 from tfsac import cli
 from tfsac.catalog import load_preset
 from tfsac.cli.command import help_of, parse
-from tfsac.cli.learning import default_run_dir, remarks, requested_run
+from tfsac.cli.learning import default_run_dir, requested_run
 from tfsac.parameters import RunParameters, to_json
 from tfsac.parameters.base import descriptions
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
@@ -63,20 +63,6 @@ def test_a_run_leaves_a_cluster_and_its_actors(tmp_path):
     assert requested_run(parse("train", [*line, "--ray_address=none"])[0])[1] == RunParameters()
 
 
-def test_what_a_config_has_of_its_own_level_and_first_weights_is_remarked(tmp_path):
-    config = {"preset": to_json(load_preset("mujoco_sac", level="Humanoid-v5")), "initial_weights": "runs/first"}
-    (tmp_path / "config.json").write_text(json.dumps({**config, "run": {}}))
-
-    def remarked(*more):
-        return list(remarks(parse("train", [f"--preset={tmp_path}/config.json", *more])[0]))
-
-    assert ["--checkpoint_restore_dir=runs/first" in text for text in remarked()] == [True]
-    scale, level = "environment.filters.reward_rescale_factor", "--level=HalfCheetah-v5"
-    assert [scale in text for text in remarked(level)] == [False, True]
-    assert remarked(level, f"--set={scale}=5.0", "--checkpoint_restore_dir=runs/second") == []
-    assert remarked("--level=Humanoid-v5", "--checkpoint_restore_dir=runs/second") == []
-
-
 def test_every_field_is_typed_above_or_resumes():
     assert {name for _, name, _ in TYPED} | {"skip_damaged_rows"} == set(FIELDS)
 
@@ -92,21 +78,6 @@ def test_every_field_is_a_flag_with_its_default_and_its_description(command, cls
         assert values[field.name].default == field.default
         first = descriptions(cls)[field.name].partition(". ")[0]
         assert len(help_of(values[field.name])) >= len(first.rstrip(".")) > 5
-
-
-def test_the_first_sentence_names_other_flags_as_flags():
-    assert "with --ray_address, processes of one CPU core" in help_of(flags_of("train")["num_actors"])
-    assert help_of(flags_of("train")["tensorboard"]).endswith("into its folder; --notensorboard turns it off")
-
-
-def flags_of(name):
-    cli.COMMANDS[name].define(values := flags.FlagValues())
-    return values
-
-
-def test_a_sweep_has_the_flags_of_every_run_but_those_of_one():
-    assert set(FIELDS) - {*flags_of("sweep")} == {"num_actors", "actor_steps", "skip_damaged_rows"}
-    assert "its HOST:PORT" in flags_of("sweep")["ray_address"].help  # of the runs, not of the environments
 
 
 def test_without_a_preset_the_actions_of_the_level_choose_one(capsys):

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import pathlib
 import re
@@ -10,7 +9,6 @@ import shutil
 import subprocess
 import sys
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from toys import tiny_preset
@@ -20,7 +18,7 @@ from tfsac.errors import TfsacError
 from tfsac.exporting import export, loading, verify
 from tfsac.exporting.exported import load_exported
 from tfsac.parameters import RunParameters, override
-from tfsac.training import Callback, CheckpointError, Policy, RunDirectory, Trainer
+from tfsac.training import Callback, CheckpointError, RunDirectory, Trainer
 from tfsac.training.run import resume_command
 from tfsac.training.run_lock import RunLock
 from tfsac.utils.files import LOCK, atomic_write
@@ -38,10 +36,6 @@ SHORT = {
 
 def preset(**changes):
     return override(tiny_preset(), SHORT | changes)
-
-
-def heavy_pendulum():
-    return gym.make("Pendulum-v1", g=12.0)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +101,7 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     for name in ("config.json", "metrics.csv"):  # as if the second had looked just before the first wrote them
         (tmp_path / "run" / name).unlink()
-    with pytest.raises(BlockingIOError, match=rf"being trained already.*Received: .*run \(process {os.getpid()}"):
+    with pytest.raises(BlockingIOError, match=rf"being trained already.*process {os.getpid()}"):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     first.close()
     Trainer(preset(), tmp_path / "elsewhere", RUN, quiet=True).close()
@@ -121,22 +115,6 @@ def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch)
     assert trainer.parts.lock.held
     api.finish(trainer)
     assert held == [True] and not trainer.parts.lock.held
-
-
-@pytest.mark.slow
-def test_a_lock_is_released_where_building_or_the_run_fails(tmp_path, run):
-    class Raises(Callback):
-        def on_training_begin(self, trainer):
-            raise ValueError("no")
-
-    trainer = Trainer(preset(), tmp_path / "new", RUN, quiet=True, callbacks=[Raises()])
-    with pytest.raises(ValueError, match="no"):
-        trainer.run()
-    assert not trainer.parts.lock.held
-    with pytest.raises(CheckpointError):
-        Trainer(preset(**{"agent.algorithm.discount": 0.5}), run, RUN, resume=True, quiet=True)
-    with resumed(run) as trainer:
-        assert trainer.parts.lock.held
 
 
 @pytest.mark.usefixtures("untraced")
@@ -164,17 +142,6 @@ def test_child_processes_do_not_inherit_a_lock(tmp_path):
     other = RunLock()
     assert other.acquire(tmp_path) == "" and other.held
     other.release()
-
-
-@pytest.mark.slow
-def test_a_file_system_without_locks_is_named_in_one_line(run, monkeypatch, capsys):
-    def none(descriptor, how):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", none)
-    with resumed(run) as trainer:
-        assert trainer.counters.env_steps == 60
-    assert "No file locks here (No locks available)" in capsys.readouterr().out
 
 
 # -- what a crash leaves -----------------------------------------------------------------------------------------------
@@ -224,9 +191,7 @@ def test_a_checkpoint_that_was_being_replaced_comes_back(run):
         assert trainer.counters.env_steps == 60
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b'{"run": 3}', b"\xff\xfe", b'{"preset":{"seed":' + b"9" * 5000 + b"}}"]
-)
+@pytest.mark.parametrize("content", [b"{", b'{"run": 3}', b"\xff\xfe"])
 def test_a_damaged_config_is_named_together_with_its_copy(run, content):
     (run / "config.json").write_bytes(content)
     copy = run / "checkpoints" / "000000060" / "config.json"
@@ -282,14 +247,6 @@ def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(t
     assert (folder / "policy" / "saved_model.pb").is_file() and (folder / "learning_curve.png").is_file()
 
 
-@pytest.mark.usefixtures("untraced")
-def test_a_config_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(RunDirectory, "_write", full)
-    with pytest.raises(OSError, match="No space left"):
-        Trainer(preset(), tmp_path / "a" / "b", RUN, quiet=True)
-    assert not list(tmp_path.iterdir())
-
-
 # -- the last policy ---------------------------------------------------------------------------------------------------
 
 
@@ -330,17 +287,6 @@ def test_the_last_policy_of_a_step_is_that_of_its_checkpoint(tmp_path):
         loading.load_policy(tmp_path / "run", step=60, last=True)
 
 
-@pytest.mark.slow
-def test_the_last_policy_of_asynchronous_collection_in_environments_of_a_function(tmp_path):
-    asynchronous = RunParameters(asynchronous_collection=True)
-    several = preset(**{"environment.num_envs": 2})
-    trainer = Trainer(several, tmp_path / "run", asynchronous, quiet=True, env_fn=heavy_pendulum)
-    trainer.run()
-    learned = Policy(trainer.agent.policy, trainer.filters).act(OBSERVATION)
-    last = loading.load_policy(tmp_path / "run", env_fn=heavy_pendulum, last=True)
-    np.testing.assert_array_equal(last.act(OBSERVATION), learned)
-
-
 def test_commands_take_the_last_policy(run, tmp_path, capsys):
     trained = loading.load_policy(run, last=True)
     out = tmp_path / "last"
@@ -363,18 +309,15 @@ def test_commands_take_the_last_policy(run, tmp_path, capsys):
 # -- paths and strangers -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["a[1]", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("b*?", "c\\[!d]"))]
-)
 @pytest.mark.slow
-def test_a_folder_may_have_any_name(tmp_path, finished, name):
-    folder = tmp_path / name / "run"
+def test_a_folder_may_have_any_name(tmp_path, finished):
+    folder = tmp_path / "a[1]*?" / "run"
     api.train(preset(), folder, RUN, quiet=True)
     with resumed(folder) as trainer:
         assert trainer.counters.env_steps == 60
     np.testing.assert_array_equal(api.evaluate(folder, 1).returns, api.evaluate(finished, 1).returns)
     policy = loading.load_policy(folder)
-    for path in (folder / "policy", export(policy, tmp_path / name / "lite", "tflite")):
+    for path in (folder / "policy", export(policy, folder.with_name("lite"), "tflite")):
         assert verify(policy, path, api.observations_of(folder, policy)[0]) < 1e-5
 
 

@@ -19,7 +19,6 @@ from tfsac.parameters import (
     EmbedderScheme,
     EpsilonGreedyParameters,
     ExperienceReplayParameters,
-    FixedAlphaParameters,
     InputEmbedderParameters,
     PrioritizedExperienceReplayParameters,
     SoftActorCriticAgentParameters,
@@ -31,7 +30,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition, Update
+from tfsac.types import Transition, Update
 
 TEAMS, AGENTS = 4, 3
 KINDS = ["discrete", "twin", "v"]
@@ -128,18 +127,6 @@ def test_what_is_told_of_a_team_counts_for_each_agent(monkeypatch):
 # -- acting ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["greedy", "sample", "explore", "random"])
-@pytest.mark.parametrize("kind", ["discrete", "twin"])
-def test_a_team_acts_with_one_action_for_each_agent(kind, mode):
-    agent, observation = make_agent(kind), see(kind, 500)
-    action = agent.policy.act(observation, mode=mode).action
-    assert action.shape == ((500, AGENTS) if kind == "discrete" else (500, AGENTS, 2))
-    if kind == "discrete":
-        assert np.take_along_axis(observation["action_mask"], action[..., None], axis=-1).all()
-    assert (action[:, 0] != action[:, 1]).any() and (action[0] != action[1:]).any()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_agent_acts_as_an_agent_alone_would(kind):
     team, alone = make_agent(kind), make_agent(kind, spec_of(kind).single_agent())
@@ -165,17 +152,6 @@ def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
     folded = agent.values(fold(tensors), fold(sample))
     for name, value in values.items():
         np.testing.assert_array_equal(value, folded[name].numpy().reshape(TEAMS, AGENTS))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_exported_tensors_serve_any_number_of_agents(kind):
-    agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind, 50).items()}
-    together, alone = (
-        agent.policy.act_tensors(observation)[0],
-        {key: value[:, 1:2] for key, value in observation.items()},
-    )
-    np.testing.assert_allclose(agent.policy.act_tensors(alone)[0], together[:, 1:2], rtol=1e-6, atol=1e-7)
-    assert agent.policy.sample_noise(alone).shape[:2] == (50, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -243,89 +219,3 @@ def test_the_order_of_the_agents_does_not_matter(kind, monkeypatch):
     assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
     mixed = permuted._replace(action=stacked.action)  # an action belongs to its agent
     assert abs(named(make_agent(kind), mixed)["loss/q1"] - ours["loss/q1"]) > 1e-4
-
-
-# -- tasks of one step -------------------------------------------------------------------------------------------------
-
-
-def choices(rng, rows, masked):
-    """Targets among four as one-hot vectors; with masks, one or two of the wrong actions are not valid."""
-    target = rng.integers(4, size=rows)
-    observation = {"observation": np.eye(4, dtype=np.float32)[target]}
-    mask = np.ones((rows, 4), bool)
-    if masked:
-        mask = np.argsort(rng.random((rows, 4)), axis=1) < 2
-        mask[np.arange(rows), target] = True
-        observation["action_mask"] = mask
-    action = np.where(mask, rng.random((rows, 4)), -1.0).argmax(axis=1).astype(np.int32)
-    return observation, action, (action == target).astype(np.float32), target
-
-
-def team_targets(rng, teams, discrete):
-    """Each of three agents has a target, and all of them one reward; see `toys.TeamIdentity`."""
-    if discrete:
-        target = rng.integers(3, size=(teams, AGENTS))
-        shown, action = np.eye(3, dtype=np.float32)[target], rng.integers(3, size=(teams, AGENTS), dtype=np.int32)
-        reward = (action == target).mean(axis=1)
-    else:
-        target = shown = rng.uniform(-0.8, 0.8, (teams, AGENTS, 2)).astype(np.float32)
-        action = rng.uniform(-1, 1, shown.shape).astype(np.float32)
-        reward = -np.square(action - target).sum(axis=2).mean(axis=1)
-    own = np.broadcast_to(np.eye(AGENTS, dtype=np.float32), (teams, AGENTS, AGENTS))
-    everyone = np.repeat(shown.reshape(teams, 1, -1), AGENTS, axis=1)
-    return (
-        {"agent_state": shown, "global_state": np.concatenate([everyone, own], axis=2)},
-        action,
-        np.float32(reward),
-        target,
-    )
-
-
-def train(agent, draw, calls, updates=50):
-    """Updates an agent with random actions of a task whose every episode has one step."""
-    rng = np.random.default_rng(0)
-    for _ in range(calls):
-        rows = updates * agent.batch_size
-        observation, action, reward, _ = draw(rng, rows)
-        batch = Transition(observation, action, reward, np.zeros(rows, np.float32), observation, (), {})
-        agent.update(tf.nest.map_structure(lambda x: x.reshape(updates, agent.batch_size, *x.shape[1:]), batch))
-    observation, _, _, target = draw(rng, 2000)
-    return agent.policy.act(observation, mode="greedy").action, target
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
-@pytest.mark.parametrize(
-    "temperature",
-    [FixedAlphaParameters(0.05), DiscreteAutoAlphaParameters(target_entropy_ratio=0.3, learning_rate=1e-2)],
-    ids=["fixed", "automatic"],
-)
-def test_one_agent_learns_to_choose_what_it_sees(masked, temperature):
-    arrays = {"observation": ArraySpec((4,), "float32")} | ({"action_mask": ArraySpec((4,), "bool")} if masked else {})
-    parameters = DiscreteSoftActorCriticAgentParameters(
-        algorithm=DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature),
-        networks=discrete_soft_actor_critic_networks((16, 16), learning_rate=3e-3, batch_size=64),
-    )
-    agent = DiscreteSoftActorCriticAgent(parameters, Spec(arrays, DiscreteSpec(4)))
-    action, target = train(agent, lambda rng, rows: choices(rng, rows, masked), calls=6)
-    assert (action == target).mean() > 0.95
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["discrete", "twin"])
-def test_a_team_learns_from_one_reward_what_each_agent_is_to_do(kind):
-    discrete = kind == "discrete"
-    bound = np.ones((AGENTS, 2), np.float32)
-    size = 3 if discrete else 2
-    spec = Spec(
-        {
-            "agent_state": ArraySpec((AGENTS, size), "float32"),
-            "global_state": ArraySpec((AGENTS, AGENTS * size + AGENTS), "float32"),
-        },
-        DiscreteSpec(3, (AGENTS,)) if discrete else ArraySpec((AGENTS, 2), "float32", -bound, bound),
-        num_agents=AGENTS,
-    )
-    agent = make_agent(kind, spec, rows=64, eager=False, temperature=FixedAlphaParameters(0.02), learning_rate=3e-3)
-    action, target = train(agent, lambda rng, teams: team_targets(rng, teams, discrete), calls=12 if discrete else 20)
-    right = action == target if discrete else (np.abs(action - target) < 0.25).all(axis=2)
-    assert right.mean() > 0.95

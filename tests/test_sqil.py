@@ -25,7 +25,6 @@ SPEC = UNMARKED._replace(extras=EXPERT)
 DISCRETE = Spec(
     {"camera": ArraySpec((2, 2, 1), "uint8"), "action_mask": ArraySpec((5,), "bool")}, DiscreteSpec(5), EXPERT
 )
-TEAM = Spec({"agent_state": ArraySpec((3, 2), "float32")}, DiscreteSpec(4, (3,)), EXPERT, num_agents=3)
 
 
 def filled(own=5, demonstrations=None, capacity=8, num_envs=1, **fields):
@@ -104,10 +103,6 @@ def test_the_discount_is_zero_only_where_the_task_ended_in_both_halves(ignore_do
     np.testing.assert_array_equal(batch.discount[0], expected[steps])
 
 
-# Gamma is 0.5, n_step 3. Demonstrated steps, {step: how it ended} -> by first step: reward, discount, step it ends
-# with.
-
-
 def test_sums_of_own_rewards_are_0_while_their_discounts_count_the_steps():
     memory = filled(0, discount=0.5, n_step=3)
     for step, end in enumerate([None, None, None, "terminated", None]):
@@ -117,9 +112,6 @@ def test_sums_of_own_rewards_are_0_while_their_discounts_count_the_steps():
     assert set(first) == {0, 1, 2, 3, 4}
     assert not batch.reward[0, 0::2].any()
     np.testing.assert_array_equal(batch.discount[0, 0::2], np.float32([1 / 8, 0, 0, 0, 1 / 2])[first])
-
-
-# -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
 # -- from a preset -----------------------------------------------------------------------------------------------------

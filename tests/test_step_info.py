@@ -9,11 +9,9 @@ import pytest
 from info_tools import EPISODE
 from toys import tiny_preset
 
-import tfsac
 from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
-from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers.recorder import Recorder
@@ -119,14 +117,6 @@ def test_infos_become_columns_of_training_and_evaluations(trained):
             assert row[f"{kind}/three"] == ("3.0" if 3 in values else "") and row[f"{kind}/words"] == ""
 
 
-def test_rows_of_callbacks_have_every_column_and_nan_where_a_cell_is_empty(trained):
-    run_dir, watching = trained
-    for row, cells in zip(watching.rows, rows_of(run_dir), strict=True):
-        assert list(row) == list(cells)
-        assert [name for name, value in row.items() if np.isnan(value)] == [name for name in cells if not cells[name]]
-    assert np.isnan(watching.rows[0]["evaluation/words"])
-
-
 def test_tensorboard_gets_the_numbers_alone(trained):
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
@@ -149,20 +139,6 @@ def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interru
     for row, expected in zip(rows_of(tmp_path / "run"), rows_of(trained[0]), strict=True):
         assert list(row) == list(expected)
         assert all(row[name] == value for name, value in expected.items() if "second" not in name)
-
-
-def test_a_key_that_would_be_another_column_is_refused(tmp_path):
-    with pytest.raises(TfsacError, match="/return_mean"):
-        Trainer(preset(environment__logged_info=["return_mean"]), tmp_path / "run", RUN, quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_evaluation_after_training_has_the_numbers_of_its_episodes(trained):
-    done = tfsac.evaluate(trained[0], episodes=4, seed=1)
-    expected = np.array([episode_seed(1, EVALUATION, 1, i) % 7 for i in range(4)])
-    np.testing.assert_array_equal(done.info["number"], expected)
-    np.testing.assert_array_equal(done.info["is_success"], expected % 2)
-    assert "words" not in done.info
 
 
 # -- the last step -----------------------------------------------------------------------------------------------------

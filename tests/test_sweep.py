@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -96,12 +95,6 @@ def test_values_in_names_are_short_and_fit_into_one_folder(values, words):
     assert [c.name for c in plan(f"a.b={values}")] == [f"b={word}" for word in words]
 
 
-def test_names_of_many_values_are_cut_and_stay_different():
-    grids = [f"a.{'long_name_' * 3}{i}={'v' * 30}1,{'v' * 30}2" for i in range(6)]
-    names = [combination.name for combination in plan(*grids)]
-    assert len({*names}) == 2**6 and max(map(len, names)) < 220
-
-
 @pytest.mark.parametrize(
     ("grid", "message"),
     [("a.b", "PATH=VALUE"), ("a.b=", "PATH=VALUE"), ("seed=1,2", "level, num_envs"), ("a.b=[1],(1)", "must differ")],
@@ -184,16 +177,6 @@ def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, cap
     assert "not compared: " in capsys.readouterr().out.splitlines()[-1]
 
 
-@pytest.mark.slow
-def test_levels_of_a_grid_are_compared_together_and_normalised(stand_in):
-    assert run(stand_in, "--preset=pendulum_sac", "--grid=level=Pendulum-v1,MountainCarContinuous-v0") == 0
-    # On each level the evaluations are -7 to 92.
-    assert [[row[0], row[2], float(row[3])] for row in table(stand_in)] == [
-        ["discount=0.2", "4", pytest.approx(28.5 / 99, rel=1e-4)],
-        ["discount=0.9", "4", pytest.approx(98.5 / 99, rel=1e-4)],
-    ]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_is_passed_on_and_the_same_command_continues(stand_in, monkeypatch, capsys, number):
     monkeypatch.setenv("WAIT", "seed2")
@@ -256,15 +239,6 @@ def test_several_jobs_run_at_the_same_time_and_share_the_cores(stand_in, monkeyp
     other = stand_in.with_name("other")
     assert cli.run(["sweep", f"--run_dir={other}", "--num_seeds=2", f"--set={DISCOUNT}=0.5"]) == 0  # a job a core
     assert threads(other) == [["1", "9"]] * 2
-
-
-def test_the_newest_evaluation_of_a_long_run_is_printed_once(stand_in, monkeypatch, capsys):
-    monkeypatch.setenv("SLOW", "seed1")
-    monkeypatch.setattr(run_processes, "SECONDS_BETWEEN_REPORTS", 0.0)
-    assert run(stand_in, grid="0.5", seeds=1) == 0
-    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("training")]
-    assert printed[0] == "training  discount=0.5/seed1  30 steps, evaluation 38.5"
-    assert printed[1:] in ([], ["training  discount=0.5/seed1  40 steps, evaluation 51.0"])
 
 
 def test_a_failing_run_is_named_and_does_not_stop_the_others(stand_in, monkeypatch, capsys):
@@ -368,25 +342,6 @@ def test_one_sweep_at_a_time_trains_in_a_folder_and_one_process_a_run(stand_in, 
     assert not (stand_in / ALL[3]).exists()
 
 
-def test_a_run_that_another_process_finished_meanwhile_is_kept(stand_in, monkeypatch, capsys):
-    run(stand_in, seeds=1)
-    finished = stand_in / ALL[2]
-    for part in ("policy", "config.json"):  # as if it were not there when the sweep looks
-        (finished / part).rename(finished.parent / part)
-    start = run_processes.PlannedRun.start
-
-    def finished_just_before(self, *how):
-        for part in ("policy", "config.json"):
-            (finished.parent / part).rename(finished / part)
-        return start(self, *how)
-
-    monkeypatch.setattr(run_processes.PlannedRun, "start", finished_just_before)
-    before = (finished / "metrics.csv").stat().st_mtime_ns
-    assert run(stand_in, seeds=1) == 0
-    assert (finished / "metrics.csv").stat().st_mtime_ns == before and len(starts(stand_in)[ALL[2]]) == 1
-    assert "started" not in capsys.readouterr().out.split("1 of 2 runs are finished")[1]
-
-
 def test_several_seeds_of_train_are_a_sweep_without_a_grid(stand_in):
     exploration = '{\n  "noise_std": 0.1\n}'
     flags = [f"--set={DISCOUNT}=0.5", f"--set=agent.exploration={exploration}"]
@@ -442,23 +397,6 @@ def test_a_run_on_a_cluster_saves_when_the_sweep_is_stopped(stand_in, cluster, c
     control(stand_in)
     assert run(stand_in, "--ray_address=auto", grid="0.2") == 0
     assert "--resume" in starts(stand_in)[ALL[1]][1]
-
-
-@pytest.mark.acceptance
-def test_a_run_whose_worker_is_lost_is_started_again_and_resumed(stand_in, cluster):
-    control(stand_in, WAIT="seed1")
-
-    def kill():
-        wait_for(stand_in / ALL[0] / "waiting")
-        parent = json.loads((stand_in / ALL[0] / "config.json").read_text())["parent"]
-        control(stand_in)
-        os.kill(parent, signal.SIGKILL)
-
-    threading.Thread(target=kill).start()
-    assert run(stand_in, "--ray_address=auto", grid="0.2", seeds=1) == 0
-    first, second = starts(stand_in)[ALL[0]]
-    assert "--resume" not in first and "--resume" in second
-    assert table(stand_in) == [["discount=0.2", "", "1", "21", "", ""]]
 
 
 # -- the real thing ----------------------------------------------------------------------------------------------------

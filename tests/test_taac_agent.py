@@ -2,10 +2,8 @@
 
 import dataclasses
 import math
-import re
 from typing import NamedTuple
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,7 +19,6 @@ from tfsac.networks import GraphForward, NumpyForward
 from tfsac.parameters import (
     Conv2d,
     InputEmbedderParameters,
-    ParameterError,
     SequenceReplayParameters,
     TemporallyAbstractActorCriticAgentParameters,
     TemporallyAbstractActorCriticAlgorithmParameters,
@@ -29,7 +26,7 @@ from tfsac.parameters import (
     temporally_abstract_networks,
 )
 from tfsac.policies.temporally_abstract import Choice, Proposal, make_trajectory, pessimistic
-from tfsac.types import FIRST, LAST, MID, ArraySpec, Sequence, Spec
+from tfsac.types import FIRST, LAST, ArraySpec, Sequence, Spec
 
 BATCH, STEPS = 8, 4
 SPEC = vector_spec(3, 2)
@@ -329,26 +326,6 @@ def test_the_last_row_of_a_stretch_is_without_target():
     assert_same(agent, other)
 
 
-def test_the_action_beside_the_trajectory_is_not_read():
-    agent, other = make_agent(), make_agent()
-    stacked = batches(agent, 1)
-    agent.update(stacked)
-    other.update(spoiled(stacked, ..., "action"))
-    assert_same(agent, other)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["reward", "nonterminal", "state/tau_a", "state/tau_v", "next_state/tau_a", "next_state/tau_v", "observation"],
-)
-def test_every_other_field_is_read(name):
-    agent, other = make_agent(), make_agent()
-    stacked = batches(agent, 1)
-    agent.update(stacked)
-    other.update(spoiled(stacked, stacked.step_type == MID, name))
-    assert "q" in changed(weights(agent), weights(other))
-
-
 def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count():
     agent = make_agent(compare_through="unbiased")
     stacked = batches(agent, 1)
@@ -401,33 +378,7 @@ def test_target_entropies_are_given_or_follow_from_a_probability(algorithm, choi
     assert agent.proposal_target_entropy == pytest.approx(proposal, abs=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("target", "sign"), [((0.69, 1.38), 1), ((0.001, -10.0), -1)])
-def test_temperatures_move_against_the_entropies(target, sign):
-    agent = make_agent(target_entropy=target, init_w=3.0)
-    agent.update(batches(agent, 5))
-    for temperature in (agent.choice_temperature, agent.proposal_temperature):
-        assert (float(temperature.value()) - 1.0) * sign > 0.02
-    # What acts has the new one: the variable that is exported, and the copy.
-    assert (
-        float(agent.policy.choice_alpha) == agent.policy.alpha == pytest.approx(float(agent.choice_temperature.value()))
-    )
-
-
 # -- critics -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_critics", [1, 2, 3])
-def test_the_smallest_of_any_number_of_critics_counts(num_critics):
-    agent = make_agent(num_critics=num_critics)
-    metrics = named(agent, batches(agent, 2))
-    names = {f"{prefix}{i + 1}" for prefix in ("loss/q", "q/q") for i in range(num_critics)}
-    assert {name for name in metrics if re.fullmatch(r"(loss/q|q/q)\d", name)} == names
-    rows = compute(agent, batches(agent, 1)).rows
-    q, smallest = critics_of(agent, rows.observation, rows.stored)
-    assert q.shape == (STEPS * BATCH, num_critics, 1)
-    np.testing.assert_array_equal(smallest, q.min(axis=1))
 
 
 def critic_errors(agent, stacked, monkeypatch):
@@ -456,34 +407,7 @@ def test_the_critic_loss_is_squared_or_linear_beyond_one_and_has_a_weight(monkey
         assert metrics["q/target"] == pytest.approx(target[counts[..., 0]].mean(), rel=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("compare_through", ["sampled", "unbiased"])
-def test_the_draw_of_the_choice_matters_to_the_sampled_operator_alone(compare_through, monkeypatch):
-    targets = []
-    for uniform in (0.0, 1.0):
-        agent = make_agent(compare_through=compare_through)
-        noise = agent.noise
-        monkeypatch.setattr(
-            agent,
-            "noise",
-            lambda name, shape, *draw, noise=noise, u=uniform: (
-                tf.fill(shape, u) if name == "choice" else noise(name, shape, *draw)
-            ),
-        )
-        targets.append(critic_errors(agent, batches(agent, 1), monkeypatch)[-1])
-    assert np.array_equal(*targets) == (compare_through == "unbiased")
-
-
 # -- several rewards ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_one_reward_is_a_vector_of_one():
-    scalar, vector = make_agent(), make_agent(SPEC._replace(num_rewards=1))
-    stacked = batches(scalar, 3)
-    ours, theirs = scalar.update(stacked), vector.update(stacked._replace(reward=stacked.reward[..., None]))
-    np.testing.assert_array_equal(ours.metrics, theirs.metrics)
-    assert_same(scalar, vector)
 
 
 def test_the_pessimistic_critic_of_a_cost_is_the_largest():
@@ -603,68 +527,6 @@ def test_acting_in_numpy_equals_the_exported_tensors(spec, fields):
             np.testing.assert_allclose(after[name], found.state[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def unnamed_models():
-    """TaacL's networks as custom models whose inputs have no names, with a layer that is not dense."""
-
-    def body(inputs):
-        return keras.layers.LayerNormalization()(keras.layers.Concatenate()(inputs))
-
-    seen = {"observation": keras.Input((3,)), "tau_a": keras.Input((2,)), "tau_v": keras.Input((2,))}
-    judged, tau = {"observation": keras.Input((3,))}, keras.Input((4,))
-    x, y = body([*seen.values()]), body([judged["observation"], tau])
-    policy = keras.Model(seen, [keras.layers.Dense(2)(x) for _ in range(2)])
-    q = keras.ops.stack([keras.layers.Dense(1)(y) for _ in range(2)], axis=1)
-    return {"policy": policy, "q": keras.Model([judged, tau], q)}
-
-
-@pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict:UserWarning")  # of Keras, about the names
-def test_custom_models_with_unnamed_inputs_act():
-    parameters = TemporallyAbstractActorCriticAgentParameters(
-        algorithm=TemporallyAbstractActorCriticAlgorithmParameters(trajectory="linear"),
-        memory=SequenceReplayParameters(sequence_length=STEPS),
-        networks=temporally_abstract_networks((8, 8), 2, batch_size=BATCH),
-    )
-    agent = TemporallyAbstractActorCriticAgent(parameters, SPEC, eager=True, models=unnamed_models)
-    assert isinstance(agent.policy.forwards["policy"], GraphForward) and isinstance(
-        agent.policy.forwards["q"], GraphForward
-    )
-    rng = np.random.default_rng(2)
-    for name in ("policy", "q"):
-        assert not {given.name for given in agent.networks[name].model.inputs} & {
-            "observation",
-            "tau_a",
-            "tau_v",
-            "action",
-        }
-        for variable in agent.networks[name].trainable_variables:
-            variable.assign(0.5 * rng.standard_normal(variable.shape))
-    x, state = observations(50), random_state(agent, 50)
-    previous = {name: state[name] for name in ("tau_a", "tau_v")}
-    for _ in range(2):
-        mode = np.tanh(agent.networks["policy"]({**x, **previous})[0])
-        kept, planned = agent.policy.trajectory.step(previous), agent.policy.trajectory.plan(mode, previous)
-        q = [
-            agent.networks["q"](x, np.hstack([tau["tau_a"], tau["tau_v"]])).numpy().min(axis=1)[:, 0]
-            for tau in (kept, planned)
-        ]
-        found = agent.policy.act(x, state, mode="greedy")
-        switch = found.extras["switch"] > 0
-        assert 0 < switch.sum() < 50
-        np.testing.assert_array_equal(switch, q[1] > q[0])
-        np.testing.assert_allclose(found.action, np.where(switch[:, None], mode, kept["tau_a"]), rtol=1e-5, atol=1e-6)
-        agent.update(batches(agent, 1))  # the graphs see new weights
-
-
-def test_the_noise_of_exported_samples_is_normal_and_uniform():
-    agent = make_agent()
-    tf.random.set_seed(3)
-    noise = agent.policy.sample_noise({"observation": tf.zeros((20000, 3))}).numpy()
-    assert noise.shape == (20000, 3)
-    np.testing.assert_allclose(noise.mean(axis=0), [0, 0, 0.5], atol=0.03)
-    np.testing.assert_allclose(noise.std(axis=0), [1, 1, 12**-0.5], atol=0.03)
-    assert noise[:, 2].min() >= 0 and noise[:, 2].max() < 1
-
-
 def test_the_exported_values_are_those_of_keeping_and_of_a_proposal():
     agent = make_agent(TWO_REWARDS, reward_weights=(2.0, 0.5))
     x, state = observations(5), random_state(agent, 5)
@@ -697,17 +559,6 @@ def test_a_greedy_policy_draws_both_stages_independently_with_its_probability(ep
         found = agent.policy.act(x, state, mode=explored)
         assert found.extras["switch"].mean() == pytest.approx(1 / (1 + math.exp(-1)), abs=0.015)
         assert (found.action != mode)[found.extras["switch"] > 0].all()
-
-
-def test_samples_have_the_policys_mean_and_deviation():
-    agent, rows = make_agent(trajectory="constant"), 20000
-    state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
-    prefer(agent, state["tau_a"], 100.0)
-    x = {"observation": np.ones((rows, 3), np.float32)}
-    loc, log_scale = agent.networks["policy"]({"observation": x["observation"][:1], "tau_a": state["tau_a"][:1]})
-    u = np.arctanh(np.float64(agent.policy.act(x, state, mode="sample").action).clip(-1 + 1e-7, 1 - 1e-7))
-    np.testing.assert_allclose(u.mean(axis=0), loc[0], atol=0.04)
-    np.testing.assert_allclose(u.std(axis=0), np.exp(log_scale[0]), rtol=0.03)
 
 
 @pytest.mark.parametrize("kind", ["taac", "taacq"])
@@ -757,19 +608,6 @@ def test_the_learners_own_choice_is_not_bound_by_the_most_repeats():
     stacked = batches(free, 3)
     np.testing.assert_array_equal(free.update(stacked).metrics, bound.update(stacked).metrics)
     assert_same(free, bound)
-
-
-def test_a_low_bound_of_zero_keeps_switching_as_likely_as_keeping():
-    rows = 20000
-    agent = make_agent(trajectory="constant", b1_advantage_clipping=(0.0, None))
-    state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
-    prefer(agent, state["tau_a"], -50.0)
-    assert agent.policy.act(observations(rows), state, mode="sample").extras["switch"].mean() == pytest.approx(
-        0.5, abs=0.02
-    )
-    assert agent.policy.act(observations(rows), state, mode="greedy").extras["switch"].sum() == 0
-    choice = compute(agent, batches(agent, 1)).choice
-    assert choice.switch_B.numpy().min() == 0.5 and choice.advantage_B.numpy().min() < 0
 
 
 def test_an_episode_begins_with_zeros_row_by_row():
@@ -822,18 +660,6 @@ def test_random_acting_switches_half_of_the_time_to_uniform_proposals():
     np.testing.assert_allclose(np.quantile(new, [0.1, 0.5, 0.9], axis=0), [[-0.8] * 2, [0.0] * 2, [0.8] * 2], atol=0.04)
 
 
-def test_a_seed_repeats_what_it_does():
-    first, same, other = (make_agent(seed=seed) for seed in (3, 3, 4))
-    for mode in ("random", "explore"):
-        ours, theirs, others = (agent.policy.act(observations(9), mode=mode).action for agent in (first, same, other))
-        np.testing.assert_array_equal(ours, theirs)
-        assert not np.array_equal(ours, others)
-    stacked = batches(first, 2)
-    for agent in (first, same):
-        agent.update(stacked)
-    assert_same(first, same)
-
-
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -862,16 +688,6 @@ def test_observations_with_keys_of_the_state_or_action_are_refused(keys):
         make_agent(spec, embedders=embedders)
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [{"n_step": 2}, {"b1_advantage_clipping": (0.5, 0.5)}, {"trajectory": "constant", "inverse_mode": False}],
-    ids=str,
-)
-def test_wrong_parameters_are_refused(algorithm):
-    with pytest.raises(ParameterError, match=[*algorithm][-1]):
-        TemporallyAbstractActorCriticAlgorithmParameters(**algorithm)
-
-
 def test_wrong_batches_are_refused_and_nothing_moves():
     agent, constant = make_agent(), make_agent(trajectory="constant")
     right, before = batches(agent, 1), weights(agent)
@@ -889,21 +705,6 @@ def test_wrong_batches_are_refused_and_nothing_moves():
     with pytest.raises(ValueError):
         constant.update(right)
     assert changed(before, weights(agent)) == set()
-
-
-def test_a_state_of_another_policy_is_refused():
-    agent = make_agent()
-    for state in (agent.policy.initial_state(4), make_agent(trajectory="constant").policy.initial_state(3)):
-        with pytest.raises(ValueError):
-            agent.policy.act(observations(3), state)
-
-
-def test_a_memory_of_single_rows_is_refused():
-    with pytest.raises(ParameterError):
-        SequenceReplayParameters(sequence_length=1)
-
-
-# -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -949,31 +750,3 @@ def test_it_learns_to_do_what_it_sees_in_one_step(trajectory):
     target = rng.uniform(-0.8, 0.8, (1000, 2)).astype(np.float32)
     error = np.abs(agent.policy.act({"observation": target}, mode="greedy").action - target)
     assert error.mean() < 0.12  # that of doing nothing is 0.4
-
-
-# -- batches for tests -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("spec", [SPEC, TWO_REWARDS, IMAGES], ids=["one reward", "two rewards", "images"])
-def test_random_sequences_fit_their_spec_and_go_on_from_row_to_row(spec):
-    agent = make_agent(spec, embedders=CONVOLUTIONS if spec is IMAGES else None)
-    stacked = random_sequences(agent.spec, 3, 6, 50, seed=2)
-    kind, extras = stacked.step_type, stacked.extras
-    assert stacked.reward.shape == ((3, 6, 50, 2) if spec is TWO_REWARDS else (3, 6, 50))
-    for key, array in spec.observation.items():
-        assert (
-            stacked.observation[key].shape == (3, 6, 50, *array.shape) and stacked.observation[key].dtype == array.dtype
-        )
-    assert set(extras) == set(agent.spec.extras)
-    assert {FIRST, MID, LAST} == set(np.unique(kind)) and (kind[:, 0] != LAST).all()
-    assert ((kind[:, :-1] == LAST) == (kind[:, 1:] == FIRST)).all()
-    last = kind == LAST
-    for name in ("state/tau_a", "state/tau_v"):
-        follows = kind[:, 1:] != FIRST
-        np.testing.assert_array_equal(extras[name][:, 1:][follows], extras[f"next_{name}"][:, :-1][follows])
-        assert not extras[name][kind == FIRST].any() and not extras[f"next_{name}"][last].any()
-    for values in (stacked.action, stacked.reward, stacked.nonterminal, extras["switch"]):
-        assert not values[last].any() and values[~last].any()
-    before_an_end = np.roll(last, -1, axis=1)[:, :-1]
-    assert stacked.nonterminal[:, :-1][before_an_end].mean() == pytest.approx(0.5, abs=0.1)
-    assert (stacked.nonterminal[:, :-1][~before_an_end & ~last[:, :-1]] == 1).all()

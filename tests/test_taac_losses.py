@@ -447,6 +447,3 @@ def test_target_entropies_of_a_least_probability(min_prob, choice, action):
 def test_the_target_entropy_of_more_choices_is_that_of_their_distribution():
     prob = np.array([0.7, 0.1, 0.1, 0.1])
     assert losses.discrete_target_entropy(0.3, 4) == pytest.approx(-(prob * np.log(prob)).sum())
-
-
-# -- shapes ------------------------------------------------------------------------------------------------------------

@@ -6,9 +6,8 @@ import types
 import gymnasium as gym
 import numpy as np
 import pytest
-from toys import TeamIdentity
 
-from tfsac.environments import EnvironmentFailure, Environments, Team, check, make, spec_of
+from tfsac.environments import Environments, Team, check, make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 from tfsac.types import ArraySpec, DiscreteSpec
@@ -184,16 +183,6 @@ def test_agents_that_leave_early_or_are_not_there_are_refused():
         Team(pair).reset()
 
 
-def test_drawing_and_closing_reach_the_environment():
-    team = Team(Pair())
-    assert team.render_mode == "rgb_array" and team.metadata["render_fps"] == 7
-    team.reset()
-    team.step(np.array([1, 1]))
-    np.testing.assert_array_equal(team.render(), np.ones((2, 2, 3)))
-    team.close()
-    assert team.env.closed
-
-
 def by_agent(y, x):
     return lambda agent: {"y": y, "x": x}[agent]
 
@@ -237,50 +226,7 @@ def test_arguments_and_time_limit_reach_a_pettingzoo_level(pair_module):
     assert [env.step(np.array([1, 3]))[3] for _ in range(2)] == [False, True]
 
 
-def test_a_failing_team_is_named_with_the_step(pair_module):
-    parameters = EnvironmentParameters("pettingzoo:pair_v0", kwargs={"ends": {"2": {"x": "truncated"}}}, num_envs=2)
-    envs = Environments(parameters, 0)
-    envs.step(np.zeros((2, 2), np.int32))
-    with pytest.raises(EnvironmentFailure, match=r"^pettingzoo:pair_v0: RuntimeError.*\(environment 0, step 2\)$"):
-        envs.step(np.zeros((2, 2), np.int32))
-
-
-def test_levels_that_are_no_teams_are_refused():
-    with pytest.raises(TfsacError, match="agents"):
-        make(SPREAD, agents=3)
-    with pytest.raises(TfsacError, match="same spaces"):
-        make("pettingzoo:mpe2.simple_tag_v3")  # of opponents
-
-
 # -- a real task -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("continuous", "vectorization"), [(False, "sync"), (True, "subprocess")])
-def test_whole_episodes_of_simple_spread(continuous, vectorization):
-    kwargs = {"continuous_actions": continuous, "max_cycles": 25, "N": 3}
-    parameters = EnvironmentParameters(SPREAD, num_envs=2, vectorization=vectorization, kwargs=kwargs)
-    envs, rng = Environments(parameters, seed=1), np.random.default_rng(0)
-    try:
-        assert envs.spec.num_agents == 3
-        assert {key: array.shape for key, array in envs.spec.observation.items()} == {
-            "agent_state": (3, 18),
-            "global_state": (3, 72),
-        }
-        assert envs.spec.action.shape == ((3, 5) if continuous else (3,))
-        for step in range(1, 51):
-            action = rng.uniform(-1, 1, (2, 3, 5)).astype(np.float32) if continuous else rng.integers(0, 5, (2, 3))
-            result = envs.step(action)
-            assert result.reward.shape == (2,) and (result.reward < 0).all()
-            assert result.truncated.tolist() == [step % 25 == 0] * 2 and not result.terminated.any()
-        seen = result.next_observation
-        assert seen["agent_state"].shape == (2, 3, 18) and seen["agent_state"].dtype == np.float32
-        everyone = seen["agent_state"].reshape(2, 54)
-        for agent in range(3):
-            np.testing.assert_array_equal(seen["global_state"][:, agent, :18], seen["agent_state"][:, agent])
-            np.testing.assert_array_equal(seen["global_state"][:, agent, 18:], everyone)
-        assert envs.episode.tolist() == [2, 2]
-    finally:
-        envs.close()
 
 
 def test_episodes_of_simple_spread_follow_from_their_seeds_and_come_back():
@@ -294,30 +240,3 @@ def test_episodes_of_simple_spread_follow_from_their_seeds_and_come_back():
         np.testing.assert_array_equal(new.observation[key], value)
     other = Environments(parameters, seed=2)
     assert not np.array_equal(other.observation["agent_state"], Environments(parameters, 1).observation["agent_state"])
-
-
-# -- what the package offers for tests ---------------------------------------------------------------------------------
-
-
-def test_team_identity_of_discrete_actions():
-    env = make("toys:TeamIdentity-v0")
-    observation, _ = env.reset(seed=5)
-    targets = observation["agent_state"].argmax(axis=1)
-    assert observation["agent_state"].shape == (3, 3) and set(observation["agent_state"].sum(axis=1)) == {1.0}
-    for agent in range(3):
-        shown = observation["global_state"][agent]
-        np.testing.assert_array_equal(shown[:9].reshape(3, 3).argmax(axis=1), targets)
-        np.testing.assert_array_equal(shown[9:], np.eye(3)[agent])
-    assert env.step((targets + np.array([0, 1, 0])) % 3)[1:4] == (pytest.approx(2 / 3), True, False)
-    env.reset(seed=5)
-    assert env.step(targets)[1] == 1.0
-
-
-def test_team_identity_of_continuous_actions():
-    env = TeamIdentity(num_agents=2, discrete=False)
-    check(env)
-    targets = env.reset(seed=5)[0]["agent_state"].copy()
-    assert targets.shape == (2, 2) and len(np.unique(targets)) == 4
-    assert env.step(targets)[1:4] == (0.0, True, False)
-    env.reset(seed=5)
-    assert env.step(targets + np.array([[0.5, 0], [0, -0.1]], np.float32))[1] == pytest.approx(-(0.25 + 0.01) / 2)

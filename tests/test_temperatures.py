@@ -17,7 +17,6 @@ from tfsac.catalog import load_preset
 from tfsac.parameters import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
-    ParameterError,
     RunParameters,
     gaussian_entropy,
     override,
@@ -149,19 +148,3 @@ def test_targets_by_the_entropy_of_gaussians_are_the_golden_ones():
 def test_an_agents_target_counts_its_action_dimensions(given, target):
     agent = agent_of(twin(), **{f"algorithm.temperature.{name}": value for name, value in given.items()})
     assert agent.target_entropy == pytest.approx(target, abs=1e-6)
-
-
-REFUSED = {
-    "two targets": ({"target_entropy": -1.0, "target_entropy_factor": -0.5}, "target_entropy_factor"),
-    "two other targets": ({"target_entropy_sigma": 0.1, "target_entropy_factor": -0.5}, "target_entropy_sigma"),
-    "wide sigma": ({"target_entropy_sigma": 0.5}, "target_entropy_sigma"),
-    "narrow sigma": ({"target_entropy_sigma": 1e-200}, "target_entropy_sigma"),
-    "large factor": ({"target_entropy_factor": 0.7}, "target_entropy_factor"),
-    "loss outside log space": ({"loss": "alpha", "log_space": False}, "log_space=False"),
-}
-
-
-@pytest.mark.parametrize("fields, words", REFUSED.values(), ids=REFUSED)
-def test_targets_and_losses_without_effect_or_sense_are_refused(fields, words):
-    with pytest.raises(ParameterError, match=words):
-        AutoAlphaParameters(**fields)

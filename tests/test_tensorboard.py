@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from toys import tiny_preset
 
@@ -53,16 +52,6 @@ def test_episodes_and_losses_are_written_between_evaluations(tmp_path, monkeypat
     assert [step for step, _ in scalars(found, "evaluation/return_mean")] == [100]
 
 
-def test_a_quiet_run_without_tensorboard_prints_nothing_and_writes_no_events(tmp_path, capsys):
-    Trainer(
-        tiny_preset(**SHORT),
-        tmp_path / "run",
-        RunParameters(tensorboard=False, updates_between_diagnostics=1),
-        quiet=True,
-    ).run()
-    assert not (tmp_path / "run" / "events").exists() and capsys.readouterr().out == ""
-
-
 def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
@@ -80,29 +69,6 @@ def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
         (point.step, float(tf.make_ndarray(point.tensor_proto))) for point in shown.Tensors("training/episode_return")
     ]
     assert points == [(10, 1.0), (20, 1.0), (25, 2.0)]
-
-
-@pytest.mark.slow
-def test_the_opening_names_folder_device_parameters_and_tensorboard(tmp_path, capsys):
-    trainer = Trainer(tiny_preset(**SHORT), tmp_path / "run", RUN)
-
-    class Stop(Callback):
-        def on_training_begin(self, trainer):
-            self.before = capsys.readouterr().out
-            trainer.stop("test")
-
-    stop = Stop()
-    trainer.parts.hooks.callbacks.append(stop)
-    trainer.run()
-    lines = dict(line.split(maxsplit=1) for line in stop.before.splitlines())
-    assert list(lines) == ["run", "device", "parameters", "curves"]
-    assert lines["run"] == str(tmp_path / "run") and lines["curves"] == f"tensorboard --logdir={tmp_path / 'run'}"
-    assert "threads" in lines["device"] or tf.config.get_visible_devices("GPU")
-    sizes = {name: network.model.count_params() for name, network in trainer.agent.networks.items()}
-    assert (
-        lines["parameters"]
-        == f"{sum(sizes.values()):,} ({', '.join(f'{name} {size:,}' for name, size in sizes.items())})"
-    )
 
 
 def test_tensorboard_has_a_layout_of_the_runs_own_metrics(tmp_path):

@@ -11,7 +11,6 @@ import sys
 import termios
 
 import pytest
-import rich.console
 from toys import tiny_preset
 
 from tfsac.training import Trainer
@@ -59,29 +58,6 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
         "0.25",
     ]
     assert len(header) == len(line)
-
-
-def test_a_terminal_without_plus_minus_gets_another_sign(monkeypatch):
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    TerminalLogger().write("evaluation", 1000, ROW)
-    sys.stdout.flush()
-    assert b"-1234.5 + 10.0" in raw.getvalue()
-
-
-def test_the_bar_fits_into_a_narrow_terminal(monkeypatch):
-    out = io.StringIO()
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(sys, "stdout", out)
-    terminal = TerminalLogger()
-    terminal.start(INFO, None)
-    assert not terminal.bar.disable
-    terminal.advance(5, 100.0, -3.25)
-    terminal.bar.refresh()
-    terminal.close("finished")
-    plain = rich.text.Text.from_ansi(out.getvalue()).plain
-    assert "5/10" in plain and max(len(line) for line in plain.splitlines()) <= 40
 
 
 @pytest.mark.slow

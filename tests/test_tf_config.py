@@ -2,13 +2,10 @@
 
 import json
 
-import pytest
-
 from tfsac.catalog import load_preset
 from tfsac.distributed.partition import preset_of_worker
 from tfsac.distributed.tf_config import WorkerTask, worker_task
-from tfsac.errors import TfsacError
-from tfsac.parameters import ParameterError, RunParameters, override
+from tfsac.parameters import RunParameters, override
 
 RUN = RunParameters(strategy="multi_worker")
 TWO = ["10.0.0.1:2222", "10.0.0.2:2222"]
@@ -30,23 +27,6 @@ def test_workers_are_counted_from_the_chief():
     assert [WorkerTask(i, 3).is_chief for i in range(3)] == [True, False, False]
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {},
-        {"TF_CONFIG": "{"},
-        {"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'},
-        config({"worker": ["a", "b:1"]}),
-        config({"worker": ["a:1", "a:1"]}),
-        config(index=2),
-        config(kind="chief"),
-    ],
-)
-def test_a_wrong_tf_config_is_refused(environ):
-    with pytest.raises(TfsacError, match="TF_CONFIG"):
-        worker_task(RUN, environ)
-
-
 def test_a_worker_has_its_part_of_environments_batch_and_memory():
     whole = override(load_preset("pendulum_twin_sac"), {"environment.num_envs": 6, "agent.networks.*.batch_size": 128})
     own = preset_of_worker(whole, WorkerTask(1, 2))
@@ -59,11 +39,3 @@ def test_a_worker_has_its_part_of_environments_batch_and_memory():
 def test_the_replay_of_episodes_begins_with_the_same_number_of_steps_of_all_workers():
     whole = override(load_preset("acer_cartpole"), {"environment.num_envs": 4, "agent.memory.replay_start_size": 1000})
     assert preset_of_worker(whole, WorkerTask(0, 4)).agent.memory.replay_start_size == 250
-
-
-@pytest.mark.parametrize(
-    "changes", [{"environment.num_envs": 3}, {"environment.num_envs": 2, "agent.networks.*.batch_size": 33}]
-)
-def test_what_the_workers_cannot_divide_is_refused(changes):
-    with pytest.raises(ParameterError, match="divisible"):
-        preset_of_worker(override(load_preset("pendulum_twin_sac"), changes), WorkerTask(0, 2))

@@ -383,13 +383,6 @@ def test_the_default_space_of_a_tuning_stays_when_that_of_the_package_changes(st
     assert len(trials_of(stand_in)[1].params) >= 4
 
 
-def test_a_missing_optuna_is_named_with_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(TfsacError, match=r"pip install 'tfsac\[tune\]'"):
-        run(tmp_path / "tune")
-    assert not (tmp_path / "tune").exists()
-
-
 @pytest.mark.acceptance
 def test_a_cluster_trains_and_prunes_trials(stand_in):
     pytest.importorskip("ray")

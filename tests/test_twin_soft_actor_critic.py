@@ -16,7 +16,6 @@ from tfsac.parameters import (
     AutoAlphaParameters,
     ExperienceReplayParameters,
     FixedAlphaParameters,
-    ParameterError,
     PrioritizedExperienceReplayParameters,
     TrainingSteps,
     TwinSoftActorCriticAgentParameters,
@@ -28,7 +27,6 @@ from tfsac.types import ArraySpec, Spec, Transition
 
 BATCH = 8
 SPEC = vector_spec(3, 2)
-FIXED = FixedAlphaParameters(0.2)
 
 
 def make_agent(
@@ -80,17 +78,6 @@ def test_a_step_has_gradients_of_its_own_weights_and_moves_them_alone(name):
     assert changed(before, weights(agent)) == {name}
     assert len(gradients.values) == len(agent.trained[name])
     assert all(np.abs(value).max() > 0 for value in gradients.values)
-
-
-def test_the_target_step_moves_only_the_target_critics():
-    agent = make_agent()
-    agent.apply(agent.critic_step(one(batches(1))).gradients)
-    before = weights(agent)
-    agent.update_target("q")
-    after = weights(agent)
-    assert changed(before, after) == {"q_target"}
-    for target, online, moved in zip(before["q_target"], before["q"], after["q_target"], strict=True):
-        np.testing.assert_allclose(moved, 0.75 * target + 0.25 * online, rtol=1e-6)
 
 
 def test_the_target_critics_start_equal_and_the_two_critics_do_not():
@@ -196,15 +183,6 @@ def test_an_order_without_the_policy_updates_the_critics_as_if_it_were_alone(ord
     assert_same(agent, alone)
 
 
-def test_the_critic_target_sees_the_policy_of_its_place_in_the_order():
-    simultaneous, before, after = (
-        named(make_agent(FIXED, update_order=order, own={"policy": {"learning_rate": 0.5}}), batches(1))["q/target"]
-        for order in ("simultaneous", "critic_first", "policy_first")
-    )
-    assert simultaneous == before
-    assert abs(after - before) > 1e-4
-
-
 # -- temperature -------------------------------------------------------------------------------------------------------
 
 
@@ -213,17 +191,6 @@ def test_a_fixed_temperature_stays_and_is_used():
     metrics = named(agent, batches(3))
     assert metrics["temperature/alpha"] == np.float32(0.7)
     assert "loss/temperature" not in metrics and "temperature" not in agent.trained
-
-
-@pytest.mark.parametrize("log_space", [True, False])
-@pytest.mark.parametrize(("target", "direction"), [(-9.0, -1), (1.0, 1)])
-def test_an_automatic_temperature_moves_against_the_entropy(log_space, target, direction):
-    agent = make_agent(AutoAlphaParameters(0.5, 0.01, target_entropy=target, log_space=log_space))
-    agent.networks["policy"].head.output.bias.assign([0.0, 0.0, -3.0, -3.0])  # an entropy of about -3
-    first = float(agent.temperature.value())
-    assert first == pytest.approx(0.5)
-    agent.update(batches(3))
-    assert (float(agent.temperature.value()) - first) * direction > 0.004
 
 
 def test_the_temperature_step_uses_the_draw_of_the_policy_step_and_the_policy_the_old_alpha():
@@ -248,29 +215,6 @@ def test_alpha_outside_log_space_is_never_negative_and_learns_again():
 def test_the_default_target_entropy_is_minus_the_action_size():
     for size in (1, 2, 6):
         assert make_agent(spec=vector_spec(3, size)).target_entropy == -size
-
-
-@pytest.mark.parametrize("target", [1.4, 3.0, -10.5, -17.0])
-def test_a_target_entropy_that_belongs_to_another_action_size_is_refused(target):
-    with pytest.raises(ValueError):
-        make_agent(AutoAlphaParameters(target_entropy=target))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"initial_alpha": 0.0},
-        {"initial_alpha": -1.0},
-        {"learning_rate": 0.0},
-        {"target_entropy": float("nan")},
-        {"log_space": 1},
-    ],
-)
-def test_wrong_temperature_parameters_are_refused(wrong):
-    with pytest.raises(ParameterError):
-        AutoAlphaParameters(**wrong)
-    with pytest.raises(ParameterError):
-        FixedAlphaParameters(-0.1)
 
 
 # -- periods and delays ------------------------------------------------------------------------------------------------
@@ -343,44 +287,11 @@ def test_priorities_are_the_mean_absolute_errors_of_the_critics_before_they_move
     np.testing.assert_allclose(priority[0], np.abs(error).mean(axis=1), rtol=1e-4, atol=1e-6)
 
 
-def test_without_priorities_none_are_returned():
-    assert make_agent().update(batches(3)).priority.size == 0
-
-
 def test_init_w_bounds_the_first_output_of_the_policy():
     head = make_agent(init_w=3e-3).networks["policy"].head
     for variable in (head.output.kernel, head.output.bias):
         assert 0 < np.abs(variable.numpy()).max() <= 3e-3
     assert np.abs(make_agent().networks["policy"].head.output.kernel.numpy()).max() > 0.1
-
-
-def test_each_network_and_the_temperature_have_their_own_learning_rate():
-    own = {"policy": {"learning_rate": 0.5}, "q": {"learning_rate": 0.25}}
-    metrics = named(make_agent(AutoAlphaParameters(learning_rate=0.125), own=own), batches(1))
-    assert [metrics[f"learning_rate/{name}"] for name in ("policy", "q", "temperature")] == [0.5, 0.25, 0.125]
-
-
-@pytest.mark.parametrize("networks", [{"v": "policy"}, {"q": None}, {"q": "policy"}], ids=str)
-def test_other_networks_are_refused(networks):
-    made = twin_soft_actor_critic_networks()
-    for name, other in networks.items():
-        made[name] = made.get(other)
-    with pytest.raises(ParameterError, match="q"):
-        TwinSoftActorCriticAgentParameters(networks={name: network for name, network in made.items() if network})
-
-
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        {"num_consecutive_training_steps": 3, "num_consecutive_playing_steps": 2},
-        {"num_updates_between_policy_updates": 0},
-        {"n_step": 0},
-        {"num_steps_between_copying_online_weights_to_target": TrainingSteps(0)},
-    ],
-)
-def test_periods_that_do_not_fit_are_refused(algorithm):
-    with pytest.raises(ParameterError):
-        TwinSoftActorCriticAgentParameters(TwinSoftActorCriticAlgorithmParameters(**algorithm))
 
 
 # -- gradients by finite differences -----------------------------------------------------------------------------------

@@ -44,18 +44,6 @@ def test_the_spec_has_the_number_of_rewards():
     assert spec_of(make("Pendulum-v1")).num_rewards is None
 
 
-def test_environments_of_ones_own_are_wrapped_once():
-    env = maker(EnvironmentParameters("mine", max_episode_steps=2), TwoRewards)()
-    assert spec_of(env).num_rewards == 2
-    env.reset(seed=0)
-    assert env.step(np.float32([0.0]))[1] == 10.0
-    assert env.step(np.float32([0.0]))[1:4] == (20.0, False, True)
-    again = maker(EnvironmentParameters("mine"), lambda: make(TWO))()
-    again.reset(seed=0)
-    _, reward, _, _, info = again.step(np.float32([1.0]))
-    assert reward == 9.0 and info["vector_reward"].tolist() == [-1.0, 10.0]
-
-
 @pytest.mark.parametrize("space", [None, Box(-1.0, 1.0, (), np.float32), gym.spaces.Discrete(2)], ids=str)
 def test_an_environment_whose_reward_space_is_no_vector_has_one_reward(space):
     env = TwoRewards("one")
@@ -64,14 +52,6 @@ def test_an_environment_whose_reward_space_is_no_vector_has_one_reward(space):
     one.reset(seed=0)
     assert one.unwrapped is env and spec_of(one).num_rewards is None
     assert one.step(np.float32([1.0]))[1] == 1.0
-
-
-@pytest.mark.parametrize("trouble, shape", [("too many", r"\(3,\)"), ("one", r"\(\)")])
-def test_another_number_of_rewards_is_refused(trouble, shape):
-    env = make(TWO, trouble=trouble)
-    env.reset(seed=0)
-    with pytest.raises(EnvironmentFailure, match=shape):
-        env.step(np.float32([1.0]))
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "subprocess"])

@@ -1,9 +1,7 @@
 """Videos of episodes: what the process that records them meets in other people's environments."""
 
 import os
-import resource
 import signal
-import subprocess
 import time
 
 import gymnasium as gym
@@ -12,7 +10,6 @@ import pytest
 
 from tfsac.environments import EnvironmentFailure, video
 from tfsac.environments.video import write_video
-from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 
 imageio = pytest.importorskip("imageio.v2")
@@ -70,20 +67,6 @@ def test_pictures_of_odd_sizes_are_recorded(shape, ending, tmp_path):
     assert frames[0][:, 6:].max() < 60
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ending", ["mp4", pytest.param("gif", marks=pytest.mark.acceptance)])
-def test_memory_does_not_grow_with_the_number_of_frames(ending, tmp_path):
-    grown = tmp_path / "grown"
-
-    def measure(t):
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MB
-        grown.write_text(f"{grown.read_text() if grown.exists() else ''} {used}")
-
-    record(tmp_path / f"video.{ending}", lambda: Drawn((1000, 1000, 3), measure), episodes=4)
-    used = [float(megabytes) for megabytes in grown.read_text().split()]
-    assert len(used) == 4 * STEPS and used[-1] - used[STEPS - 1] < 30  # 27 more frames have 81 MB
-
-
 FAILURES = {
     "crashed": (lambda t: os.kill(os.getpid(), signal.SIGSEGV), "no video of Drawn-v0"),
     "other sizes": (lambda t: (8, 8, 3) if t > 4 else None, "same size"),
@@ -125,13 +108,6 @@ def test_a_video_is_complete_though_the_environment_does_not_close(tmp_path):
     assert len(record(tmp_path / "video.mp4", NeverClosed)) == STEPS
 
 
-def test_what_cannot_be_sent_to_another_process_is_named(tmp_path):
-    process = subprocess.Popen(["true"])
-    process.wait()
-    with pytest.raises(TfsacError, match="cannot be sent"):
-        record(tmp_path / "video.mp4", lambda: Drawn(process))
-
-
 @pytest.mark.slow
 def test_another_episode_than_the_evaluated_one_is_not_shown_silently(tmp_path):
     actions, path = [np.zeros((STEPS, 1), np.float32)] * 2, tmp_path / "video.mp4"
@@ -140,25 +116,3 @@ def test_another_episode_than_the_evaluated_one_is_not_shown_silently(tmp_path):
     with imageio.get_reader(path) as reader:
         assert sum(1 for _ in reader) == 2 * STEPS
     record(tmp_path / "same.mp4", Drawn, episodes=2, returns=[STEPS, STEPS])
-
-
-@pytest.mark.slow
-def test_a_level_that_only_this_process_has_registered_is_recorded(tmp_path):
-    gym.register("OnlyHere-v0", entry_point=lambda render_mode: Drawn())
-    try:
-        assert len(record(tmp_path / "video.gif", level="OnlyHere-v0")) == STEPS
-    finally:
-        del gym.registry["OnlyHere-v0"]
-
-
-@pytest.mark.slow
-def test_an_environment_that_computes_with_tensorflow_is_recorded(tmp_path):
-    import tensorflow as tf
-
-    weights = tf.Variable([[100.0]])
-    tf.function(lambda: tf.matmul(weights, weights))()  # starts threads, for which a forked process would wait
-
-    def at_step(t):
-        assert tf.function(lambda x: tf.matmul(x, weights))(tf.constant([[t]], tf.float32)) == 100 * t
-
-    assert len(record(tmp_path / "video.mp4", lambda: Drawn(at_step=at_step))) == STEPS

@@ -303,11 +303,7 @@ def test_a_worker_that_is_killed_ends_the_run_which_goes_on_from_its_checkpoint(
     processes[1].kill()
     (_, error), _ = end(processes)
     assert [process.returncode for process in processes] == [2, -signal.SIGKILL]
-    assert (
-        "tfsac: Another worker of this run ended or cannot be reached, which ends the run. Start all workers with"
-        in error
-    )
-    assert f"tfsac train --run_dir={run_dir} --resume" in error and "Received: " in error.splitlines()[-1]
+    assert "tfsac: Another worker of this run" in error and f"tfsac train --run_dir={run_dir} --resume" in error
 
     # Two go on, and end together when one of them is asked to.
     processes = start([["-m", "tfsac", "train", f"--run_dir={run_dir}", "--resume"]] * 2)

@@ -54,17 +54,13 @@ class Identity(gym.Env):
         self.action_space = Box(-high, high)
         self.state = np.zeros(size, np.float32)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Draws the observation."""
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        high = self.observation_space.high  # type: ignore[attr-defined]
+        high = self.observation_space.high
         self.state = self.np_random.uniform(-0.8 * high, 0.8 * high).astype(np.float32)
         return self.state, {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Ends the episode."""
+    def step(self, action):
         return self.state, -float(np.square(action - self.state).sum()), True, False, {}
 
 
@@ -96,10 +92,7 @@ class TeamIdentity(gym.Env):
             "global_state": np.hstack([everyone, np.eye(num_agents, dtype=np.float32)]),
         }
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Draws the targets."""
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         num_agents, size = self.targets.shape
         if self.discrete:
@@ -108,8 +101,7 @@ class TeamIdentity(gym.Env):
             self.targets = self.np_random.uniform(-0.8, 0.8, (num_agents, size)).astype(np.float32)
         return self._observe(), {}
 
-    def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Ends the episode."""
+    def step(self, action):
         if self.discrete:
             rewards = self.targets[np.arange(len(self.targets)), action]
         else:
@@ -133,16 +125,12 @@ class Faulty(gym.Env):
     def _observe(self) -> np.ndarray:
         return self.np_random.standard_normal(3).astype(np.float32)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begins an episode."""
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.length = 0
         return self._observe(), {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Fails when it is time."""
+    def step(self, action):
         self.steps, self.length = self.steps + 1, self.length + 1
         observation, reward = self._observe(), float(action[0])
         if self.steps == self.fail_at:
