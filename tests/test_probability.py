@@ -34,6 +34,7 @@ def test_a_squashed_gaussian_is_that_of_training():
     samples = policy.sample(20_000, seed=1)
     assert (samples.numpy() >= LOW).all() and (samples.numpy() <= HIGH).all()
     np.testing.assert_allclose(policy.entropy(), -tf.reduce_mean(policy.log_prob(samples), 0), atol=0.05)
+    assert np.isfinite(policy.log_prob(np.broadcast_to(HIGH, (2, 3, 3)))).all()
     other = tfp_distribution(SquashedGaussian(LOC + 0.1, LOG_SCALE), ACTION, (2, 3))
     divergence = (0.01 / 2 / np.exp(LOG_SCALE) ** 2).sum(-1).reshape(2, 3)  # tanh changes no divergence
     np.testing.assert_allclose(tfp.distributions.kl_divergence(policy, other), divergence, rtol=1e-4)

@@ -214,8 +214,8 @@ def test_several_rewards_are_normalised_and_learned_each_on_its_own(tmp_path):
     np.testing.assert_array_equal(stored["reward"][..., 1], 10.0 * (np.arange(35) % 3 + 1)[:, None] * np.ones(2))
     np.testing.assert_allclose(stored["reward"][..., 0], -(stored["action"][..., 0] ** 2), atol=1e-6)
     raw = stored["reward"].reshape(-1, 2).astype(np.float64)
-    np.testing.assert_allclose(trainer.filters.reward_mean, raw.mean(axis=0))
-    np.testing.assert_allclose(trainer.filters.reward_squares / 70, raw.var(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(trainer.filters.rewards.mean, raw.mean(axis=0))
+    np.testing.assert_allclose(trainer.filters.rewards.squares / 70, raw.var(axis=0), rtol=1e-6)
     last = seen.batches[-1]
     assert last.reward.shape == (2, 4, 16, 2)  # two updates for a step of two environments
     (q,) = trainer.agent.policy.forwards["q"](
@@ -226,7 +226,7 @@ def test_several_rewards_are_normalised_and_learned_each_on_its_own(tmp_path):
     # Where nothing was clipped, the second reward is one of 10, 20 and 30 over their deviation.
     steps = last.step_type != LAST
     found = last.reward[..., 1][steps & (last.reward[..., 1] < 1.2)]
-    np.testing.assert_allclose(found, 10.0 / np.sqrt(trainer.filters.reward_squares[1] / 70), rtol=1e-6)
+    np.testing.assert_allclose(found, 10.0 / np.sqrt(trainer.filters.rewards.squares[1] / 70), rtol=1e-6)
     row = tiny.rows(tmp_path / "run")[-1]
     assert 57.0 <= float(row["training/return_mean"]) <= 60.0 and 57.0 <= float(row["evaluation/return_mean"]) <= 60.0
     assert all(np.isfinite(float(row[name])) for name in ("loss/q1", "loss/q2", "q/target", "switch/advantage"))

@@ -47,9 +47,11 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
         beta: first exponent of the importance weights; 1 corrects the sampling in full.
         beta_anneal_updates: updates over which `beta` grows to 1.
         epsilon: added to every priority, so that nothing is forgotten.
+        device: "cpu" alone.
     """
 
     max_size: PositiveInt = 1_000_000
+    device: Literal["cpu"] = "cpu"
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.6
     beta: Annotated[float, Field(ge=0, le=1), UnusedIf("alpha", 0.0)] = 0.4
     beta_anneal_updates: Annotated[PositiveInt, UnusedIf("alpha", 0.0), UnusedIf("beta", 1.0)] = 100_000
@@ -72,18 +74,12 @@ class DemonstratedReplayParameters(ClassParameters):
     max_size: int
 
     def check_batch(self, batch_size: int, replicas: int = 1) -> None:
-        """Checks the number of demonstrated rows of a global batch, of which every replica has as many as the others.
-
-        Raises:
-            ParameterError: there is no such number.
-        """
+        """Raises ParameterError where a global batch has no number of demonstrated rows that replicas can share."""
         share = getattr(self, "share", 0.5)  # SQIL has no other
         rows = round(share * batch_size)
         if not 0 < rows < batch_size or rows % replicas:
-            raise ParameterError(
-                f"share={share} of batch_size={batch_size} is {rows} rows, which must be between 0 and the whole "
-                f"batch and divide by the number of replicas, {replicas}: change share or batch_size"
-            )
+            allowed = f"between 0 and all of them and divide by the number of replicas, {replicas}"
+            raise ParameterError(f"share={share} of batch_size={batch_size} must be {allowed}, got {rows} rows")
 
 
 @parameters
@@ -93,11 +89,13 @@ class SQILExperienceReplayParameters(DemonstratedReplayParameters):
 
     Attributes:
         demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
+        device: "cpu" alone.
     """
 
     demonstrations: Annotated[str, Field(min_length=1)]
     num_episodes: PositiveInt | None = None
     max_size: PositiveInt = 1_000_000
+    device: Literal["cpu"] = "cpu"
     kind: Literal["sqil"] = "sqil"
     path: ClassVar[str] = "tfsac.memories.prior_data:SQILMemory"
 
@@ -110,12 +108,14 @@ class PriorDataReplayParameters(DemonstratedReplayParameters):
     Attributes:
         demonstrations: the data: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
         share: of the rows of a batch that come from the data; `share * batch_size` is rounded.
+        device: "cpu" alone.
     """
 
     demonstrations: Annotated[str, Field(min_length=1)]
     num_episodes: PositiveInt | None = None
     share: Annotated[float, Field(gt=0, lt=1)] = 0.5
     max_size: PositiveInt = 1_000_000
+    device: Literal["cpu"] = "cpu"
     kind: Literal["prior_data"] = "prior_data"
     path: ClassVar[str] = "tfsac.memories.prior_data:PriorDataMemory"
 

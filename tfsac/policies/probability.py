@@ -49,12 +49,26 @@ def tfp_distribution(
     bijectors = [tfp.bijectors.Shift((high + low) / 2), tfp.bijectors.Scale((high - low) / 2)]
     if isinstance(policy, SquashedGaussian):
         normal = tfp.distributions.Normal(shaped(policy.loc), tf.exp(shaped(policy.log_scale)))
-        bijectors.append(tfp.bijectors.Tanh())
+        bijectors.append(_tanh_class()())
     else:
         normal = tfp.distributions.Normal(shaped(policy.mean), tf.sqrt(shaped(policy.variance)))
     return _independent_class()(
         tfp.distributions.TransformedDistribution(normal, tfp.bijectors.Chain(bijectors)), reinterpreted_batch_ndims=1
     )
+
+
+@functools.cache
+def _tanh_class() -> Any:
+    import tensorflow_probability as tfp
+
+    class FiniteTanh(tfp.bijectors.Tanh):
+        """Tanh whose inverse is finite at the bounds, which samples reach in float32."""
+
+        def _inverse(self, y: Any) -> Any:
+            inside = 1.0 - np.finfo(np.float32).eps
+            return tf.atanh(tf.clip_by_value(y, -inside, inside))
+
+    return FiniteTanh
 
 
 @functools.cache
