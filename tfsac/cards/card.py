@@ -67,24 +67,16 @@ class Card:
 
         Args:
             episodes: how many; None for as many as the card has returns, or 10.
-            deterministic: the policy's mode instead of samples.
+            deterministic, render, dump_mp4: see `tfsac.evaluate`.
             seed: of the episodes; None for that of the card, so that they are the card's own.
-            render: "human" to open a window.
-            dump_mp4: a new .mp4 or .gif file for a video of the episodes.
             env_fn: makes the environment, of a policy that was trained with a function; it then draws by itself.
 
-        Returns:
-            returns and lengths of the episodes.
-
         Raises:
-            TfsacError: the environment is that of a function, which is missing.
-            ValueError: the environment's spaces are not those of the policy.
+            TfsacError: `env_fn` is missing, or the environment's spaces are not those of the policy.
             DrawingError: the video failed; it has the evaluation.
         """
         if self.environment.by_env_fn and env_fn is None:
-            raise TfsacError(
-                f"a Python function made the environment {self.environment.name} of this policy; pass it as env_fn"
-            )
+            raise TfsacError(f"a Python function made the environment {self.environment.name}; pass it as env_fn")
         episodes = episodes or len(self.results.get("returns", ())) or 10
         seed = self.results.get("seed", 0) if seed is None else seed
         check_display(render)
@@ -135,8 +127,6 @@ def load_card(folder: str | pathlib.Path) -> Card:
     config = read_object(folder / "config.json")
     if FORMAT not in config:
         raise TfsacError(f"{folder} is no model card; `tfsac card` makes one of a run")
-    results = folder / "results.json"
     environment = from_json(EnvironmentParameters, json.dumps(config["preset"]["environment"]))
-    return Card(
-        folder, load_exported(folder / "policy"), environment, read_object(results) if results.is_file() else {}
-    )
+    results = read_object(path) if (path := folder / "results.json").is_file() else {}
+    return Card(folder, load_exported(folder / "policy"), environment, results)

@@ -83,15 +83,7 @@ An input has a row for each environment.
 
 
 def page_of(config: Mapping[str, Any], results: Mapping[str, Any], license: str | None, card: Card, video: bool) -> str:
-    """Returns the content of a card's README.md.
-
-    Args:
-        config: of the run.
-        results: content of results.json.
-        license: identifier for the metadata, or None.
-        card: whose policy the examples name the inputs of.
-        video: whether there is one.
-    """
+    """Returns the content of the README.md of a run's card, from its config and the content of results.json."""
     kind = config["preset"]["agent"]["kind"]
     agent = kind.rpartition(".")[2].replace("_", " ").replace("actor critic", "actor-critic")
     exported = next(run for run in results["runs"] if run["seed"] == results["exported_seed"])

@@ -36,13 +36,7 @@ KEPT = ("preset", "run", "env_fn", "models", "spaces", "command", "versions")
 
 
 class MadeCard(NamedTuple):
-    """What `write_card` made.
-
-    Attributes:
-        path: of the folder.
-        results: content of its results.json.
-        left_out: reasons, by name of the optional file that could not be made.
-    """
+    """What `write_card` made: the folder, its results.json, and why optional files could not be made, by name."""
 
     path: pathlib.Path
     results: dict[str, Any]
@@ -92,7 +86,14 @@ def write_card(
     new_file(out, replace=True)
     temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        runs = [_played(path, own, temporary, episodes, seed, env_fn, models) for own, path in paths.items()]
+        runs = []
+        for own, path in paths.items():
+            exported = load_exported(export(load_policy(path, env_fn, models), temporary / f"seed{own}"))
+            card = Card(path, exported, RunDirectory(path).read()[0].environment, {})
+            done = card.evaluate(episodes, seed=seed, env_fn=env_fn)
+            # In other episodes than those of the card, so that the choice does not flatter its returns.
+            score = float(card.evaluate(episodes, seed=seed + 1, env_fn=env_fn).returns.mean())
+            runs.append(_Run(path, own, card, done, score))
         results, left_out = _fill(temporary / "card", runs, seed, license, env_fn)
         if out.exists():
             out.rmdir()
@@ -103,11 +104,7 @@ def write_card(
 
 
 def check_runs(run_dirs: Sequence[str | pathlib.Path]) -> dict[int, pathlib.Path]:
-    """Returns the folders of runs of one experiment by seed; a folder of several stands for its finished runs.
-
-    Raises:
-        TfsacError: no run, runs of different experiments, or two of the same seed.
-    """
+    """Returns the folders of runs of one experiment by seed; a folder of several stands for its finished runs."""
     runs: dict[int, pathlib.Path] = {}
     first: dict[str, Any] = {}
     for path in [path for run_dir in run_dirs for path in runs_of(pathlib.Path(run_dir))]:
@@ -117,35 +114,15 @@ def check_runs(run_dirs: Sequence[str | pathlib.Path]) -> dict[int, pathlib.Path
         experiment = {**to_json(preset), **{name: config.get(name) for name in names}, **parameters.affects_results}
         first = first or experiment
         for name, theirs, ours in differences(first, experiment):
-            raise TfsacError(
-                f"a card is of runs that differ in their seed alone; {path} has {name}={ours!r}, the first {theirs!r}"
-            )
+            found = f"got {name}={ours!r} in {path}, {theirs!r} in the first"
+            raise TfsacError(f"runs of a card must differ in their seed alone, {found}")
         if parameters.seed in runs:
-            raise TfsacError(
-                f"a seed must not count twice, got {parameters.seed} in {runs[parameters.seed]} and {path}"
-            )
+            twice = f"{runs[parameters.seed]} and {path}"
+            raise TfsacError(f"a seed must not count twice, got {parameters.seed} in {twice}")
         runs[parameters.seed] = path
     if not runs:
         raise TfsacError("a card needs a run, got none")
     return dict(sorted(runs.items()))
-
-
-def _played(
-    path: pathlib.Path,
-    own_seed: int,
-    temporary: pathlib.Path,
-    episodes: int,
-    seed: int,
-    env_fn: Callable[[], gym.Env] | None,
-    models: ModelMaker | None,
-) -> _Run:
-    """Exports the best policy of a run, and plays the card's episodes and those that choose among several runs."""
-    exported = load_exported(export(load_policy(path, env_fn, models), temporary / f"seed{own_seed}"))
-    card = Card(path, exported, RunDirectory(path).read()[0].environment, {})
-    done = card.evaluate(episodes, seed=seed, env_fn=env_fn)
-    # In other episodes than those of the card, so that the choice does not flatter its returns.
-    score = float(card.evaluate(episodes, seed=seed + 1, env_fn=env_fn).returns.mean())
-    return _Run(path, own_seed, card, done, score)
 
 
 def _fill(

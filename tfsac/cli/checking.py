@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from absl import flags
 
-from tfsac.cli.command import command
+from tfsac.cli.command import command, text, whole
 from tfsac.cli.learning import assignments, set_flag
 from tfsac.errors import TfsacError
 
 
 def _check_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_string("level", None, "environment id, or MODULE:ID of your own", flag_values=f)
-    flags.DEFINE_string("preset", None, "take this preset's environment and agent, which must fit it", flag_values=f)
+    text(f, "level", "environment id, or MODULE:ID of your own")
+    text(f, "preset", "take this preset's environment and agent, which must fit it")
     set_flag(f, "path=value, such as environment.kwargs.size=3")
-    flags.DEFINE_integer("num_steps", 1000, "random steps", lower_bound=1, flag_values=f)
-    flags.DEFINE_integer("seed", 0, "of the episodes and the actions", lower_bound=0, flag_values=f)
+    whole(f, "num_steps", 1000, "random steps")
+    whole(f, "seed", 0, "of the episodes and the actions", least=0)
 
 
 @command("check an environment with random steps", _check_flags)

@@ -43,12 +43,7 @@ def command(help: str, define: Define, words: str = "") -> Callable[[Function], 
 
 
 def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[str]]:
-    """Reads the arguments of a command with absl; returns its flags, and the words that belong to no flag.
-
-    Raises:
-        absl.flags.Error: an unknown flag, or a wrong or missing value.
-        TfsacError: words for a command that takes none.
-    """
+    """Reads the arguments of a command with absl; returns its flags, and the words that belong to no flag."""
     COMMANDS[name].define(f := flags.FlagValues())
     f.set_gnu_getopt(True)
     try:
@@ -61,6 +56,31 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
     if words and not COMMANDS[name].words:
         raise TfsacError(f"tfsac {name} takes flags alone, written --name=value, got {words[0]!r}")
     return f, words
+
+
+def text(f: flags.FlagValues, name: str, help: str, default: str | None = None) -> None:
+    """Defines a flag with a text."""
+    flags.DEFINE_string(name, default, help, flag_values=f)
+
+
+def texts(f: flags.FlagValues, name: str, help: str) -> None:
+    """Defines a flag that may be repeated, each time with a text."""
+    flags.DEFINE_multi_string(name, [], help, flag_values=f)
+
+
+def whole(f: flags.FlagValues, name: str, default: int | None, help: str, least: int = 1) -> None:
+    """Defines a flag with a whole number."""
+    flags.DEFINE_integer(name, default, help, lower_bound=least, flag_values=f)
+
+
+def switch(f: flags.FlagValues, name: str, help: str) -> None:
+    """Defines a switch, which is off by default."""
+    flags.DEFINE_bool(name, False, help, flag_values=f)
+
+
+def choice(f: flags.FlagValues, name: str, values: Sequence[str], help: str) -> None:
+    """Defines a flag with one of some texts, by default the first."""
+    flags.DEFINE_enum(name, values[0], values, help, flag_values=f)
 
 
 def help_of(flag: flags.Flag[Any]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tfsac.cli.command import command
+from tfsac.cli.command import command, switch
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset
@@ -50,7 +50,7 @@ def _show_flags(f: flags.FlagValues) -> None:
     from tfsac.cli.learning import preset_flags
 
     preset_flags(f)
-    flags.DEFINE_bool("json", False, "as JSON, which --preset=FILE.json takes", flag_values=f)
+    switch(f, "json", "as JSON, which --preset=FILE.json takes")
 
 
 @command("print every parameter of a preset, as flags change it", _show_flags)

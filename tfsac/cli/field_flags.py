@@ -15,19 +15,7 @@ from tfsac.parameters.base import descriptions
 
 
 def define_fields(f: flags.FlagValues, cls: type, without: Collection[str] = (), only: Collection[str] = ()) -> None:
-    """Defines a flag for each field of a parameter class, whose checks are those of the class.
-
-    Args:
-        f: gets the flags.
-        cls: a class of `@parameters` whose fields are switches, numbers, texts or one of several names.
-        without: fields that get no flag.
-        only: the fields that get one; empty for all.
-
-    Example:
-        >>> define_fields(f := flags.FlagValues(), RunParameters, only=("seed",))
-        >>> f["seed"].default
-        0
-    """
+    """Defines a flag for each field of a parameter class, but for those without, or for some fields only."""
     hints, described = typing.get_type_hints(cls), descriptions(cls)
     for field in dataclasses.fields(cls):
         if field.name in without or (only and field.name not in only):

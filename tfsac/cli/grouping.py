@@ -28,10 +28,6 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
         words: run directories, which are grouped by what differs in them, and folders with seeds of one experiment,
             which stand for their finished runs; folders of sweeps, which stand for theirs by combination; and
             LABEL=RUN,RUN.
-
-    Raises:
-        TfsacError: two groups of the same label, or a sweep without finished runs.
-        FileNotFoundError: a folder that is no run.
     """
     from tfsac.experiments.sweep import finished_runs, runs_of
 
@@ -122,19 +118,20 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     A label names the agent where the agents differ, the functions that made custom models and environments, the run
     whose weights a run began with, and all parameters that differ; of more than `MOST_SHOWN`, the first that tell the
     groups apart and, of one agent, how many more differ.
-
-    Raises:
-        FileNotFoundError, ParameterError: a folder that is no run.
     """
     from tfsac.experiments.grid import short_names
+    from tfsac.parameters.overrides import text_of
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for runs in experiments:
         parameters = _parameters_of(runs[0])
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
 
+    def text(parameters: dict[str, Any], path: str) -> str:
+        return text_of(parameters[path]) if path in parameters else ""
+
     def num_apart(paths: Sequence[str]) -> int:
-        return len({json.dumps([_text(parameters, path) for path in paths]) for parameters, _ in groups.values()})
+        return len({json.dumps([text(parameters, path) for path in paths]) for parameters, _ in groups.values()})
 
     paths = dict.fromkeys(path for parameters, _ in groups.values() for path in parameters)
     different = [path for path in paths if num_apart([path]) > 1]
@@ -145,8 +142,8 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     names, more = short_names(shown), 0 if "agent" in shown else len(different) - len(shown)
 
     def label(parameters: dict[str, Any]) -> str:
-        texts = {path: _text(parameters, path) for path in shown}
-        joined = ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
+        texts = {path: text(parameters, path) for path in shown}
+        joined = ",".join(value if path == "agent" else f"{names[path]}={value}" for path, value in texts.items())
         return f"{joined} and {more} more" if more else joined
 
     return {label(parameters): runs for parameters, runs in groups.values()}
@@ -167,10 +164,3 @@ def _parameters_of(run_dir: pathlib.Path) -> dict[str, Any]:
     begun = {name: text.removeprefix("__main__.") for name, text in begun.items()}
     parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
     return {"agent": preset["agent"]["kind"], **begun, **parameters, **run.affects_results}
-
-
-def _text(parameters: dict[str, Any], path: str) -> str:
-    """Returns a parameter as one types it, another text for each value; nothing for one that is not there."""
-    from tfsac.parameters.overrides import text_of
-
-    return text_of(parameters[path]) if path in parameters else ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import command, parse, required
+from tfsac.cli.command import command, parse, required, switch, text, texts, whole
 from tfsac.errors import TfsacError
 from tfsac.utils.machine import SIGNALLED
 
@@ -37,30 +37,29 @@ def preset_flags(f: flags.FlagValues) -> None:
 
 
 def _level_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_string(
+    text(
+        f,
         "preset",
-        None,
         "name of a preset, a .py file that defines one, or a run's config.json "
         "(default: pendulum_sac, or with --level one for the level's actions)",
-        flag_values=f,
     )
-    flags.DEFINE_string("level", None, "environment id, instead of the preset's", flag_values=f)
-    flags.DEFINE_integer("num_envs", None, "environments side by side", lower_bound=1, flag_values=f)
+    text(f, "level", "environment id, instead of the preset's")
+    whole(f, "num_envs", None, "environments side by side")
 
 
 def set_flag(
     f: flags.FlagValues, help: str = "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98"
 ) -> None:
     """Defines --set."""
-    flags.DEFINE_multi_string("set", [], help, flag_values=f)
+    texts(f, "set", help)
 
 
 def run_flags(f: flags.FlagValues) -> None:
     """Defines what a grid may vary beside parameters."""
     _level_flags(f)
-    flags.DEFINE_string("checkpoint_restore_dir", None, "initial weights: the best of this run's folder", flag_values=f)
-    flags.DEFINE_bool("restore_memory", False, "begin with that run's replay memory, too", flag_values=f)
-    flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
+    text(f, "checkpoint_restore_dir", "initial weights: the best of this run's folder")
+    switch(f, "restore_memory", "begin with that run's replay memory, too")
+    switch(f, "use_cpu", "hide the GPUs")
     run_fields(f, without=ONE_RUN)
 
 
@@ -77,20 +76,14 @@ def _train_flags(f: flags.FlagValues) -> None:
     run_flags(f)
     set_flag(f)
     run_fields(f, only=ONE_RUN)
-    flags.DEFINE_string(
-        "run_dir", None, "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)", flag_values=f
-    )
-    flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
-    flags.DEFINE_integer(
-        "num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f
-    )
-    flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
-    flags.DEFINE_multi_string("logger", [], "send metrics also to wandb, mlflow or module:Class", flag_values=f)
-    flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
-    flags.DEFINE_bool("list", False, "list the presets instead of training", flag_values=f)
-    flags.DEFINE_integer(
-        "evaluate", None, "afterwards evaluate the best policy over this many episodes", lower_bound=1, flag_values=f
-    )
+    text(f, "run_dir", "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)")
+    text(f, "experiment_name", "folder under runs/ (default: preset and level)")
+    whole(f, "num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid")
+    switch(f, "resume", "continue the run in --run_dir")
+    texts(f, "logger", "send metrics also to wandb, mlflow or module:Class")
+    switch(f, "print_networks_summary", "print the layers of every network")
+    switch(f, "list", "list the presets instead of training")
+    whole(f, "evaluate", None, "afterwards evaluate the best policy over this many episodes")
 
 
 @command("train a preset", _train_flags)
@@ -105,10 +98,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         return 0
     if f.num_seeds > 1:
         if f.resume or f.ray_address:
-            raise TfsacError(
-                "--num_seeds above 1 takes neither --resume (the same command resumes it) nor --ray_address "
-                "(tfsac sweep trains on a cluster)"
-            )
+            instead = "the same command resumes it, and `tfsac sweep` trains on a cluster"
+            raise TfsacError(f"--num_seeds above 1 takes neither --resume nor --ray_address: {instead}")
         return _train_all(f, [], 1)
     preset, run = requested_run(f)
     task = worker_task(run)
@@ -228,11 +219,7 @@ def _preset_for(level: str, texts: tuple[str, ...]) -> str:
 
 
 def assignments(f: flags.FlagValues) -> dict[str, Any]:
-    """Returns what --set changes, by path.
-
-    Raises:
-        TfsacError: a parameter that a later --set sets again: a search or a grid would replace the user's own value.
-    """
+    """Returns what --set changes, by path; no parameter twice, for a grid would replace the user's own value."""
     from tfsac.parameters import parse_assignment
     from tfsac.parameters.overrides import covers
 
@@ -278,36 +265,26 @@ def _sweep_flags(f: flags.FlagValues) -> None:
     run_flags(f)
     set_flag(f)
     run_fields(f, only=("seed",))
-    flags.DEFINE_multi_string(
-        "grid", [], "path=value,value,...: values of a parameter or a flag to combine; may be repeated", flag_values=f
-    )
-    flags.DEFINE_integer("num_seeds", 1, "seeds of every combination, from --seed on", lower_bound=1, flag_values=f)
-    flags.DEFINE_string(
+    texts(f, "grid", "path=value,value,...: values of a parameter or a flag to combine; may be repeated")
+    whole(f, "num_seeds", 1, "seeds of every combination, from --seed on")
+    text(
+        f,
         "run_dir",
-        None,
         "the sweep's folder, a new one or that of a sweep to resume (default: runs/<experiment_name>/<time>)",
-        flag_values=f,
     )
-    flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
+    text(f, "experiment_name", "folder under runs/ (default: preset and level)")
     job_flags(f)
 
 
 def job_flags(f: flags.FlagValues) -> None:
     """Defines how many runs are trained at a time, and where."""
-    flags.DEFINE_integer(
-        "jobs",
-        None,
-        "runs at the same time, at most and by default as many as usable cores",
-        lower_bound=1,
-        flag_values=f,
-    )
-    flags.DEFINE_string(
+    whole(f, "jobs", None, "runs at the same time, at most and by default as many as usable cores")
+    text(
+        f,
         "ray_address",
-        None,
         "train on a Ray cluster: its HOST:PORT, auto for the one of this machine, local to start one here",
-        flag_values=f,
     )
-    flags.DEFINE_integer("cpus_per_run", 1, "with --ray_address, cores of each run", lower_bound=1, flag_values=f)
+    whole(f, "cpus_per_run", 1, "with --ray_address, cores of each run")
 
 
 def jobs_of(f: flags.FlagValues) -> int:
@@ -319,12 +296,7 @@ def jobs_of(f: flags.FlagValues) -> int:
 
 @contextlib.contextmanager
 def on_cluster(ray_address: str, cores: int) -> Iterator[dict[str, Any]]:
-    """Gives what `train_side_by_side` needs to train on a Ray cluster, and leaves it in the end.
-
-    Args:
-        ray_address: as the flag has it.
-        cores: of each run.
-    """
+    """Gives what `train_side_by_side` needs to train on a Ray cluster, with so many cores for each run."""
     from tfsac.distributed.ray_cluster import connect
     from tfsac.distributed.ray_jobs import RayJob, job_capacity
 
@@ -376,11 +348,7 @@ def given_arguments(f: flags.FlagValues, without: Collection[str]) -> list[str]:
 
 
 def check_startable(experiments: Sequence[dict[str, Any]]) -> str:
-    """Checks what every run of a series would refuse, and returns the first level.
-
-    Args:
-        experiments: from `experiment_of`.
-    """
+    """Checks what every run of a series of `experiment_of` would refuse, and returns the first level."""
     from tfsac.parameters import Preset, from_json
 
     checked: list[Any] = []

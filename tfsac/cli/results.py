@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import command, counted, required
+from tfsac.cli.command import choice, command, counted, required, switch, text, texts, whole
 from tfsac.cli.grouping import by_level, groups_of, is_group, left_out, level_of, refuse_unfinished
 from tfsac.cli.learning import assignments, set_flag
 from tfsac.errors import TfsacError
+
+if TYPE_CHECKING:
+    from tfsac.training import Evaluation
 
 CALIBRATION_EPISODES = 10
 
 
 def _run_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_string("run_dir", None, "the run's folder", flag_values=f)
+    text(f, "run_dir", "the run's folder")
 
 
 def _episode_flags(f: flags.FlagValues, episodes: int = 10) -> None:
     _run_flags(f)
-    flags.DEFINE_integer("episodes", episodes, "number of episodes", lower_bound=1, flag_values=f)
-    flags.DEFINE_bool("stochastic", False, "sample actions instead of taking the policy's mode", flag_values=f)
-    flags.DEFINE_integer("seed", 0, "of the episodes", lower_bound=0, flag_values=f)
-    flags.DEFINE_string("level", None, "environment id, instead of that of training", flag_values=f)
+    whole(f, "episodes", episodes, "number of episodes")
+    switch(f, "stochastic", "sample actions instead of taking the policy's mode")
+    whole(f, "seed", 0, "of the episodes", least=0)
+    text(f, "level", "environment id, instead of that of training")
     set_flag(f)
 
 
 def _policy_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_integer("step", None, "of a checkpoint, for the best policy until then", lower_bound=0, flag_values=f)
-    flags.DEFINE_bool(
-        "last", False, "take the policy of the newest checkpoint, or of that of --step, not the best", flag_values=f
-    )
+    whole(f, "step", None, "of a checkpoint, for the best policy until then", least=0)
+    switch(f, "last", "take the policy of the newest checkpoint, or of that of --step, not the best")
 
 
 def _evaluate_flags(f: flags.FlagValues) -> None:
     _episode_flags(f)
-    flags.DEFINE_bool("render", False, "open a window", flag_values=f)
-    flags.DEFINE_string("dump_mp4", None, "write a video (.mp4 or .gif) to this file", flag_values=f)
+    switch(f, "render", "open a window")
+    text(f, "dump_mp4", "write a video (.mp4 or .gif) to this file")
     _policy_flags(f)
-    flags.DEFINE_string("plot_actions", None, "draw the first episode's actions to this .png file", flag_values=f)
+    text(f, "plot_actions", "draw the first episode's actions to this .png file")
 
 
 @command("evaluate the policy of a run", _evaluate_flags)
@@ -49,19 +50,10 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir, video, plot_file = required(f, "run_dir"), f.dump_mp4, f.plot_actions
     from tfsac import api
 
+    of_run: dict[str, Any] = {"step": f.step, "last": f.last, "changes": _environment_changes(f)}
     try:
-        done = api.evaluate(
-            run_dir,
-            f.episodes,
-            not f.stochastic,
-            f.seed,
-            "human" if f.render else "",
-            video,
-            plot_file,
-            step=f.step,
-            last=f.last,
-            changes=_environment_changes(f),
-        )
+        render: Any = "human" if f.render else ""
+        done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, render, video, plot_file, **of_run)
     except api.DrawingError as error:
         print_evaluation(error.evaluation, f.episodes)
         raise
@@ -89,14 +81,12 @@ def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> Non
 
 
 def _environment_changes(f: flags.FlagValues) -> dict[str, Any]:
-    return {**({"environment.level": f.level} if f.level else {}), **assignments(f)}
+    return ({"environment.level": f.level} if f.level else {}) | assignments(f)
 
 
-def print_evaluation(done: object, episodes: int) -> None:
-    """Prints one line about the episodes of an evaluation, and one about how often a policy with trajectories
-    switched.
-    """
-    returns, lengths = done.returns, done.lengths  # type: ignore[attr-defined]
+def print_evaluation(done: Evaluation, episodes: int) -> None:
+    """Prints the returns of an evaluation, and how often a policy with trajectories switched."""
+    returns, lengths = done.returns, done.lengths
     print(
         f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  "
         f"max {returns.max():.2f}  over {counted(episodes, 'episode')} of {lengths.mean():.0f} steps on average"
@@ -104,27 +94,26 @@ def print_evaluation(done: object, episodes: int) -> None:
     if 1 < len(returns) < 10 and returns.std():
         error = returns.std(ddof=1) / len(returns) ** 0.5
         print(f"        the mean's standard error is {error:.2f}; more episodes make it smaller")
-    for key, values in done.info.items():  # type: ignore[attr-defined]
+    for key, values in done.info.items():
         print(f"{key}  mean {values[values == values].mean():.2f}")
-    if done.switched is not None:  # type: ignore[attr-defined]
-        rate, repeats = done.switching()  # type: ignore[attr-defined]
+    if done.switched is not None:
+        rate, repeats = done.switching()
         print(f"switch  in {100 * rate:.1f} % of the steps; a trajectory lasts {repeats:.1f} steps on average")
 
 
 def _export_flags(f: flags.FlagValues) -> None:
     _run_flags(f)
-    flags.DEFINE_string("out", None, "a new folder", flag_values=f)
-    flags.DEFINE_enum("format", "saved_model", ["saved_model", "tflite"], "tflite: for LiteRT", flag_values=f)
-    flags.DEFINE_enum(
+    text(f, "out", "a new folder")
+    choice(f, "format", ["saved_model", "tflite"], "tflite: for LiteRT")
+    choice(
+        f,
         "quantize",
-        "none",
         ["none", "float16", "int8"],
         "weights of a LiteRT file; int8: activations too, calibrated in 10 episodes",
-        flag_values=f,
     )
-    flags.DEFINE_bool("values", False, "also export the values of observations and actions", flag_values=f)
+    switch(f, "values", "also export the values of observations and actions")
     _policy_flags(f)
-    flags.DEFINE_bool("verify", False, "compare exported and live actions over an episode", flag_values=f)
+    switch(f, "verify", "compare exported and live actions over an episode")
 
 
 @command("export the policy of a run", _export_flags)
@@ -156,7 +145,7 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
 
 def _record_flags(f: flags.FlagValues) -> None:
     _episode_flags(f)
-    flags.DEFINE_string("out", None, "a new .npz file", flag_values=f)
+    text(f, "out", "a new .npz file")
 
 
 @command("record episodes of the best policy as demonstrations", _record_flags)
@@ -174,12 +163,10 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _plot_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string(
-        "run_dir", [], "a run's folder, like a word: plot RUN RUN; several are drawn together", flag_values=f
-    )
-    flags.DEFINE_string("out", None, "the picture (default: learning_curve.png in the run's folder)", flag_values=f)
-    flags.DEFINE_string("title", "", "above the curves of several runs (default: their levels)", flag_values=f)
-    flags.DEFINE_string("column", None, "of metrics.csv, in the place of returns, such as q/q1", flag_values=f)
+    texts(f, "run_dir", "a run's folder, like a word: plot RUN RUN; several are drawn together")
+    text(f, "out", "the picture (default: learning_curve.png in the run's folder)")
+    text(f, "title", "above the curves of several runs (default: their levels)", "")
+    text(f, "column", "of metrics.csv, in the place of returns, such as q/q1")
 
 
 @command("draw learning curves", _plot_flags, "RUN... | SWEEP... | LABEL=RUN,RUN...")
@@ -201,20 +188,9 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _compare_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_string(
-        "out",
-        None,
-        "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)",
-        flag_values=f,
-    )
-    flags.DEFINE_string("title", "", "above the picture (default: the levels)", flag_values=f)
-    flags.DEFINE_integer(
-        "last_evaluations",
-        1,
-        "a run's score is the mean of so many of its last evaluations",
-        lower_bound=1,
-        flag_values=f,
-    )
+    text(f, "out", "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)")
+    text(f, "title", "above the picture (default: the levels)", "")
+    whole(f, "last_evaluations", 1, "a run's score is the mean of so many of its last evaluations")
 
 
 @command(

@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import flags
 
-from tfsac.cli.command import command, parse, required
+from tfsac.cli.command import choice, command, parse, required, switch, text, texts, whole
 from tfsac.cli.learning import (
     check_startable,
     default_run_dir,
@@ -36,30 +36,21 @@ def _tune_flags(f: flags.FlagValues) -> None:
     run_flags(f)
     set_flag(f)
     run_fields(f, only=("seed",))
-    flags.DEFINE_multi_string(
+    texts(
+        f,
         "space",
-        [],
         "path=log(low, high), 1-log, uniform, int(low, high), choice(x, y, ...) or width(n, m, ...): what is searched; "
         "default: the agent's default space",
-        flag_values=f,
     )
-    flags.DEFINE_integer(
-        "trials", 20, "how many, those of before included where it is resumed", lower_bound=1, flag_values=f
-    )
-    flags.DEFINE_integer("num_seeds", 1, "seeds of every trial, from --seed on", lower_bound=1, flag_values=f)
-    flags.DEFINE_integer(
-        "last_evaluations", 1, "a trial's score is the mean of so many last evaluations", lower_bound=1, flag_values=f
-    )
-    flags.DEFINE_enum("pruner", "median", ["median", "hyperband", "none"], "what ends bad trials early", flag_values=f)
-    flags.DEFINE_integer(
-        "prune_after", 3, "evaluations of a trial before it may be pruned", lower_bound=1, flag_values=f
-    )
-    flags.DEFINE_string(
-        "run_dir", None, "the tuning's folder, a new one (default: runs/<experiment_name>/<time>)", flag_values=f
-    )
-    flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
-    flags.DEFINE_bool("resume", False, "continue the tuning in --run_dir, also to more --trials", flag_values=f)
-    flags.DEFINE_bool("report", False, "report what is in --run_dir instead of training", flag_values=f)
+    whole(f, "trials", 20, "how many, those of before included where it is resumed")
+    whole(f, "num_seeds", 1, "seeds of every trial, from --seed on")
+    whole(f, "last_evaluations", 1, "a trial's score is the mean of so many last evaluations")
+    choice(f, "pruner", ["median", "hyperband", "none"], "what ends bad trials early")
+    whole(f, "prune_after", 3, "evaluations of a trial before it may be pruned")
+    text(f, "run_dir", "the tuning's folder, a new one (default: runs/<experiment_name>/<time>)")
+    text(f, "experiment_name", "folder under runs/ (default: preset and level)")
+    switch(f, "resume", "continue the tuning in --run_dir, also to more --trials")
+    switch(f, "report", "report what is in --run_dir instead of training")
     job_flags(f)
 
 

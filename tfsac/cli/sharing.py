@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from absl import flags
 
-from tfsac.cli.command import command, counted, required
+from tfsac.cli.command import command, counted, required, switch, text, texts, whole
 from tfsac.cli.results import print_evaluation
 
 
 def _card_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string(
-        "run_dir",
-        [],
-        "the folder of a run, of a sweep or of its combination; several runs differ in their seeds alone",
-        flag_values=f,
+    texts(
+        f, "run_dir", "the folder of a run, of a sweep or of its combination; several runs differ in their seeds alone"
     )
-    flags.DEFINE_string("out", None, "a new folder", flag_values=f)
-    flags.DEFINE_integer("episodes", 20, "number of episodes, of every run", lower_bound=1, flag_values=f)
-    flags.DEFINE_integer("seed", 0, "of the episodes", lower_bound=0, flag_values=f)
-    flags.DEFINE_string("license", None, "identifier for the card, such as apache-2.0", flag_values=f)
+    text(f, "out", "a new folder")
+    whole(f, "episodes", 20, "number of episodes, of every run")
+    whole(f, "seed", 0, "of the episodes", least=0)
+    text(f, "license", "identifier for the card, such as apache-2.0")
 
 
 @command("write the best policy of a run as a model card, for others", _card_flags)
@@ -44,12 +41,12 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _load_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_string("card", None, "the folder of a model card", flag_values=f)
-    flags.DEFINE_integer("episodes", None, "number of episodes (default: the card's)", lower_bound=1, flag_values=f)
-    flags.DEFINE_bool("stochastic", False, "sample actions instead of taking the policy's mode", flag_values=f)
-    flags.DEFINE_integer("seed", None, "of the episodes (default: the card's)", lower_bound=0, flag_values=f)
-    flags.DEFINE_bool("render", False, "open a window", flag_values=f)
-    flags.DEFINE_string("dump_mp4", None, "write a video (.mp4 or .gif) to this file", flag_values=f)
+    text(f, "card", "the folder of a model card")
+    whole(f, "episodes", None, "number of episodes (default: the card's)")
+    switch(f, "stochastic", "sample actions instead of taking the policy's mode")
+    whole(f, "seed", None, "of the episodes (default: the card's)", least=0)
+    switch(f, "render", "open a window")
+    text(f, "dump_mp4", "write a video (.mp4 or .gif) to this file")
 
 
 @command("play the policy of a model card", _load_flags)

@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from tfsac.cli.command import command, required
+from tfsac.cli.command import command, required, switch, text, whole
 from tfsac.cli.learning import check_level
 from tfsac.utils.machine import SIGNALLED
 
@@ -18,13 +18,13 @@ def _spinup_flags(f: flags.FlagValues) -> None:
     from tfsac.cli.field_flags import define_fields
     from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 
-    flags.DEFINE_string("env", "HalfCheetah-v5", "environment id", flag_values=f)
-    flags.DEFINE_integer("hid", 256, "width of the hidden layers", lower_bound=1, flag_values=f)
-    flags.DEFINE_integer("l", 2, "number of hidden layers", lower_bound=0, flag_values=f)
+    text(f, "env", "environment id", "HalfCheetah-v5")
+    whole(f, "hid", 256, "width of the hidden layers")
+    whole(f, "l", 2, "number of hidden layers", least=0)
     define_fields(f, SpinningUpArguments)
-    flags.DEFINE_string("exp_name", "sac", "name of the experiment, for plots", flag_values=f)
-    flags.DEFINE_string("run_dir", None, "the run's folder (default: runs/<exp_name>/<time>-seed<seed>)", flag_values=f)
-    flags.DEFINE_bool("resume", False, "continue the run in --run_dir; give the same flags again", flag_values=f)
+    text(f, "exp_name", "name of the experiment, for plots", "sac")
+    text(f, "run_dir", "the run's folder (default: runs/<exp_name>/<time>-seed<seed>)")
+    switch(f, "resume", "continue the run in --run_dir; give the same flags again")
 
 
 @command("train with Spinning Up's flags, table and files", _spinup_flags)

@@ -18,40 +18,23 @@ from tfsac.parameters import (
 
 
 def refuse_timeout_in_this_process(preset: Preset, run: RunParameters) -> None:
-    """Refuses a timeout of environments that this process steps itself, and evaluations in those that it does not.
-
-    Args:
-        preset: of the run.
-        run: with `ray_address`.
-
-    Raises:
-        ParameterError: nothing could end a step that takes too long; or there is no single environment to share.
+    """Raises ParameterError for a timeout of environments in this process, where nothing could end a step, and where
+    there is no single environment for training and evaluation to share.
     """
     environment = preset.environment
     in_this_process = environment.vectorization == "sync" and run.ray_address is None
     if environment.evaluation == "shared" and not (in_this_process and environment.num_envs == 1):
-        raise ParameterError(
-            'environment.evaluation="shared" needs one environment in this process: num_envs=1, vectorization="sync" '
-            "and no ray_address"
-        )
+        needs = 'num_envs=1, vectorization="sync" and no ray_address'
+        raise ParameterError(f'environment.evaluation="shared" needs one environment in this process: {needs}')
     if environment.step_timeout_seconds is not None and in_this_process:
-        raise ParameterError(
-            "environment.step_timeout_seconds needs environments in other processes, which can be ended: set "
-            'environment.vectorization to "subprocess"'
-        )
+        raise ParameterError('environment.step_timeout_seconds needs environment.vectorization="subprocess"')
 
 
 def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:
     """Returns the preset of one worker: `num_envs`, memory size and batch size of the run by the number of workers.
 
-    The agent is made from the preset of the run, because it averages over the global batch.
-
-    Args:
-        preset: of the run.
-        task: of the worker.
-
-    Raises:
-        ParameterError: `num_envs` or the batch size is not divisible by the number of workers.
+    The agent is made from the preset of the run, because it averages over the global batch. Raises ParameterError where
+    `num_envs` or the batch size is not divisible by the number of workers.
     """
     if task.num_workers == 1:
         return preset
@@ -70,15 +53,7 @@ def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:
 
 
 def environment_of_actor(preset: Preset, run: RunParameters) -> EnvironmentParameters:
-    """Returns the environment parameters of one actor: `num_envs` of the run by the number of actors.
-
-    Args:
-        preset: of the run.
-        run: with `num_actors`.
-
-    Raises:
-        ParameterError: `num_envs` is not divisible by the number of actors.
-    """
+    """Returns the environment parameters of one actor: `num_envs` of the run, which must divide by `num_actors`."""
     num_envs = preset.environment.num_envs
     if num_envs % run.num_actors:
         raise ParameterError(f"environment.num_envs must be divisible by num_actors={run.num_actors}, got {num_envs}")

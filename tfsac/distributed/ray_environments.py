@@ -107,11 +107,7 @@ class RayEnvironments:
             raise
 
     def start_episodes(self, state: dict[str, Any]) -> None:
-        """Has every actor reset its environments to the episodes after those that had started.
-
-        Args:
-            state: of all environments, as `state` returned it.
-        """
+        """Has every actor reset its environments to the episodes after those of a state that had started."""
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
         self.length[:], self.steps = 0, state["steps"]
         self.limit: float | None = STARTING_SECONDS
@@ -136,12 +132,7 @@ class RayEnvironments:
         return slice(k * self.envs_per_actor, (k + 1) * self.envs_per_actor)
 
     def send(self, request: RolloutRequest, weights: Weights | None) -> None:
-        """Requests a rollout from every actor.
-
-        Args:
-            request: how many steps, and from where.
-            weights: of the policy from now on; None keeps those before.
-        """
+        """Requests a rollout from every actor, with these weights of the policy; None keeps those before."""
         self.request, new = request, None
         self.limit = None if self.step_timeout is None else request.steps * self.step_timeout
         if weights is not None:
@@ -210,12 +201,8 @@ class RayEnvironments:
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers, for `start_episodes`."""
-        return {
-            "episode": self.episode.tolist(),
-            "length": self.length.tolist(),
-            "steps": self.steps,
-            "seeds_below": self.seeds_below,
-        }
+        where = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
+        return {**where, "seeds_below": self.seeds_below}
 
     def close(self) -> None:
         """Ends the actors and leaves the cluster."""
@@ -225,19 +212,14 @@ class RayEnvironments:
 
 
 def merge_steps(steps: Sequence[Step], merge: Callable[[list[np.ndarray]], np.ndarray]) -> Step:
-    """Merges several steps into one, field by field and key by key.
+    """Merges several steps into one: `merge` returns one array for those of all steps, by field and key."""
 
-    Args:
-        steps: with arrays of the same names.
-        merge: returns one array for those of all steps.
-    """
-    fields: list[Any] = []
-    for values in zip(*steps, strict=True):
-        by_key = isinstance(values[0], dict)
-        fields.append(
-            {key: merge([value[key] for value in values]) for key in values[0]} if by_key else merge(list(values))
-        )
-    return Step(*fields)
+    def merged(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {key: merge([value[key] for value in values]) for key in values[0]}
+        return merge(list(values))
+
+    return Step(*map(merged, zip(*steps, strict=True)))
 
 
 def _side_by_side(arrays: list[np.ndarray], t: int) -> np.ndarray:

@@ -23,10 +23,8 @@ Start = Callable[[Callable[[], None]], "subprocess.Popen[bytes] | None"]
 
 
 def job_capacity(ray: Any, cores: int) -> int:
-    """Returns how many jobs with so many cores each a cluster can run at a time.
-
-    Raises:
-        TfsacError: no machine of it has so many, and a job would wait forever.
+    """Returns how many jobs with so many cores each a cluster can run at a time; raises TfsacError where no machine of
+    it has so many.
     """
     machines = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
     if cores > max(machines):
@@ -55,11 +53,7 @@ class RayJob:
         self.reference = task.remote(start, os.getcwd(), LOCK_TIMEOUT)
 
     def poll(self, seconds: float | None = 0.0) -> int | None:
-        """Returns the exit status, or None while it runs for so many seconds more.
-
-        Raises:
-            OSError: `start` raised, as while another process does the job.
-        """
+        """Returns the exit status, or None while it runs for so many seconds more; raises what `start` raised."""
         if self.returncode is None and self.ray.wait([self.reference], timeout=seconds)[0]:
             try:
                 self.returncode = self.ray.get(self.reference)

@@ -18,15 +18,8 @@ def wait_for_workers(task: WorkerTask, report: Callable[[str], None], timeout: f
     """Returns when every worker of a run has reached every other one.
 
     Each worker listens at its own port, which is free for TensorFlow afterwards, and sends the others its index.
-
-    Args:
-        task: of this worker.
-        report: gets a line that names the missing workers, every ten seconds.
-        timeout: seconds to wait.
-
-    Raises:
-        TfsacError: a worker did not start in time.
-        OSError: this worker cannot listen at its port.
+    `report` gets a line that names the missing workers, every ten seconds. Raises TfsacError where a worker does not
+    start within the timeout, in seconds, and OSError where this one cannot listen at its port.
     """
     others = set(range(task.num_workers)) - {task.index}
     heard, reached = set[int](), set[int]()
@@ -46,10 +39,8 @@ def wait_for_workers(task: WorkerTask, report: Callable[[str], None], timeout: f
             now = time.monotonic()
             names = ", ".join(f"{worker} ({task.addresses[worker]})" for worker in sorted(missing))
             if now - start > timeout:
-                raise TfsacError(
-                    f"Worker {names} has not started within {timeout:g} seconds; start all workers with the same "
-                    "command and the same list of workers in TF_CONFIG"
-                )
+                same = "start all workers with the same command and the same list of workers in TF_CONFIG"
+                raise TfsacError(f"Worker {names} has not started within {timeout:g} seconds; {same}")
             if now - reported > SECONDS_BETWEEN_REPORTS:
                 reported = now
                 report(f"Waiting for worker {names}, {start + timeout - now:.0f} seconds more.")

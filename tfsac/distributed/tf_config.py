@@ -37,14 +37,8 @@ class WorkerTask:
 
 
 def worker_task(run: RunParameters, environ: Mapping[str, str] = os.environ) -> WorkerTask:
-    """Returns the task of this process: that of the only worker, unless the strategy is "multi_worker".
-
-    Args:
-        run: with `strategy`.
-        environ: has TF_CONFIG.
-
-    Raises:
-        TfsacError: TF_CONFIG is missing or malformed, or its task is none of its workers.
+    """Returns the task of this process: that of the only worker, unless the strategy is "multi_worker"; raises
+    TfsacError where TF_CONFIG is missing or malformed then.
     """
     if run.strategy != "multi_worker":
         return WorkerTask()

@@ -58,14 +58,7 @@ class Workers:
         return gathered
 
     def check_shared(self, shared_config: dict[str, Any]) -> None:
-        """Checks that all workers were started with the same settings.
-
-        Args:
-            shared_config: JSON values by name.
-
-        Raises:
-            TfsacError: something differs; raised at every worker.
-        """
+        """Raises TfsacError at every worker where the settings, JSON values by name, differ between workers."""
         if self.task.num_workers == 1:
             return
         own = json.dumps(shared_config)
@@ -78,12 +71,7 @@ class Workers:
             raise TfsacError(f"All workers of a run must have the same preset and flags, got {message}")
 
     def broadcast(self, source: int, content: bytes) -> bytes:
-        """Broadcasts bytes from one worker; returns them at every worker.
-
-        Args:
-            source: index of the worker that sends.
-            content: to send; that of the other workers is ignored.
-        """
+        """Returns the content that the worker of index `source` gives, at every worker."""
         if self.task.num_workers == 1:
             return content
         mine = source == self.task.index
@@ -99,12 +87,7 @@ class Workers:
 
 
 def worker_lost(error: tf.errors.OpError, advice: str) -> TfsacError:
-    """Returns the error to raise where a collective operation failed.
-
-    Args:
-        error: of the operation.
-        advice: how to continue the run.
-    """
+    """Returns the error to raise where a collective operation failed, with advice how to continue the run."""
     lines = str(error.message).splitlines()
     reason = next((line for line in lines if "aborted by" in line), lines[0])
     return TfsacError(f"Another worker of this run ended or cannot be reached ({reason}). {advice}")

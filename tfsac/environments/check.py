@@ -26,6 +26,7 @@ KEEP_OBSERVATIONS = (
     gym.RewardWrapper,
     gym.wrappers.TimeLimit,
     gym.wrappers.OrderEnforcing,
+    gym.wrappers.PassiveEnvChecker,  # which gymnasium.make adds
     gym.wrappers.RecordEpisodeStatistics,
 )
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -72,11 +73,7 @@ def placed(error: Exception, level: str, place: str) -> EnvironmentFailure:
 
 
 def check(env: gym.Env) -> None:
-    """Refuses environments whose spaces the soft actor-critic agents cannot use.
-
-    Raises:
-        TfsacError: the first of `space_problems`.
-    """
+    """Refuses environments whose spaces the agents cannot use, with the first of `space_problems`."""
     for problem in space_problems(env):
         raise TfsacError(f"{name_of_environment(env)}: {problem}")
 
@@ -103,18 +100,14 @@ def space_problems(env: gym.Env) -> Iterator[str]:
         yield f"an observation needs more than its action mask, got {env.observation_space}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
-            yield (
-                f"observations must be a Box or a Dict of boxes, got {space} for {key!r}; "
-                "gymnasium.wrappers.FlattenObservation turns others into a vector"
-            )
+            yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
         elif team and (len(space.shape) < 2 or space.shape[:1] != team):
             yield f"observation {key!r} of a team must have the shape ({team[0]}, ...), got {space}"
     names = [input_name(key).lower() if isinstance(key, str) and KEY.fullmatch(key) else "self" for key in spaces]
     if len({*names, ACTION_MASK}) <= len(names) or any(name in RESERVED or keyword.iskeyword(name) for name in names):
         yield (
-            "keys of observations become names in exported policies: letters, digits, '_', '-' and '.', distinct "
-            f"without regard to case and to '-' or '.' instead of '_', and not {', '.join(RESERVED)} or a keyword of "
-            f"Python, got {list(spaces)}; rename them with gymnasium.wrappers.TransformObservation"
+            "keys of observations become names in exported policies, distinct in letters, digits and '_', and not "
+            f"{', '.join(RESERVED)} or a keyword; rename {list(spaces)} with gymnasium.wrappers.TransformObservation"
         )
 
 
@@ -123,10 +116,8 @@ def _running_statistics(env: gym.Env) -> Iterator[str]:
         for wrapper, filter_name in (("Observation", "observation"), ("Reward", "reward")):
             kind = getattr(gym.wrappers, f"Normalize{wrapper}")
             if isinstance(env, kind) and env.update_running_mean:
-                yield (
-                    f"evaluations, checkpoints and exports lack the running statistics of {kind.__name__}; remove it "
-                    f"and set environment.filters.{filter_name}_normalization=true"
-                )
+                instead = f"environment.filters.{filter_name}_normalization=true"
+                yield f"exports lack the running statistics of {kind.__name__}; remove it and set {instead}"
         env = env.env
 
 
@@ -141,18 +132,17 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
             wrong = np.argwhere(~(np.isfinite(action.low) & np.isfinite(action.high) & (low < high)))
             if wrong.size:
                 i = tuple(map(int, wrong[0]))
-                yield (
-                    f"actions need finite bounds with low < high in float32, got low={action.low[i]}, "
-                    f"high={action.high[i]} at {list(i)}; gymnasium.wrappers.TransformAction(env, lambda action: "
-                    "action, gymnasium.spaces.Box(low, high)) sets others"
+                found = (
+                    f"{action.low[i]} and {action.high[i]} at {list(i)}; gymnasium.wrappers.TransformAction sets others"
                 )
+                yield f"actions need finite bounds with low < high, got {found}"
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team or len(set(action.nvec)) > 1 or len(set(action.start)) > 1:
             yield f"a team of {team[0]} agents needs a MultiDiscrete of as many equal sizes and starts, got {action}"
     elif not isinstance(action, gym.spaces.Discrete) or team:
         yield (
-            "actions must be a Box (A,) of floats or a Discrete; for a team of P agents, whose observations have the "
-            f"key 'agent_state', a Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
+            "actions must be a Box (A,) of floats or a Discrete; for a team of P agents, with the key 'agent_state', a "
+            f"Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
         )
     elif int(action.start) + int(action.n) > 2**31:
         yield f"discrete actions must fit into int32, as exports number them, got {action}"
@@ -202,7 +192,7 @@ class CheckedEnv(gym.Wrapper):
         self.parts: dict[str, tuple[Any, Any]] = {key: (space.shape, space.dtype) for key, space in spaces.items()}
         self.stacks = [key for key, space in spaces.items() if isinstance(space, FrameStack)]
         self.frames: dict[str, np.ndarray] = {}  # the stacks before this step
-        self.final: Any = None  # the last observation that info had
+        self.final: Any = None  # the last observation of an episode that info had in the step before
         self.rewards_shape = _rewards_shape(env)
         if self.rewards_shape:
             self.metadata = {**(env.metadata or {}), NUM_REWARDS: self.rewards_shape[0]}
@@ -215,16 +205,16 @@ class CheckedEnv(gym.Wrapper):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes a step.
-
-        Raises:
-            EnvironmentFailure: the observation does not fit its space, or the reward is not one number.
-        """
+        """Makes a step; raises EnvironmentFailure also for a reward that is not one number."""
         observation, reward, terminated, truncated, info = self.env.step(action)
+        terminated, truncated = bool(terminated), bool(truncated)
         info = dict(info)  # the environment may change its own later
+        earlier, self.final = self.final, None
         for key in FINAL_OBSERVATIONS:
-            if info.get(key) is not None:
-                observation = self._final(key, info.pop(key), observation, terminated or truncated)
+            if (value := info.pop(key, None)) is not None:
+                self.final = value
+                if (terminated or truncated) and value is not earlier:  # else it is of an episode before
+                    observation = self._taken_from_info(key, value)
         self._check(observation)
         if self.rewards_shape or type(reward) is not float:
             array = np.array(reward, np.float32 if self.rewards_shape else np.float64)
@@ -236,17 +226,12 @@ class CheckedEnv(gym.Wrapper):
             reward = float(array.sum())
         return observation, reward, terminated, truncated, info
 
-    def _final(self, key: str, value: Any, observation: Any, ended: bool) -> Any:
-        earlier, self.final = self.final, value
-        if not ended or value is earlier:  # of an episode before
-            return observation
+    def _taken_from_info(self, key: str, value: Any) -> Any:
         layer = self.env
         while isinstance(layer, gym.Wrapper):
             if not (isinstance(layer, KEEP_OBSERVATIONS) or hasattr(layer, "keeps_observations")):
-                raise EnvironmentFailure(
-                    f"info[{key!r}] has the last observation of the episode, and the wrapper {type(layer).__name__} "
-                    "has not seen it: step must return the last observation, and leave the reset to tfsac"
-                )
+                wrapper = f"the wrapper {type(layer).__name__} has not seen the last observation, info[{key!r}]"
+                raise EnvironmentFailure(f"{wrapper}: step must return it, and leave the reset to tfsac")
             layer = layer.env
         warnings.warn(f"the last observation of an episode is taken from info[{key!r}]", RuntimeWarning, stacklevel=3)
         return value.item() if isinstance(value, np.ndarray) and value.dtype == object else value
@@ -261,19 +246,19 @@ class CheckedEnv(gym.Wrapper):
             if type(part) is not np.ndarray or part.dtype != dtype or part.shape != shape:
                 part = np.asarray(part)
                 if part.shape != shape or not np.can_cast(part.dtype, dtype, "same_kind"):
+                    found = f"got {part.shape} and {part.dtype}"
                     raise EnvironmentFailure(
-                        f"observation {key!r} must have the shape {shape} and dtype {dtype} of its space, got "
-                        f"{part.shape} and {part.dtype}"
+                        f"observation {key!r} must have the shape {shape} and dtype {dtype}, {found}"
                     )
+                if dtype.kind in "iu" and (part.astype(dtype) != part).any():  # it would wrap around
+                    raise EnvironmentFailure(f"observation {key!r} has numbers that its dtype {dtype} cannot hold")
             if key == ACTION_MASK and not ((part == 0) | (part == 1)).all():
                 raise EnvironmentFailure(f"'action_mask' must contain 0 and 1, got {part}")
         for key in self.stacks:
             new, old = np.array(given[key]), self.frames.get(key)
             if not ((new == new[..., -1:]).all() if old is None else np.array_equal(new[..., :-1], old[..., 1:])):
-                raise EnvironmentFailure(
-                    f"observation {key!r} is no FrameStack: a reset must repeat its frame, a step must drop the first "
-                    "frame and add one last; use a Box for other stacks"
-                )
+                rule = "a reset must repeat its frame, and a step must drop the first frame and add one last"
+                raise EnvironmentFailure(f"observation {key!r} is no FrameStack: {rule}")
             self.frames[key] = new
 
 
@@ -286,15 +271,7 @@ def _rewards_shape(env: gym.Env) -> tuple[int, ...]:
 
 
 def check_finite(observation: Any, reward: Any) -> None:
-    """Refuses NaN and infinite values.
-
-    Args:
-        observation: of one environment, or `[E, ...]` of several; an array, or arrays by key.
-        reward: a number, `[E]` or `[E, D]`.
-
-    Raises:
-        EnvironmentFailure: with the first index, the number of the environment, where there are several.
-    """
+    """Raises EnvironmentFailure for NaN or infinity in observations (`[E, ...]`, perhaps by key) and rewards."""
     parts = observation if isinstance(observation, Mapping) else {"observation": observation}
     for name, value in (("the reward", reward), *((f"observation {key!r}", part) for key, part in parts.items())):
         array = np.asarray(value)
@@ -304,19 +281,11 @@ def check_finite(observation: Any, reward: Any) -> None:
 
 
 def check_masks(observation: Mapping[str, np.ndarray], ended: np.ndarray | bool = False) -> None:
-    """Refuses observations `[E, ...]` to act on whose mask allows no action.
-
-    Args:
-        observation: by key; without an "action_mask" every action is valid.
-        ended: `[E]`, where the task ended: no action follows, so none need be valid.
-
-    Raises:
-        EnvironmentFailure: names the agent of a team.
-    """
-    if ACTION_MASK in observation:
-        stuck = ~observation[ACTION_MASK].any(-1)
-        stuck &= ~np.reshape(ended, (-1,) + (1,) * (stuck.ndim - 1))
-        if stuck.any():
-            environment, *agent = map(int, np.argwhere(stuck)[0])
-            of_agent = f" of agent {agent[0]}" if agent else ""
-            raise EnvironmentFailure(f"'action_mask'{of_agent} allows no action; end the episode instead", environment)
+    """Raises EnvironmentFailure for observations `[E, ...]` whose mask allows no action, but where they `ended`."""
+    if ACTION_MASK not in observation:
+        return
+    stuck = ~observation[ACTION_MASK].any(-1)
+    stuck &= ~np.reshape(ended, (-1,) + (1,) * (stuck.ndim - 1))
+    for environment, *agent in np.argwhere(stuck).tolist():
+        of_agent = f" of agent {agent[0]}" if agent else ""
+        raise EnvironmentFailure(f"'action_mask'{of_agent} allows no action; end the episode instead", environment)

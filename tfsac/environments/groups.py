@@ -163,9 +163,8 @@ class RemoteGroup:
         try:
             if self.deadline is not None and not self.pipe.poll(max(self.deadline - time.monotonic(), 0.0)):
                 self.process.kill()
-                raise EnvironmentFailure(
-                    f"{name} was killed, without an answer within step_timeout_seconds ({self.timeout:g} s)", first
-                )
+                limit = f"step_timeout_seconds ({self.timeout:g} s)"
+                raise EnvironmentFailure(f"{name} was killed, without an answer within {limit}", first)
             self.spin, result = _receive(self.pipe, self.spin)
         except (EOFError, OSError) as error:
             self.process.join(CLOSE_SECONDS)
@@ -253,17 +252,12 @@ def receive_all(groups: Sequence[RemoteGroup]) -> list[Any]:
 
 
 def serialize(value: Any) -> bytes:
-    """Returns what `pickle.loads` of another process makes the same of.
-
-    Raises:
-        TfsacError: it holds something that cannot be sent.
-    """
+    """Returns what `pickle.loads` of another process makes the same of."""
     try:
         return cloudpickle.dumps(value)
     except Exception as error:  # whatever the user's objects raise
         raise TfsacError(
-            f"env_fn cannot be sent to another process ({error}); create what it holds inside it, or train with "
-            "environment.vectorization=sync"
+            f"env_fn cannot be sent to another process ({error}); create what it holds inside it"
         ) from error
 
 

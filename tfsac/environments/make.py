@@ -70,8 +70,8 @@ class Maker:
         env = self.unchecked()
         if self.made.get(id(env.unwrapped)) is env.unwrapped and not self.one_at_once:
             raise TfsacError(
-                "env_fn must return a new environment at each call, got the same one twice; for one that exists once, "
-                'set environment.evaluation to "shared" or "none"'
+                "env_fn must return a new environment at each call, got the same one twice; environment.evaluation is "
+                '"shared" or "none" for one that exists once'
             )
         self.made[id(env.unwrapped)] = env.unwrapped
         env = checked(env, self.visible_entries)
@@ -79,9 +79,7 @@ class Maker:
             space = getattr(env, name)
             if self.spaces.setdefault(name, space) != space:
                 env.close()
-                raise TfsacError(
-                    f"environments of a run must have the same {name}, got {self.spaces[name]} and {space}"
-                )
+                raise TfsacError(f"environments must have the same {name}, got {self.spaces[name]} and {space}")
         return env
 
 
@@ -91,10 +89,9 @@ def maker(
     """Returns what makes and checks environments.
 
     Args:
-        parameters: their level, time limit, arguments, preprocessing and visible entries.
+        parameters: of the environments.
         env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden.
-        to_play: whether a trained policy acts in it: what env_fn makes in place of a level then keeps its own time
-            limit.
+        to_play: a trained policy acts in it: what env_fn makes in place of a level keeps its own time limit.
     """
     limit = parameters.max_episode_steps
     if env_fn is None:
@@ -186,27 +183,14 @@ def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs
     if atari is None:
         return gym.make(level, disable_env_checker=True, **kwargs)
     env = gym.make(level, disable_env_checker=True, **{"frameskip": 1, **kwargs})  # the wrapper refuses others
-    env = gym.wrappers.AtariPreprocessing(
-        env,
-        noop_max=atari.noop_max,
-        frame_skip=atari.frame_skip,
-        screen_size=atari.screen_size,
-    )
+    env = gym.wrappers.AtariPreprocessing(env, atari.noop_max, atari.frame_skip, atari.screen_size)
     env = gym.wrappers.FrameStackObservation(env, atari.num_stacked_frames)
     space = FrameStack(atari.screen_size, atari.screen_size, atari.num_stacked_frames)
     return gym.wrappers.TransformObservation(env, lambda frames: np.moveaxis(frames, 0, -1), space)
 
 
 def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
-    """Returns an environment that checks what it returns; see `CheckedEnv`.
-
-    Args:
-        env: as it was made.
-        visible_entries: as in `make`.
-
-    Raises:
-        TfsacError: its spaces cannot be used; the environment is closed.
-    """
+    """Returns a `CheckedEnv` of an environment; one whose spaces cannot be used is closed, with TfsacError."""
     try:
         check(env)
         env = CheckedEnv(env)
@@ -220,10 +204,8 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
 def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
     space, shown = env.observation_space, list(entries)
     if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or not set(shown) <= set(range(space.shape[0])):
-        raise TfsacError(
-            f"{name_of_environment(env)}: visible_entries must be indices of a vector observation, got {entries} of "
-            f"{space}"
-        )
+        what = f"{name_of_environment(env)}: visible_entries"
+        raise TfsacError(f"{what} must be indices of a vector observation, got {entries} of {space}")
     visible = gym.spaces.Box(space.low[shown], space.high[shown], dtype=space.dtype)
     return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[shown], visible)
 

@@ -114,10 +114,8 @@ class Filters:
         self.returns: ReturnScaling | None = None
         if parameters.return_scaling:
             if spec.num_rewards is not None:
-                raise ParameterError(
-                    f"return_scaling needs one reward a step, got {spec.num_rewards}; reward_normalization=True "
-                    "divides each reward by its own deviation"
-                )
+                instead = "reward_normalization=True scales each reward"
+                raise ParameterError(f"return_scaling needs one reward a step, got {spec.num_rewards}; {instead}")
             self.returns = ReturnScaling(parameters.return_scaling, discount)
         self.learns_rewards = bool(parameters.return_scaling or parameters.reward_normalization)
 

@@ -65,13 +65,10 @@ class EnvironmentReport(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"  {kind:<8} {text}" for kind, text in self.findings]
-        counts = [
-            f"{len(x)} {word}{'s' * (len(x) != 1)}"
-            for x, word in ((self.problems, PROBLEM), (self.warnings, WARNING))
-            if x
-        ]
+        found = {PROBLEM: len(self.problems), WARNING: len(self.warnings)}
+        counts = ", ".join(f"{n} {kind}{'s' * (n != 1)}" for kind, n in found.items() if n)
         verdict = "usable" if self.usable else "not usable"
-        return "\n".join([f"{self.name}:", *lines, f"{verdict}{': ' if counts else ''}{', '.join(counts)}"])
+        return "\n".join([f"{self.name}:", *lines, f"{verdict}: {counts}" if counts else verdict])
 
 
 def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 1000, seed: int = 0) -> EnvironmentReport:
@@ -93,14 +90,18 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
     if not isinstance(env, gym.Env):
         return check_environments(parameters, num_steps, seed, env)
     parameters = dataclasses.replace(parameters, evaluation="none")  # there is this one alone
-    return _Inspection(parameters, maker(parameters, lambda: env), keep_open=True).report(num_steps, seed)
+    return check_environments(parameters, num_steps, seed, lambda: env, keep_open=True)
 
 
 def check_environments(
-    parameters: EnvironmentParameters, num_steps: int, seed: int, env_fn: Callable[[], gym.Env] | None = None
+    parameters: EnvironmentParameters,
+    num_steps: int,
+    seed: int,
+    env_fn: Callable[[], gym.Env] | None = None,
+    keep_open: bool = False,
 ) -> EnvironmentReport:
     """Returns the report of `check_environment` on a level's environments, or those that a function makes."""
-    return _Inspection(parameters, maker(parameters, env_fn)).report(num_steps, seed)
+    return _Inspection(parameters, maker(parameters, env_fn), keep_open).report(num_steps, seed)
 
 
 class _Watched(gym.Wrapper):
@@ -126,15 +127,10 @@ class _Watched(gym.Wrapper):
 class _Inspection:
     """Makes the environments of a run, steps those of training, and collects what it finds."""
 
-    def __init__(self, parameters: EnvironmentParameters, make_env: Maker, keep_open: bool = False):
+    def __init__(self, parameters: EnvironmentParameters, make_env: Maker, keep_open: bool):
         self.parameters = dataclasses.replace(parameters, vectorization="sync", step_timeout_seconds=None)
         self.make_env, self.name, self.keep_open = make_env, parameters.name, keep_open
         self.findings: dict[str, Finding] = {}  # by text
-
-    def find(self, kind: str, text: str) -> None:
-        for name in (self.parameters.name, self.name):
-            text = text.removeprefix(f"{name}: ")
-        self.findings.setdefault(text, Finding(kind, text))
 
     def report(self, num_steps: int, seed: int) -> EnvironmentReport:
         first = self.make_env.unchecked()
@@ -151,17 +147,19 @@ class _Inspection:
                 self.find(WARNING, COLOURS.sub("", str(each.message)).removeprefix("WARN: "))
         return EnvironmentReport(self.name, tuple(self.findings.values()))
 
+    def find(self, kind: str, text: str) -> None:
+        for name in (self.parameters.name, self.name):
+            text = text.removeprefix(f"{name}: ")
+        self.findings.setdefault(text, Finding(kind, text))
+
     def _look_at_spaces(self, env: gym.Env) -> None:
         action, spaces = env.action_space, spaces_by_key(env.observation_space)
         self.find(OK, f"actions: {action}")
         self.find(OK, f"observations: {env.observation_space}")
         if isinstance(action, gym.spaces.Box) and (bound := np.abs([action.low, action.high]).max()) > LARGE_BOUND:
-            self.find(
-                WARNING,
-                f"the bounds of the actions are as large as {bound:g}, and policies first try all of them; narrow them "
-                "if useful actions are smaller: gymnasium.wrappers.TransformAction(env, lambda action: action, "
-                "gymnasium.spaces.Box(low, high))",
-            )
+            narrow = "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(low, high))"
+            text = f"actions are as large as {bound:g}, and policies first try all of them; to narrow them: {narrow}"
+            self.find(WARNING, text)
         for key, space in spaces.items():
             shape = space.shape or ()
             if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:
@@ -221,46 +219,32 @@ class _Inspection:
         rate = environments.steps / (time.perf_counter() - began)
         self.find(OK, f"{environments.steps} random steps, {rate:.0f} a second with these checks")
         self._look_at_episodes(episodes, environments.steps, limit)
+        filters = "environment.filters."
         for key, bound in largest.items():
             if bound > LARGE_OBSERVATION:
-                advice = "environment.filters.observation_normalization=true divides it by its deviation"
+                advice = f"{filters}observation_normalization=true divides it by its deviation"
                 self.find(WARNING, f"observation {key!r} is as large as {bound:.4g}; {advice}")
-        reward = np.abs(rewards)
-        if reward.max() > LARGE_REWARD:
-            self.find(
-                WARNING,
-                f"rewards are as large as {reward.max():.4g}; environment.filters.reward_rescale_factor makes them "
-                "smaller",
-            )
+        if (bound := np.abs(rewards).max()) > LARGE_REWARD:
+            advice = f"{filters}reward_rescale_factor makes them smaller"
+            self.find(WARNING, f"rewards are as large as {bound:.4g}; {advice}")
         if environments.steps >= REPEATED_STEPS and np.ptp(rewards) == 0 and not any(end for _, _, end in episodes):
-            self.find(
-                WARNING,
-                f"every reward was {rewards[0].flat[0]:.4g}, and no episode was terminated: random actions meet "
-                "nothing to learn from",
-            )
+            every = f"every reward was {rewards[0].flat[0]:.4g}, and no episode was terminated"
+            self.find(WARNING, f"{every}: random actions meet nothing to learn from")
         return actions
 
     def _look_at_episodes(self, episodes: list[tuple[float, int, bool]], steps: int, limit: int | None) -> None:
         if episodes:
             returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
-            self.find(
-                OK,
-                f"ended episodes: {len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated), "
-                f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}",
-            )
+            ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
+            means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
+            self.find(OK, f"ended episodes: {ends}, {means}")
             if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
-                self.find(
-                    WARNING,
-                    f"every episode was terminated after exactly {lengths[0]} steps: if that is a time limit, "
-                    "return truncated=True; terminated says that no reward would follow",
-                )
+                every = f"every episode was terminated after exactly {lengths[0]} steps"
+                self.find(WARNING, f"{every}: for a time limit return truncated=True, so that values go on beyond it")
         elif limit is None or steps > limit * self.parameters.num_envs:
-            known = "and there is no time limit known" if limit is None else f"though the time limit is {limit}"
-            self.find(
-                WARNING,
-                f"no episode ended within {steps} steps, {known}; evaluations wait for the end of an episode: set "
-                "environment.max_episode_steps, or let truncated through",
-            )
+            known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
+            advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
+            self.find(WARNING, f"no episode ended within {steps} steps, {known}; {advice}")
 
     def _repeat(self, env: gym.Env, actions: list[np.ndarray], seed: int) -> None:
         """Plays the first episode of training again, twice."""
@@ -274,9 +258,8 @@ class _Inspection:
         else:
             self.find(
                 WARNING,
-                "the same seed and actions give different trajectories, so runs cannot be repeated and a resume is not "
-                "exact: draw random numbers from self.np_random, which super().reset(seed=seed) seeds, and reset "
-                "everything else",
+                "the same seed and actions give different trajectories, so no resume is exact: draw random numbers "
+                "from self.np_random, which super().reset(seed=seed) seeds, and reset everything else",
             )
 
 

@@ -95,10 +95,8 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
         split = max(part.ndim - len(array.shape), 0)
         leading.add(part.shape[:split])
         if part.shape[split:] != array.shape or len(leading) > 1:
-            raise TfsacError(
-                f"observation {key!r} must end in the shape {array.shape}, with the same leading dimensions as all "
-                f"other keys, got {part.shape}"
-            )
+            shapes = f"end in the shape {array.shape}, after the same leading dimensions as other keys"
+            raise TfsacError(f"observation {key!r} must {shapes}, got {part.shape}")
     return arrays
 
 
@@ -108,25 +106,16 @@ def _as_dtype(key: str, value: Any, dtype: str) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # what is too large for float32 is refused as infinite
             converted = np.asarray(array, dtype)
     except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
-        raise TfsacError(
-            f"observation {key!r} must be a numeric array, got {type(value).__name__}; reset and step return tuples, "
-            "whose first entry is the observation"
-        ) from error
+        what = "a numeric array, the first entry of what reset and step return"
+        raise TfsacError(f"observation {key!r} must be {what}, got {type(value).__name__}") from error
     if dtype == "uint8" and array.dtype != dtype and not np.array_equal(converted, array):
         raise TfsacError(f"the image {key!r} must contain integers from 0 to 255, got {array.dtype}")
     return converted
 
 
 def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
-    """Returns raw observations as arrays `[N, ...]` by key, and the leading dimensions that N is the product of.
-
-    Args:
-        observation: as the environment returns it, with any leading dimensions; keys that the spec lacks are ignored.
-        spec: of observations.
-
-    Raises:
-        TfsacError: an observation that lacks a key or has another shape, or that is not finite, or a mask that allows
-            no action.
+    """Returns raw observations, without the keys that a spec lacks, as arrays `[N, ...]` by key, and the leading
+    dimensions that N is the product of. Raises TfsacError for what no policy can act on.
     """
     if isinstance(observation, dict) and spec.observation.keys() <= observation.keys():
         observation = {key: observation[key] for key in spec.observation}
@@ -150,17 +139,14 @@ def unflattened(values: np.ndarray, leading: tuple[int, ...]) -> np.ndarray:
 def checked_action(
     what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = (), mask: Any = None
 ) -> np.ndarray:
-    """Returns actions in the environment's units, as its `step` takes them, if its space contains them.
+    """Returns actions as an environment's `step` takes them, or raises TfsacError.
 
     Args:
         what: takes or returns them, for the message: "act returns".
-        action: `[..., *of.shape]`.
+        action: `[*leading, *of.shape]` in the environment's units.
         of: the spec of one action.
         leading: dimensions before those of one action.
         mask: `[*of.shape, n]`, which of n discrete actions are allowed; None allows all.
-
-    Raises:
-        TfsacError: another shape, actions beyond the bounds of the spec, or forbidden ones.
     """
     shape, given = (*leading, *of.shape), np.asarray(action)
     if isinstance(of, DiscreteSpec):

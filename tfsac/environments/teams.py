@@ -18,16 +18,7 @@ PREFIX = "pettingzoo:"
 
 
 def make_team(level: str, **kwargs: Any) -> Team:
-    """Makes the parallel environment of a PettingZoo module.
-
-    Args:
-        level: "pettingzoo:" and a module, such as "pettingzoo:mpe2.simple_spread_v3".
-        **kwargs: passed to the module's `parallel_env`.
-
-    Raises:
-        TfsacError: no team.
-        ImportError: a package or the module is missing.
-    """
+    """Makes the parallel environment of a module, such as "pettingzoo:mpe2.simple_spread_v3", with these arguments."""
     team = Team(importlib.import_module(level.removeprefix(PREFIX)).parallel_env(**kwargs))
     team.spec = EnvSpec(level)  # its name in messages
     return team
@@ -61,8 +52,8 @@ class Team(gym.Env):
         own: Any = observation["observation"] if self.masked else observation
         if not _is_vector(own) or not (_is_vector(action) or isinstance(action, Discrete)):
             raise TfsacError(
-                "each agent of a team must observe a vector, or a Dict with a vector 'observation' and an "
-                f"'action_mask', and have a Box (A,) or a Discrete as actions, got {observation} and {action}"
+                "agents of a team must observe a vector, or a Dict of a vector 'observation' and an 'action_mask', and "
+                f"act in a Box (A,) or a Discrete, got {observation} and {action}"
             )
         state = getattr(env, "state_space", None)
         self.has_state = _is_vector(state)

@@ -13,7 +13,6 @@ from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.parameters import EnvironmentParameters
-from tfsac.types import ACTION_MASK
 from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
@@ -178,8 +177,7 @@ class Environments:
             reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
             reward = reward.astype(np.float32)
             check_finite(observation, reward)
-            if ACTION_MASK in observation:
-                check_masks(observation, terminated)
+            check_masks(observation, terminated)
         except Exception as error:
             raise self._failure(error) from error
         return observation, reward, terminated, truncated, [info for step in steps for info in step.info]
@@ -223,10 +221,8 @@ class Environments:
 
         Args:
             state: what `state` returned.
-            actions: `[length, ...]` of the running episode, as given to `step`, or None where they are not known any
-                more.
-            observation, began: `[E, ...]` by key, the observation at the checkpoint, and the first one of the running
-                episode; nothing where they are not known.
+            actions: `[length, ...]` of the running episode, as given to `step`; None where they are not known.
+            observation, began: `[E, ...]` by key, at the checkpoint and at the start of the running episode, if known.
 
         Returns:
             Whether the environments are exactly where they were.

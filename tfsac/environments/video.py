@@ -36,10 +36,7 @@ def check_display(render: str) -> None:
     """Refuses a window on a machine without a display, because the libraries that open it would end the process."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     if render == "human" and sys.platform == "linux" and not any(map(os.environ.get, displays)):
-        raise TfsacError(
-            "a window needs a display (DISPLAY or WAYLAND_DISPLAY); record a video instead (dump_mp4), or set "
-            "SDL_VIDEODRIVER=dummy for an environment that draws elsewhere"
-        )
+        raise TfsacError("a window needs a display (DISPLAY or WAYLAND_DISPLAY); record a video instead (dump_mp4)")
 
 
 def write_video(
@@ -97,8 +94,8 @@ def _record(
     spec: gym.envs.registration.EnvSpec | None,
     returns: Sequence[float] | None,
 ) -> bool:
-    """Plays the episodes and writes the video in this process, which ends where a frame takes longer than the timeout,
-    in seconds; returns whether the episodes have these returns.
+    """Writes the video in this process, which a frame that takes longer than the timeout, in seconds, ends; returns
+    whether the episodes have these returns.
     """
     import imageio.v2 as imageio
 

@@ -115,9 +115,7 @@ class Exported:
         if self.fields and not self.state:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
         if others := {len(value) for value in self.state.values()} - {rows}:
-            raise TfsacError(
-                f"the state is that of {others.pop()} environments; call reset before acting in {rows} others"
-            )
+            raise TfsacError(f"the state is of {others.pop()} environments; call reset before acting in {rows} others")
         inputs = {**arrays, **self.state}
         outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
         action = outputs.pop("action")

@@ -98,11 +98,7 @@ def calibrate(
 
 
 def convert(converter: tf.lite.TFLiteConverter) -> bytes:
-    """Returns the content of the LiteRT file.
-
-    Raises:
-        TfsacError: the converter cannot make it.
-    """
+    """Returns the content of the LiteRT file; raises TfsacError where the converter cannot make it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated")
         try:
@@ -113,11 +109,7 @@ def convert(converter: tf.lite.TFLiteConverter) -> bytes:
 
 
 def litert_interpreter(path: pathlib.Path) -> Any:
-    """Returns LiteRT's interpreter of a file; its `get_signature_runner` returns a callable for one signature.
-
-    Raises:
-        TfsacError: ai-edge-litert is not installed.
-    """
+    """Returns LiteRT's interpreter of a file; its `get_signature_runner` returns a callable for one signature."""
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
@@ -143,9 +135,6 @@ def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, n
         state = dict(policy.state) or policy.acting.initial_state(1)
         policy.act(observation)
         drawn = policy.acting.sample_noise({key: tf.constant(value) for key, value in arrays.items()})
-        yield {
-            **{input_name(key): value for key, value in arrays.items()},
-            **state,
-            "noise": np.asarray(drawn),
-        }
+        named = {input_name(key): value for key, value in arrays.items()}
+        yield {**named, **state, "noise": np.asarray(drawn)}
     policy.reset()

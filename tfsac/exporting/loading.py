@@ -100,13 +100,7 @@ def policy_in(
 def environment_of(
     run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, **kwargs: Any
 ) -> gym.Env:
-    """Makes the environment of a run, or what env_fn makes.
-
-    Args:
-        run_dir: of the run.
-        env_fn, models: see `load_policy`.
-        **kwargs: for `gymnasium.make`, or the PettingZoo environment; not for what env_fn makes.
-    """
+    """Makes the environment of a run with these arguments more, or what env_fn makes without them."""
     parameters = playing_environment(run_dir, env_fn, models)
     return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn, to_play=True)()
 
@@ -118,12 +112,8 @@ def playing_environment(
     changes: Mapping[str, Any] | None = None,
     quiet: bool = True,
 ) -> EnvironmentParameters:
-    """Returns the parameters of the environment in which a run's policy is to play.
-
-    Args:
-        run_dir, env_fn, models: as in `environment_of`.
-        changes: see `tfsac.evaluate`.
-        quiet: print no line where it is another environment than that of training.
+    """Returns the parameters of the environment in which a run's policy is to play, with the changes of
+    `tfsac.evaluate`; unless it is quiet, a line says where it is another environment than that of training.
 
     Raises:
         ParameterError: changes of something else than the environment, or a function is missing.
@@ -132,10 +122,8 @@ def playing_environment(
     preset, _ = directory.read()
     played, trained = override(preset, changes).environment, preset.environment
     if played.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
-        raise ParameterError(
-            "A trained policy keeps its agent and normalisation; only its environment can change, such as "
-            f"environment.kwargs, got {', '.join(changes)}"
-        )
+        can = "only the environment of a trained policy can change, such as environment.kwargs, and no filters"
+        raise ParameterError(f"{can}, got {', '.join(changes)}")
     refuse_others(directory, env_fn, models, played)
     different = differences(to_json(trained), to_json(played))
     env_fn_of_training = read_object(directory.config).get("env_fn")

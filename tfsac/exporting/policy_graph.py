@@ -66,11 +66,8 @@ class PolicyGraph:
         }
 
     def act(self, inputs: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Returns "action" `[E, ...]` in the environment's units and the next state by field: the mode, or a sample.
-
-        Args:
-            inputs: observations and state by name.
-            noise: for a sample, as `BasePolicy.sample_noise` draws it.
+        """Returns "action" `[E, ...]` in the environment's units and the next state by field: the mode, or a sample
+        with noise as `BasePolicy.sample_noise` draws it.
         """
         state = {name: inputs[name] for name in self.state}
         action, next_state = self.acting.act_tensors(self.normalized(inputs), noise, state)

@@ -74,10 +74,8 @@ def export(
     if values and policy.critics is None:
         raise TfsacError(NO_CRITICS)
     if format not in ("saved_model", "tflite") or quantize not in ("none", "float16", "int8"):
-        raise TfsacError(
-            f"format must be 'saved_model' or 'tflite', and quantize 'none', 'float16' or 'int8'; got {format!r}, "
-            f"{quantize!r}"
-        )
+        allowed = "format must be 'saved_model' or 'tflite', and quantize 'none', 'float16' or 'int8'"
+        raise TfsacError(f"{allowed}, got {format!r} and {quantize!r}")
     if quantize != "none" and format != "tflite":
         raise TfsacError(f"quantize={quantize!r} needs format='tflite', got {format!r}")
     if quantize == "int8" and not any(map(len, quantize_with or ())):

@@ -74,16 +74,14 @@ class ACERAlgorithmParameters(AlgorithmParameters):
         return 1.0 - self.trust_region_alpha
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns about how many updates a run of so many steps makes; see `AlgorithmParameters.updates_in`."""
+        """Returns about how many updates so many steps make."""
         if not isinstance(steps, EnvironmentSteps):
             return super().updates_in(steps, num_envs)
         updates = self.n_times_replay + (0 if self.disable_online_update else 1)
         return max(1, steps.num_steps // (self.t_max * num_envs) * updates)
 
     def replays(self, rng: Any) -> int:
-        """Returns how many updates from the replay follow a rollout, drawn with a NumPy generator where it is
-        random.
-        """
+        """Returns how many updates from the replay follow a rollout; a NumPy generator draws a random number."""
         return int(rng.poisson(self.n_times_replay)) if self.replay_times == "poisson" else self.n_times_replay
 
 
@@ -123,11 +121,8 @@ class _ACER(BaseAgentParameters):
     memory: EpisodicReplayParameters
 
     def _check_acer(self, heads: Mapping[str, str]) -> None:
-        """Checks networks and memory.
-
-        Raises:
-            ParameterError: see `check_networks`; a trunk that others do not read, no average policy for the trust
-                region, a Huber loss, several critics.
+        """Rejects what `check_networks` does, a trunk that others do not read, no average policy of a trust region,
+        a Huber loss, and several critics.
         """
         trunk = "trunk" in self.networks
         averaged = ("trunk", "policy") if trunk else ("policy",)

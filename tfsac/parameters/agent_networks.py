@@ -37,22 +37,22 @@ from tfsac.parameters.networks import (
 def soft_actor_critic_networks(
     layers: tuple[int, ...] = (256, 256), head_initializer: Any = "xavier", **trained: Any
 ) -> dict[str, NetworkParameters]:
-    """The policy, v and q networks of soft actor-critic, alike in width and training.
+    """The policy, v and q networks of soft actor-critic.
 
     Args:
         layers: widths of the hidden layers of each network; the first is the embedder, the others the middleware.
         head_initializer: of the output layers.
-        **trained: fields of `NetworkParameters` for all three, such as `learning_rate` and `batch_size`.
+        **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
 
     Returns:
-        The networks by name, as `SoftActorCriticAgentParameters.networks` wants them.
+        The networks by name, as the parameters of the agent want them.
     """
+    layers = tuple(layers)
+    v = {"create_target_network": True, **trained}
     return {
-        "policy": _network(SACPolicyHeadParameters(initializer=head_initializer), layers, trained),
-        "v": _network(
-            VHeadParameters(initializer=head_initializer), layers, {"create_target_network": True, **trained}
-        ),
-        "q": _network(QHeadParameters(tuple(layers), initializer=head_initializer), (), trained),
+        "policy": _network(SACPolicyHeadParameters(initializer=head_initializer), layers[:1], layers[1:], **trained),
+        "v": _network(VHeadParameters(initializer=head_initializer), layers[:1], layers[1:], **v),
+        "q": _network(QHeadParameters(layers, initializer=head_initializer), **trained),
     }
 
 
@@ -65,23 +65,21 @@ def twin_soft_actor_critic_networks(
     critic_input: str = "observation",
     **trained: Any,
 ) -> dict[str, NetworkParameters]:
-    """The policy and q networks of soft actor-critic with target critics, alike in width and training.
+    """The policy and q networks of soft actor-critic with target critics.
 
     Args:
-        layers: widths of the hidden layers of each network.
+        layers, **trained: see `soft_actor_critic_networks`.
         twin_critic: two Q functions instead of one.
         init_w: bound of the policy's uniform first output weights, or None.
         critic_loss_weight: factor of the squared errors (Spinning Up 0.5, DI-engine 1).
         policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
-        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `TwinSoftActorCriticAgentParameters.networks` wants them.
     """
-    q_head = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
+    layers = tuple(layers)
+    q_head = QHeadParameters(layers, loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
+    policy_head = SACPolicyHeadParameters(init_w=init_w)
     return {
-        "policy": _network(SACPolicyHeadParameters(init_w=init_w), layers, trained, policy_input),
-        "q": _network(q_head, (), {"create_target_network": True, **trained}, critic_input),
+        "policy": _network(policy_head, layers[:1], layers[1:], policy_input, **trained),
+        "q": _network(q_head, key=critic_input, **{"create_target_network": True, **trained}),
     }
 
 
@@ -92,25 +90,19 @@ def ensemble_soft_actor_critic_networks(
     target_network: bool = True,
     **trained: Any,
 ) -> dict[str, NetworkParameters]:
-    """The policy and q networks of soft actor-critic with an ensemble of critics, alike in training.
+    """The policy and q networks of soft actor-critic with an ensemble of critics.
 
     Args:
         critics: the head of q, whose layers read observations and actions.
         policy: hidden layers of the policy.
         policy_head: of the policy; None for the usual one.
         target_network: of q.
-        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `TwinSoftActorCriticAgentParameters.networks` wants them.
+        **trained: see `soft_actor_critic_networks`.
     """
-    raw = {"input_embedders_parameters": {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}}
-    none = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
+    policy_head = policy_head or SACPolicyHeadParameters()
     return {
-        "policy": NetworkParameters(
-            policy_head or SACPolicyHeadParameters(), **{**raw, "middleware_parameters": policy, **trained}
-        ),
-        "q": NetworkParameters(critics, **{**raw, **none, "create_target_network": target_network, **trained}),
+        "policy": _network(policy_head, **{"middleware_parameters": policy, **trained}),
+        "q": _network(critics, **{"create_target_network": target_network, **trained}),
     }
 
 
@@ -123,37 +115,24 @@ def discrete_soft_actor_critic_networks(
     critic_input: str = "observation",
     **trained: Any,
 ) -> dict[str, NetworkParameters]:
-    """The policy and q networks of discrete soft actor-critic, alike in width and training.
+    """The policy and q networks of discrete soft actor-critic.
 
     Args:
         layers: widths of the hidden layers of the policy and of each Q function, after the embedder.
-        twin_critic: two Q functions instead of one.
-        critic_loss_weight: factor of the squared errors.
         embedder: of the observations; `EmbedderScheme.Medium` for images. Both Q functions read one embedder.
-        policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
-        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `DiscreteSoftActorCriticAgentParameters.networks` wants them.
+        twin_critic, critic_loss_weight, policy_input, critic_input, **trained: see `twin_soft_actor_critic_networks`.
     """
-
-    def embedding(key: str) -> dict[str, Any]:
-        return {"input_embedders_parameters": {key: InputEmbedderParameters(embedder)}}
-
-    policy_layers = FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)
-    policy = {"middleware_parameters": policy_layers, **embedding(policy_input), **trained}
     q_head = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
-    q = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty), **embedding(critic_input), **trained}
     return {
-        "policy": NetworkParameters(CategoricalPolicyHeadParameters(), **policy),
-        "q": NetworkParameters(q_head, **{"create_target_network": True, **q}),
+        "policy": _network(CategoricalPolicyHeadParameters(), embedder, tuple(layers), policy_input, **trained),
+        "q": _network(q_head, embedder, key=critic_input, **{"create_target_network": True, **trained}),
     }
 
 
 def temporally_abstract_networks(
     layers: tuple[int, ...] = (256, 256), num_critics: int = 2, init_w: float = 0.003, **trained: Any
 ) -> dict[str, NetworkParameters]:
-    """The policy and q networks of temporally abstract actor-critic, alike in width and training.
+    """The policy and q networks of temporally abstract actor-critic.
 
     The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the
     embedding.
@@ -162,18 +141,12 @@ def temporally_abstract_networks(
         layers: widths of the hidden layers of each network; both read raw observations.
         num_critics: independent Q functions.
         init_w: bound of the first output weights of the critics.
-        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `TemporallyAbstractActorCriticAgentParameters.networks` wants them.
+        **trained: see `soft_actor_critic_networks`.
     """
-    raw = {"input_embedders_parameters": {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}}
-    hidden = {"middleware_parameters": FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)}
-    none = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
     q_head = QHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)
     return {
-        "policy": NetworkParameters(SACPolicyHeadParameters(), **{**raw, **hidden, **trained}),
-        "q": NetworkParameters(q_head, **{**raw, **none, "create_target_network": True, **trained}),
+        "policy": _network(SACPolicyHeadParameters(), layers=tuple(layers), **trained),
+        "q": _network(q_head, **{"create_target_network": True, **trained}),
     }
 
 
@@ -185,7 +158,8 @@ def discrete_acer_networks(
     q_loss_weight: float = 0.5,
     **trained: Any,
 ) -> dict[str, NetworkParameters]:
-    """The policy and q networks of discrete actor-critic with experience replay.
+    """The policy and q networks of discrete actor-critic with experience replay. Policy and trunk have target networks,
+    which are the average policy.
 
     Args:
         layers: of each network, or of the trunk; convolutions first, for images.
@@ -193,16 +167,11 @@ def discrete_acer_networks(
         shared: policy and q are one layer each, after a common network "trunk".
         activation: of the layers.
         q_loss_weight: factor of the squared errors.
-        **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `DiscreteACERAgentParameters.networks` wants them; policy and trunk have target
-        networks, which are the average policy.
+        **trained: see `soft_actor_critic_networks`.
     """
     q = QHeadParameters((), loss_weight=q_loss_weight, num_critics=1)
-    return _acer_networks(
-        {"policy": CategoricalPolicyHeadParameters(), "q": q}, layers, lstm_cells, shared, activation, trained
-    )
+    heads = {"policy": CategoricalPolicyHeadParameters(), "q": q}
+    return _acer_networks(heads, layers, lstm_cells, shared, activation, trained)
 
 
 def gaussian_acer_networks(
@@ -225,19 +194,13 @@ def gaussian_acer_networks(
             trunk or of its own LSTM.
         q_loss_weight: factor of the squared errors of V and Q.
         bound_mean, covariance, min_variance: see `GaussianPolicyHeadParameters`.
-        **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `GaussianACERAgentParameters.networks` wants them; policy and trunk have target
-        networks.
+        **trained: see `soft_actor_critic_networks`.
     """
-    policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
-    v = VHeadParameters(loss_weight=q_loss_weight)
     activated: dict[str, Any] = {"activation_function": activation} if advantage_layers else {}
     advantage = QHeadParameters(tuple(advantage_layers), loss_weight=q_loss_weight, num_critics=1, **activated)
-    return _acer_networks(
-        {"policy": policy, "v": v, "advantage": advantage}, layers, lstm_cells, shared, activation, trained
-    )
+    policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
+    heads = {"policy": policy, "v": VHeadParameters(loss_weight=q_loss_weight), "advantage": advantage}
+    return _acer_networks(heads, layers, lstm_cells, shared, activation, trained)
 
 
 def _acer_networks(
@@ -253,48 +216,39 @@ def _acer_networks(
     dense = tuple(layer for layer in layers if not isinstance(layer, Conv2d))
     if (*convolutions, *dense) != tuple(layers):
         raise ParameterError(f"Convolutions must come before dense layers, got {layers}")
-    average = {"create_target_network": True}
 
-    def body(dense: tuple[int, ...]) -> dict[str, Any]:
-        embedder = InputEmbedderParameters(convolutions or EmbedderScheme.Empty, activation)
-        described: dict[str, Any] = (
-            {"scheme": dense, "activation_function": activation} if dense else {"scheme": MiddlewareScheme.Empty}
-        )
-        middleware: MiddlewareParameters = (
-            FCMiddlewareParameters(**described)
-            if lstm_cells is None
-            else LSTMMiddlewareParameters(lstm_cells, **described)
-        )
-        return {"input_embedders_parameters": {"observation": embedder}, "middleware_parameters": middleware}
-
-    if not shared:
+    def network(name: str, head: Any) -> NetworkParameters:
+        fields = {"create_target_network": name in ("trunk", "policy"), **trained}
+        if shared and name != "trunk":
+            return _network(head, key=FEATURES, **fields)
         # The advantage reads the action beside what it sees, so its layers belong to the head.
-        bodies = {name: body(() if name == "advantage" else dense) for name in heads}
-        return {
-            name: NetworkParameters(head, **{**bodies[name], **(average if name == "policy" else {}), **trained})
-            for name, head in heads.items()
-        }
-    nothing = {
-        "input_embedders_parameters": {FEATURES: InputEmbedderParameters(EmbedderScheme.Empty)},
-        "middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty),
-    }
-    trunk = NetworkParameters(FeaturesHeadParameters(), **{**body(dense), **average, **trained})
-    made = {
-        name: NetworkParameters(head, **{**nothing, **(average if name == "policy" else {}), **trained})
-        for name, head in heads.items()
-    }
-    return {"trunk": trunk, **made}
+        described: dict[str, Any] = {"scheme": MiddlewareScheme.Empty}
+        if dense and name != "advantage":
+            described = {"scheme": dense, "activation_function": activation}
+        middleware: MiddlewareParameters = FCMiddlewareParameters(**described)
+        if lstm_cells is not None:
+            middleware = LSTMMiddlewareParameters(lstm_cells, **described)
+        embedder = InputEmbedderParameters(convolutions or EmbedderScheme.Empty, activation)
+        body = {"input_embedders_parameters": {"observation": embedder}, "middleware_parameters": middleware}
+        return NetworkParameters(head, **{**body, **fields})
+
+    trunk = {"trunk": FeaturesHeadParameters()} if shared else {}
+    return {name: network(name, head) for name, head in {**trunk, **heads}.items()}
 
 
 def _network(
-    head: Any, layers: tuple[int, ...], trained: Mapping[str, Any], key: str = "observation"
+    head: Any,
+    embedder: EmbedderScheme | tuple[int | Conv2d, ...] = (),
+    layers: tuple[int, ...] = (),
+    key: str = "observation",
+    **fields: Any,
 ) -> NetworkParameters:
-    # Q reads the raw observation beside the action, so all its layers belong to the head.
+    # A Q of continuous actions reads the raw observation beside the action, so all its layers belong to the head.
     body: dict[str, Any] = {
-        "input_embedders_parameters": {key: InputEmbedderParameters(tuple(layers[:1]) or EmbedderScheme.Empty)},
-        "middleware_parameters": FCMiddlewareParameters(tuple(layers[1:]) or MiddlewareScheme.Empty),
+        "input_embedders_parameters": {key: InputEmbedderParameters(embedder or EmbedderScheme.Empty)},
+        "middleware_parameters": FCMiddlewareParameters(layers or MiddlewareScheme.Empty),
     }
-    return NetworkParameters(head, **{**body, **trained})
+    return NetworkParameters(head, **{**body, **fields})
 
 
 def with_hidden_layers(
@@ -305,13 +259,7 @@ def with_hidden_layers(
     Convolutions, embedders by a named scheme and networks after a trunk stay as they are. Of dense layers that were
     divided between embedder and middleware, the embedder keeps the first.
 
-    Args:
-        networks: by name.
-        layers: widths.
-        encoders: names of networks that read another one's embedders, which then stay, too.
-
-    Raises:
-        ParameterError: residual blocks, which have one width, or widths that are no layers.
+    Networks of the names `encoders` read another one's embedders, which stay, too.
     """
     names = [name for name in networks if name == "trunk" or "trunk" not in networks]
     return {**networks, **{name: _with_layers(networks[name], layers, name not in encoders) for name in names}}
@@ -339,11 +287,8 @@ def _with_layers(network: NetworkParameters, layers: tuple[int, ...], changes_em
 def networks_made_by(function: str, networks: Mapping[str, NetworkParameters]) -> dict[str, NetworkParameters]:
     """Returns how networks that a Python function makes are trained.
 
-    They read an observation that no environment gives, so layers are never built in place of the function's.
-
-    Args:
-        function: its name, perhaps with arguments; a run is resumed with the same.
-        networks: by name; their layers are not used.
+    They read an observation that no environment gives, so layers are never built in place of the function's, which has
+    this name, perhaps with arguments.
     """
     reads = {f"{MADE_BY}{function}": InputEmbedderParameters()}
     return {name: dataclasses.replace(network, input_embedders_parameters=reads) for name, network in networks.items()}

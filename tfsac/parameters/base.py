@@ -65,7 +65,7 @@ class UnusedUnless(UnusedIf):
     """Annotates a field that has an effect only where another field has one of some values."""
 
     def applies(self, value: Any) -> bool:
-        """Returns whether this value of the other field leaves the annotated one without effect."""
+        """As that of `UnusedIf`."""
         return value not in self.values
 
 
@@ -109,8 +109,7 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
 
 def suggestion(unknown: str, fields: list[str]) -> str:
     """Returns which of some fields is meant by an unknown name, or all of them."""
-    known = PATHS.get(normalized(unknown), "").rpartition(".")[2]
-    if known in fields:
+    if (known := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
         return f" Did you mean {known!r}?"
     return nearest(unknown, fields) or f" Its parameters are {', '.join(fields)}."
 
@@ -210,28 +209,18 @@ def _reject_other_classes(made: Any) -> None:
         for part in value.values() if isinstance(value, dict) and classes else [value]:
             user_class = ":" in str(getattr(part, "kind", ""))  # the config keeps its class
             if dataclasses.is_dataclass(part) and classes and not user_class and type(part) not in classes:
-                raise ParameterError(
-                    f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}: decorate it "
-                    f"with @tfsac.parameters.parameters, and declare the field with it in a subclass"
-                )
+                holds = f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
+                raise ParameterError(f"{holds}: decorate it with @parameters, and declare the field in a subclass")
 
 
 def reject_unused_fields(made: Any, names: Iterable[str], because: str) -> None:
-    """Rejects fields that were set although something else leaves them without effect.
-
-    Args:
-        made: a parameter object.
-        names: fields that then have no effect.
-        because: what leaves them without one, such as "alpha=0.0".
-
-    Raises:
-        ParameterError: one of them does not have its default.
+    """Raises ParameterError where a field of these names was set although something, such as "alpha=0.0", leaves it
+    without effect.
     """
     for field in dataclasses.fields(made):
         if field.name in names and (value := getattr(made, field.name)) != field.default:
-            raise ParameterError(
-                f"{field.name} has no effect with {because}: leave it at {field.default!r}, got {value!r}"
-            )
+            default = f"leave it at {field.default!r}"
+            raise ParameterError(f"{field.name} has no effect with {because}: {default}, got {value!r}")
 
 
 def to_json(value: Any) -> Any:
@@ -240,11 +229,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type[T], text: str) -> T:
-    """Reads a parameter object back from JSON text.
-
-    Raises:
-        ParameterError: unknown fields, wrong types, values out of range.
-    """
+    """Reads a parameter object back from JSON text; raises ParameterError for what it does not take."""
     if any(f'"{kind}"' in text for kind in _earlier):
         with contextlib.suppress(ValueError):  # which Pydantic explains
             text = json.dumps(_translated(json.loads(text)))

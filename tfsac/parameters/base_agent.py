@@ -9,12 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, Field
 
 from tfsac.parameters.agent_networks import with_hidden_layers
-from tfsac.parameters.base import (
-    ParameterError,
-    PositiveInt,
-    parameters,
-    reject_unused_fields,
-)
+from tfsac.parameters.base import ParameterError, PositiveInt, parameters, reject_unused_fields
 from tfsac.parameters.ensemble_options import check_layers
 from tfsac.parameters.exploration_parameters import (
     AdditiveNoiseParameters,
@@ -59,19 +54,13 @@ class AlgorithmParameters:
         return 1
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns how many updates a run of so many steps after its warm-up makes; of ACER, about so many.
-
-        Args:
-            steps: length of the run.
-            num_envs: environments side by side.
-
-        Raises:
-            ParameterError: steps of another unit than the updates follow.
+        """Returns how many updates a run of so many steps after its warm-up makes; of ACER, about so many. Raises
+        ParameterError for steps of another unit than the updates follow.
         """
         if isinstance(steps, TrainingSteps):
             return steps.num_steps
         raise ParameterError(
-            "learning_rate_decay_steps='run' needs a schedule.improve_steps in TrainingSteps, or in the unit of "
+            "learning_rate_decay_steps='run' needs a schedule.improve_steps in TrainingSteps, or the unit of "
             f"num_consecutive_playing_steps (EnvironmentSteps of ACER), got {steps}"
         )
 
@@ -132,18 +121,14 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         return (update - (self.first_policy_update or 0)) % self.num_updates_between_policy_updates == 0
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns how many updates a run of so many steps makes; see `AlgorithmParameters.updates_in`."""
+        """Returns how many updates so many steps make."""
         playing = self.num_consecutive_playing_steps
         if type(steps) is not type(playing):
             return super().updates_in(steps, num_envs)
         return max(1, steps.num_steps // playing.num_steps * self.num_consecutive_training_steps)
 
     def updates_between_target_copies(self) -> int:
-        """Returns the target period in updates: period times updates per environment step.
-
-        Raises:
-            ParameterError: the product is not a whole number >= 1, or the units cannot be converted.
-        """
+        """Returns the target period in updates, period times updates per environment step, a whole number."""
         period = self.num_steps_between_copying_online_weights_to_target
         playing = self.num_consecutive_playing_steps
         updates, steps = period.num_steps, 1
@@ -192,11 +177,7 @@ class BaseAgentParameters(ClassParameters):
         return self.networks["policy"].batch_size
 
     def check_batch(self, replicas: int = 1) -> None:
-        """Checks that replicas can share a batch equally, and its demonstrated rows too.
-
-        Raises:
-            ParameterError: they cannot.
-        """
+        """Raises ParameterError where replicas cannot share a batch, or its demonstrated rows, equally."""
         if self.batch_size % replicas:
             raise ParameterError(f"batch_size must divide by the number of replicas, {replicas}, got {self.batch_size}")
         if isinstance(self.memory, DemonstratedReplayParameters):
@@ -229,8 +210,7 @@ class BaseAgentParameters(ClassParameters):
             recurrent: whether networks may have an LSTM.
 
         Raises:
-            ParameterError: a network is missing, unknown, has another head, a target network or an LSTM that nobody
-                uses, or a batch of its own; a batch that demonstrations cannot share.
+            ParameterError: names the network.
         """
         networks, agent = self.networks, type(self).__name__
         if networks.keys() != heads.keys():

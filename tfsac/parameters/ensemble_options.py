@@ -54,102 +54,62 @@ def special_layers(network: NetworkParameters) -> str | None:
 
 
 def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: Mapping[str, NetworkParameters]) -> None:
-    """Rejects options of the twin agent's critics that have no effect, or with which critics cannot learn.
-
-    Raises:
-        ParameterError: names the options.
-    """
+    """Rejects options of the twin agent's critics that have no effect, or with which critics cannot learn."""
     policy, q = networks["policy"], networks["q"]
     head: Any = q.head_parameters
     allowed = REDUCTIONS[type(head.distribution)]
     if algorithm.target_reduction not in allowed:
-        raise ParameterError(
-            f"target_reduction must be {' or '.join(map(repr, allowed))} with distribution={head.distribution}, got "
-            f"{algorithm.target_reduction!r}"
-        )
+        names = f"{' or '.join(map(repr, allowed))} with distribution={head.distribution}"
+        raise ParameterError(f"target_reduction must be {names}, got {algorithm.target_reduction!r}")
     if head.distribution is not None:
         reject_unused_fields(q, ["replace_mse_with_huber_loss"], f"distribution={head.distribution}")
     if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
         because = f"target_reduction={algorithm.target_reduction!r}"
         reject_unused_fields(head.distribution, ["drop_per_critic"], because)
-    if normalizes_batches(head.body) or normalizes_batches(q.middleware_parameters):
+    bodies = (head.body, q.middleware_parameters)
+    if any(map(normalizes_batches, bodies)):
         if not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous":
-            raise ParameterError(
-                "Critics with batch normalisation learn with joint_critic_forward=True and update_order 'critic_first' "
-                f"or 'policy_first' alone, got {algorithm.joint_critic_forward} and {algorithm.update_order!r}"
-            )
-        renormalizes = any(_renormalizes(body) for body in (head.body, q.middleware_parameters))
-        if renormalizes and q.create_target_network:
-            raise ParameterError(
-                "Batch renormalisation needs critics without a target network, which makes no updates to count: set "
-                "agent.networks.q.create_target_network=False"
-            )
+            needs = "joint_critic_forward=True and an update_order other than 'simultaneous'"
+            got = f"{algorithm.joint_critic_forward} and {algorithm.update_order!r}"
+            raise ParameterError(f"Critics with batch normalisation need {needs}, got {got}")
+        kinds = [normalization.kind for body in bodies if (normalization := getattr(body, "normalization", None))]
+        if "batch_renorm" in kinds and q.create_target_network:
+            raise ParameterError("Critics with batch renormalisation need create_target_network=False, got True")
     if not normalizes_batches(policy.middleware_parameters):
-        because = "a policy without batch normalisation"
-        reject_unused_fields(algorithm, ["joint_policy_forward"], because)
-
-
-def _renormalizes(body: Any) -> bool:
-    normalization = getattr(body, "normalization", None)
-    return normalization is not None and normalization.kind == "batch_renorm"
+        reject_unused_fields(algorithm, ["joint_policy_forward"], "a policy without batch normalisation")
 
 
 def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, reward_factor: float) -> None:
-    """Rejects atoms without bounds of their own where nothing keeps returns within the usual ones.
-
-    Args:
-        networks: of the agent.
-        return_scaling: its parameters, or None.
-        reward_factor: of scaled rewards.
-
-    Raises:
-        ParameterError: it is so.
-    """
-    head = networks["q"].head_parameters if "q" in networks else None
-    distribution = getattr(head, "distribution", None)
+    """Rejects atoms without bounds of their own where nothing keeps returns within the usual ones."""
+    distribution = getattr(networks["q"].head_parameters, "distribution", None) if "q" in networks else None
     if not isinstance(distribution, CategoricalValueParameters) or distribution.low is not None:
         return
     if return_scaling is None or return_scaling.bound not in (None, ATOM_BOUND) or reward_factor > 1:
         raise ParameterError(
-            'Atoms lie between -5 and 5, where scaled returns are: set environment.filters.return_scaling={"bound": '
-            "5.0} and leave reward_rescale_factor at 1, or set the bounds of your returns, "
-            "agent.networks.q.head_parameters.distribution.low and high"
+            'Atoms between -5 and 5 need environment.filters.return_scaling={"bound": 5.0} and reward_rescale_factor '
+            "<= 1; or set agent.networks.q.head_parameters.distribution.low and high, the bounds of your returns"
         )
 
 
 def check_layers(networks: Mapping[str, NetworkParameters], twin: bool) -> None:
-    """Rejects layers that an agent would not compute as they are described, and optimizers that would mix critics.
-
-    Args:
-        networks: of the agent.
-        twin: whether it is the twin agent, which trains all kinds of layers.
-
-    Raises:
-        ParameterError: names the network.
+    """Rejects layers that an agent, but for the twin one, would not compute as they are described, and optimizers that
+    would mix critics.
     """
     for name, network in networks.items():
         found = None if twin else special_layers(network)
         if getattr(network.middleware_parameters, "dropout", 0.0):
             found = "dropout in its middleware"
         if found:
-            raise ParameterError(
-                f"Only the critics (batch normalisation and unit_weights: also the policy) of "
-                f"'twin_soft_actor_critic' can have {found}, got it in network {name!r}"
-            )
+            owners = "critics (batch normalisation and unit_weights: also the policy) of 'twin_soft_actor_critic'"
+            raise ParameterError(f"Only {owners} can have {found}, got it in network {name!r}")
         critics = getattr(network.head_parameters, "num_critics", 1)
         if critics > 1 and network.optimizer_type in MIXING:
-            raise ParameterError(
-                f"optimizer_type={network.optimizer_type!r} would mix the {critics} critics of {name!r}, which share a "
-                "variable for each layer: choose Adam, AdamW or another one that treats every weight alone"
-            )
+            mixes = f"optimizer_type={network.optimizer_type!r} would mix the {critics} critics of {name!r}"
+            raise ParameterError(f"{mixes}: choose Adam or another one that treats every weight alone")
 
 
 def reject_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
-    """Rejects options of layers where custom Keras models take the layers' place.
-
-    Raises:
-        ParameterError: batch normalisation, dropout, or unit weights.
-    """
+    """Rejects batch normalisation, dropout and unit weights where custom Keras models take the layers' place."""
     for name, network in networks.items():
         found = special_layers(network)
         if found and found != "a distribution of returns":

@@ -41,9 +41,7 @@ AgentParameters = Annotated[
     | GaussianACERAgentParameters,
     ByKind(BaseAgentParameters),
 ]
-BY_ENV_FN = (
-    "env_fn:"  # begins the level of an environment that a Python function made, before the environment's own name
-)
+BY_ENV_FN = "env_fn:"  # begins the level of an environment that a Python function made, before its own name
 
 
 @parameters
@@ -235,9 +233,7 @@ class RunParameters:
             raise ParameterError("jit_compile works on one device, in float32 and without eager")
         ways = (self.strategy == "multi_worker", self.asynchronous_collection, self.ray_address is not None)
         if sum(ways) > 1:
-            raise ParameterError(
-                "strategy='multi_worker', asynchronous_collection and ray_address are three ways to collect: choose one"
-            )
+            raise ParameterError("choose one of strategy='multi_worker', asynchronous_collection and ray_address")
 
 
 @parameters
@@ -268,21 +264,14 @@ class Preset:
         agent, schedule, filters = self.agent, self.schedule, self.environment.filters
         check_atoms(agent.networks, filters.return_scaling, filters.reward_rescale_factor)
         if filters.return_scaling and getattr(agent.algorithm, "reward_discounts", None):
-            raise ParameterError(
-                "return_scaling accumulates returns with the algorithm's discount: set discount instead of "
-                "reward_discounts, or return_scaling=None"
-            )
+            raise ParameterError("return_scaling needs the algorithm's discount instead of reward_discounts")
         if isinstance(agent.memory, SQILExperienceReplayParameters):
             names = ["reward_rescale_factor", "reward_clipping_range", "reward_normalization", "return_scaling"]
             reject_unused_fields(filters, names, "agent.memory of kind 'sqil', whose rewards are 0 and 1")
         if isinstance(agent.memory, EpisodicReplayParameters):
             if schedule.heatup_steps.num_steps or schedule.random_action_steps:
-                raise ParameterError(
-                    "This agent learns from actions whose distribution its policy knows, so heatup_steps and "
-                    "random_action_steps must be 0: agent.memory.replay_start_size says when the replay begins"
-                )
+                instead = "agent.memory.replay_start_size says when the replay begins"
+                raise ParameterError(f"heatup_steps and random_action_steps of ACER must be 0: {instead}")
             if agent.batch_size < self.environment.num_envs:
-                raise ParameterError(
-                    f"agent.networks.*.batch_size must be at least num_envs={self.environment.num_envs}, because an "
-                    f"update has a segment of every environment, got {agent.batch_size}"
-                )
+                least = f"num_envs={self.environment.num_envs}, for a segment of each"
+                raise ParameterError(f"agent.networks.*.batch_size must be at least {least}, got {agent.batch_size}")

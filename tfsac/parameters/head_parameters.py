@@ -92,10 +92,9 @@ class QuantileValueParameters:
     kind: Literal["quantile"] = "quantile"
 
     def __post_init__(self) -> None:
-        if self.drop_per_critic >= self.num_quantiles:
-            raise ParameterError(
-                f"drop_per_critic must be smaller than num_quantiles={self.num_quantiles}, got {self.drop_per_critic}"
-            )
+        dropped, all_of_them = self.drop_per_critic, self.num_quantiles
+        if dropped >= all_of_them:
+            raise ParameterError(f"drop_per_critic must be smaller than num_quantiles={all_of_them}, got {dropped}")
 
 
 OF_LAYERS = (UnusedUnless("residual_blocks", None), UnusedIf("network_layers_sizes", ()))

@@ -48,8 +48,19 @@ class NormalizationParameters:
     normalize_input: bool = False
 
 
+class _Layers:
+    """Dense layers of a scheme."""
+
+    scheme: Any
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the dense layers."""
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
+
+
 @parameters
-class FCMiddlewareParameters:
+class FCMiddlewareParameters(_Layers):
     """Dense layers; as middleware between the merged embeddings and the head.
 
     Attributes:
@@ -65,11 +76,6 @@ class FCMiddlewareParameters:
     normalization: Annotated[NormalizationParameters | None, OF_LAYERS] = None
     dropout: Annotated[Fraction, OF_LAYERS] = 0.0
     kind: Literal["fc"] = "fc"
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Of the dense layers."""
-        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
 
 
 @parameters
@@ -91,7 +97,7 @@ class ResidualMiddlewareParameters:
 
 
 @parameters
-class LSTMMiddlewareParameters:
+class LSTMMiddlewareParameters(_Layers):
     """Dense layers as in `FCMiddlewareParameters`, then an LSTM, whose state carries what was observed in the episode.
 
     Attributes:
@@ -104,11 +110,6 @@ class LSTMMiddlewareParameters:
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
     activation_function: Annotated[Activation, OF_LAYERS] = "relu"
     kind: Literal["lstm"] = "lstm"
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Of the dense layers."""
-        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
 
 
 BodyParameters = Annotated[FCMiddlewareParameters | ResidualMiddlewareParameters, ByKind()]

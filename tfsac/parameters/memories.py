@@ -74,18 +74,12 @@ class DemonstratedReplayParameters(ClassParameters):
     max_size: int
 
     def check_batch(self, batch_size: int, replicas: int = 1) -> None:
-        """Checks the number of demonstrated rows of a global batch, of which every replica has as many as the others.
-
-        Raises:
-            ParameterError: there is no such number.
-        """
+        """Raises ParameterError where a global batch has no number of demonstrated rows that replicas can share."""
         share = getattr(self, "share", 0.5)  # SQIL has no other
         rows = round(share * batch_size)
         if not 0 < rows < batch_size or rows % replicas:
-            raise ParameterError(
-                f"share={share} of batch_size={batch_size} is {rows} rows, which must be between 0 and the whole "
-                f"batch and divide by the number of replicas, {replicas}: change share or batch_size"
-            )
+            allowed = f"between 0 and all of them and divide by the number of replicas, {replicas}"
+            raise ParameterError(f"share={share} of batch_size={batch_size} must be {allowed}, got {rows} rows")
 
 
 @parameters

@@ -17,11 +17,7 @@ from tfsac.parameters.base import (
     parameters,
     reject_unused_fields,
 )
-from tfsac.parameters.head_parameters import (
-    CategoricalPolicyHeadParameters,
-    HeadParameters,
-    SACPolicyHeadParameters,
-)
+from tfsac.parameters.head_parameters import CategoricalPolicyHeadParameters, HeadParameters, SACPolicyHeadParameters
 from tfsac.parameters.hidden_layers import FCMiddlewareParameters, MiddlewareParameters
 from tfsac.parameters.keras_names import OPTIMIZERS, Activation, Initializer, OptimizerName
 from tfsac.parameters.learning_rates import LearningRateDecayParameters

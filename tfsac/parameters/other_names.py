@@ -52,12 +52,7 @@ def normalized(name: str) -> str:
 
 
 def find_path(name: str, tree: Mapping[str, Any]) -> str | None:
-    """Returns the path of the parameter that somebody means by an unknown name; None where there is no such one.
-
-    Args:
-        name: such as "gamma", "batch_size" or "algorithm.discount".
-        tree: the preset as plain dicts.
-    """
+    """Returns the path of the parameter of a preset (plain dicts) that is meant by "gamma" or "algorithm.discount"."""
     name, paths = normalized(name), [*_paths(tree), HIDDEN_LAYERS]
     same = [path for path in paths if f".{path}".endswith(f".{name}")]
     if same:

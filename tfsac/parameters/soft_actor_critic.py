@@ -164,7 +164,5 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         layers = any(embedder.scheme not in (EmbedderScheme.Empty, ()) for embedder in embedders.values())
         same = (policy.embedding_merger_type, policy.initializer) == (q.embedding_merger_type, q.initializer)
         if self.shared_encoder and not (layers and same and embedders == q.input_embedders_parameters):
-            raise ParameterError(
-                "With shared_encoder=True the networks policy and q must have the same input_embedders_parameters, "
-                "with layers to share, and the same embedding_merger_type and initializer"
-            )
+            same_fields = "input_embedders_parameters (with layers), embedding_merger_type and initializer"
+            raise ParameterError(f"shared_encoder=True needs the same {same_fields} in policy and q")

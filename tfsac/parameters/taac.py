@@ -7,15 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tfsac.parameters.agent_networks import temporally_abstract_networks
-from tfsac.parameters.base import (
-    ParameterError,
-    PositiveFloat,
-    PositiveInt,
-    Rising,
-    UnusedIf,
-    UnusedUnless,
-    parameters,
-)
+from tfsac.parameters.base import ParameterError, PositiveFloat, PositiveInt, Rising, UnusedIf, UnusedUnless, parameters
 from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
 from tfsac.parameters.memories import SequenceReplayParameters
 from tfsac.parameters.networks import NetworkParameters
@@ -80,10 +72,7 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
             )
         switch = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
         if switch == 0.5 and self.target_entropy is None:
-            raise ParameterError(
-                "min_prob of the switch must not be 0.5, whose entropy is the largest there is, which a temperature "
-                "never reaches"
-            )
+            raise ParameterError("min_prob of the switch must not be 0.5: no temperature reaches the largest entropy")
 
 
 @parameters

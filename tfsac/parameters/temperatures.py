@@ -69,10 +69,8 @@ class AutoAlphaParameters(LearnedAlphaParameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.target_entropy is None and not LEAST_PER_DIMENSION <= self.target(1) < MOST_PER_DIMENSION:
-            raise ParameterError(
-                f"target_entropy_factor, or the entropy of target_entropy_sigma, must be in [{LEAST_PER_DIMENSION}, "
-                f"log(2)) nats, which is what uniform actions have, got {self.target(1):.4f}"
-            )
+            names = "target_entropy_factor, or the entropy of target_entropy_sigma,"
+            raise ParameterError(f"{names} must be in [{LEAST_PER_DIMENSION}, log(2)) nats, got {self.target(1):.4f}")
 
     def target(self, action_size: int) -> float:
         """Returns the target in nats for actions of so many dimensions."""

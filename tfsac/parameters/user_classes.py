@@ -41,16 +41,7 @@ class ClassParameters:
 
 
 def class_of(made: ClassParameters, base: type[T]) -> type[T]:
-    """Returns the class that parameters name in their `path`, tfsac's or the user's.
-
-    Args:
-        made: the parameters.
-        base: the class of which it is a subclass.
-
-    Raises:
-        ImportError: there is no such module, or nothing of this name in it.
-        ParameterError: what is there is no subclass of `base`.
-    """
+    """Returns the class that parameters name in their `path`, tfsac's or the user's, a subclass of `base`."""
     found = load(made.class_path)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ParameterError(f"{type(made).__name__}.path must name a subclass of {base.__name__}, got {made.path!r}")
@@ -114,7 +105,5 @@ def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
         names = " or ".join(base.__name__ for base in bases)
         raise ParameterError(f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters")
     if cls.__module__ != "__main__" and not all(map(str.isidentifier, kind.replace(":", ".").split("."))):
-        raise ParameterError(
-            f"{kind} cannot be imported when the run is resumed: define the class at the top level of a module"
-        )
+        raise ParameterError(f"{kind} must be at the top level of a module, from which a resume imports it")
     return from_json(cls, json.dumps(value)) if isinstance(value, dict) else value

@@ -4,13 +4,14 @@ serve from.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters
@@ -18,10 +19,11 @@ from tfsac.errors import TfsacError
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import wrap_checkpoint_errors
+from tfsac.training.checkpoints.stacking import read_agent, stack_critics
 from tfsac.training.recorded_functions import refuse_other_order
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import TARGET
-from tfsac.utils.files import Header, atomic_write, glob_safe, no_weights, parse_object, read_npz, read_object
+from tfsac.utils.files import Header, atomic_write, no_weights, parse_object, read_npz, read_object
 
 STATISTICS = "filters"  # the entry of their statistics
 LOG_ALPHA, ALPHA = "/log_alpha", "/alpha"  # how the name of a temperature ends, by its `log_space`
@@ -60,26 +62,26 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     others |= converted
 
     def choose(headers: dict[str, Header]) -> list[str]:
-        found = {
-            name: header.shape
-            for name, header in headers.items()
+        of_networks = [
+            name
+            for name in headers
             if name != STATISTICS
             and (name in variables or not _is_other_trained(name))
             and name.partition("/")[0] not in left_out
-        }
-        expected = {name: tuple(variable.shape) for name, variable in variables.items()}
-        extra = [name for name in others if name in headers]
-        found |= {name: headers[name].shape for name in extra}
-        expected |= {name: tuple(others[name].shape) for name in extra}
-        if name := next((name for name in {**expected, **found} if expected.get(name) != found.get(name)), None):
-            raise TfsacError(
-                f"{path} belongs to other networks: {name} has shape {found.get(name)}, the agent needs "
-                f"{expected.get(name)}"
-            )
-        return [*expected, STATISTICS]
+        ]
+        return [*of_networks, *(name for name in others if name in headers), STATISTICS]
 
     arrays = read_npz(path, "a file of weights", choose)
-    statistics, own = parse_object(str(arrays.pop(STATISTICS))), filters.state()
+    needed = {name: tuple(variable.shape) for name, variable in variables.items()}
+    statistics_text = str(arrays.pop(STATISTICS))
+    arrays = _with_stacked_critics(arrays, needed)
+    needed |= {name: tuple(others[name].shape) for name in others if name in arrays}
+    found = {name: array.shape for name, array in arrays.items()}
+    if name := next((name for name in {**needed, **found} if needed.get(name) != found.get(name)), None):
+        raise TfsacError(
+            f"{path} belongs to other networks: {name} has shape {found.get(name)}, the agent needs {needed.get(name)}"
+        )
+    statistics, own = parse_object(statistics_text), filters.state()
     if {key: np.shape(mean) for key, mean in statistics["mean"].items()} != {
         key: np.shape(mean) for key, mean in own["mean"].items()
     }:
@@ -95,11 +97,24 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     (agent.policy if agent else learned).refresh()
 
 
+def _with_stacked_critics(arrays: dict[str, np.ndarray], needed: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Returns weights by name with the critics of earlier versions stacked, for the shapes that are needed."""
+    converted = dict(arrays)
+    for network in {name.partition("/")[0] for name in needed}:
+        given, names = ([name for name in of if re.fullmatch(rf"{network}/\d+", name)] for of in (arrays, needed))
+        if [arrays[name].shape for name in given] == [needed[name] for name in names]:
+            continue
+        with contextlib.suppress(ValueError):  # of other networks, as the caller says
+            stacked = stack_critics([arrays[name] for name in given], [needed[name] for name in names])
+            converted = {name: array for name, array in converted.items() if name not in given}
+            converted |= zip(names, stacked, strict=True)
+    return converted
+
+
 def load_checkpoint(place: pathlib.Path, agent: Agent, filters: Filters) -> None:
     """Reads what agent and filters were at the checkpoint in the folder `place`, without the memory."""
     with wrap_checkpoint_errors(place):
-        with glob_safe(place) as folder:
-            tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
+        read_agent(agent, place)
         filters.restore(read_object(place / "state.json")["filters"])
     agent.policy.refresh()
 

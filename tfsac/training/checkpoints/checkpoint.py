@@ -36,6 +36,7 @@ from tfsac.training.checkpoints.format import (
     wrap_checkpoint_errors,
 )
 from tfsac.training.checkpoints.identity import with_defaults
+from tfsac.training.checkpoints.stacking import read_agent
 from tfsac.utils.files import atomic_write, differences, glob_safe, read_object, sealed, sync
 from tfsac.utils.machine import option
 
@@ -223,13 +224,14 @@ class CheckpointManager:
 
     def restore(self) -> Restored:
         """Restores agent and memory from the newest checkpoint that is whole."""
+        if self.workers.task.is_chief:
+            clean_up(self.directory)
         place, notes = self._choose()
         manifest = read_manifest(place)
         with wrap_checkpoint_errors(place):
             self._check_identity(place, manifest["identity"])
             self._read_memory(place, manifest)
-            with glob_safe(place) as folder:
-                self.checkpoint.read(str(folder / "agent")).assert_consumed()
+            read_agent(self.agent, place)
             arrays, state = read_arrays(place / "state.npz"), read_object(place / "state.json")
         run_files = {name: (place / name).read_bytes() for name in manifest["run_files"]}
         return Restored(place, state, arrays, run_files, notes, len(memories_in(manifest)))
@@ -238,7 +240,6 @@ class CheckpointManager:
         """Returns what `newest_whole` does at the chief, at every worker."""
         choice: dict[str, Any] = {}
         if self.workers.task.is_chief:
-            clean_up(self.directory)
             try:
                 place, notes = newest_whole(self.directory, chunks=True)
                 choice = {"place": place.name, "notes": notes}
