@@ -50,7 +50,7 @@ def outcome(trainer, folder, damaged):
     try:
         if damaged.name == CONFIG and damaged.parent == folder and damaged.exists():
             directory.read()
-        newest = manager.places()[-1]
+        newest = manager.saved_checkpoints()[-1]
         restored = manager.restore()
         notes = restored.notes
         directory.note_resume(trainer.preset, trainer.parts.settings, 60, restored.run_files)

@@ -403,7 +403,9 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     )
     with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
         trainer.run()
-    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
+    assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000056"] and len(
+        seen.states
+    ) == 57
     resumed = Trainer(
         preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), resume=True, quiet=True
     )

@@ -27,7 +27,7 @@ def rows(run_dir):
 
 
 def places(trainer):
-    return [path.name for path in trainer.parts.checkpoints.places()]
+    return [path.name for path in trainer.parts.checkpoints.saved_checkpoints()]
 
 
 class Acting(Callback):
@@ -78,7 +78,7 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
     assert error.value.__notes__ == [f"in {hook} of the callback Acting"]
     assert error.traceback[-1].name == "fail"
     steps = {"on_training_begin": 0, "on_training_end": 70}.get(hook, 50)
-    saved = trainer.parts.checkpoints.places()[-1]
+    saved = trainer.parts.checkpoints.saved_checkpoints()[-1]
     assert int(saved.name) == steps and f"the state before is saved in {saved}" in capsys.readouterr().out
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, callbacks=[Acting()], quiet=True)
     assert resumed.counters.env_steps == steps

@@ -140,7 +140,7 @@ def test_a_run_killed_by_the_system_and_resumed_equals_the_uninterrupted_one(tmp
 
 def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):
     manager = uninterrupted.parts.checkpoints
-    places = manager.places()
+    places = manager.saved_checkpoints()
     assert [place.name for place in places] == ["000000250", "000000300"]
     for place in places:
         verify(place)
@@ -215,7 +215,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
     assert "000000300 is damaged" in capsys.readouterr().out
     resumed.collect()
     resumed.save()
-    assert [place.name for place in resumed.parts.checkpoints.places()] == ["000000250", "000000251"]
+    assert [place.name for place in resumed.parts.checkpoints.saved_checkpoints()] == ["000000250", "000000251"]
     if (damage, name) == (damage_truncate, "state.json"):  # what follows does not depend on which file it was, and how
         resumed.run()
         same_run(resumed, uninterrupted)
@@ -346,7 +346,7 @@ def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     assert resumed.counters.env_steps == 150
     assert tiny.newest(resumed.memory, 1)["truncated"].all()
     assert resumed.run().counters.env_steps == 300
-    manifest = verify(resumed.parts.checkpoints.places()[-1])
+    manifest = verify(resumed.parts.checkpoints.saved_checkpoints()[-1])
     saved = [np.load(resumed.parts.checkpoints.chunks / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
     np.testing.assert_array_equal(np.concatenate(saved), resumed.memory.between(0, 150))
 

@@ -22,7 +22,7 @@ import tfsac
 from tfsac import api, cli
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli.command import help_of
-from tfsac.cli.results import tell_untrained
+from tfsac.cli.results import warn_untrained
 from tfsac.exporting import loading
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -184,12 +184,12 @@ def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
 def test_a_policy_that_no_update_made_is_told(tmp_path, capsys, updates, untrained, early):
     rows = [f"50,{updates[0]},-1.0", "60,,", f"70,{updates[1]},-2.0"]
     (tmp_path / "metrics.csv").write_text("\n".join(["env_steps,updates,evaluation/return_mean", *rows]) + "\n")
-    tell_untrained(tmp_path)
+    warn_untrained(tmp_path)
     assert ("untrained" in capsys.readouterr().out) is untrained
-    tell_untrained(tmp_path, until=60)
+    warn_untrained(tmp_path, until=60)
     assert ("untrained" in capsys.readouterr().out) is early
-    tell_untrained(tmp_path, until=40)
-    tell_untrained(tmp_path / "no run")
+    warn_untrained(tmp_path, until=40)
+    warn_untrained(tmp_path / "no run")
     assert not capsys.readouterr().out
 
 

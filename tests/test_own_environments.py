@@ -55,7 +55,7 @@ def test_environments_that_were_made_stay_in_their_process():
     one = Maker(Locked)
     kept = one()
     copy = cloudpickle.loads(cloudpickle.dumps(one))
-    assert isinstance(copy().unwrapped, Locked) and list(one.made.values()) == [kept.unwrapped]
+    assert isinstance(copy().unwrapped, Locked) and list(one.open_environments.values()) == [kept.unwrapped]
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_a_reset_that_fails_around_an_evaluation_ends_the_run_saved(tmp_path, mo
     else:
         with pytest.raises(EnvironmentFailure, match="not at home"):
             trainer.run()
-    assert (Robot.made, Robot.users, len(trainer.parts.checkpoints.places())) == (1, 0, 1)
+    assert (Robot.made, Robot.users, len(trainer.parts.checkpoints.saved_checkpoints())) == (1, 0, 1)
     Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck, resume=True).run()
 
 

@@ -110,11 +110,11 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
 @pytest.mark.slow
 def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch):
     held = []
-    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.parts.lock.held))
+    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.parts.lock.is_held))
     trainer = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    assert trainer.parts.lock.held
+    assert trainer.parts.lock.is_held
     api.finish(trainer)
-    assert held == [True] and not trainer.parts.lock.held
+    assert held == [True] and not trainer.parts.lock.is_held
 
 
 @pytest.mark.usefixtures("untraced")
@@ -136,11 +136,11 @@ def test_child_processes_do_not_inherit_a_lock(tmp_path):
     assert not os.get_inheritable(lock.file.fileno())
     pid = os.fork()
     if not pid:
-        os._exit(lock.held)
+        os._exit(lock.is_held)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     lock.release()
     other = RunLock()
-    assert other.acquire(tmp_path) == "" and other.held
+    assert other.acquire(tmp_path) == "" and other.is_held
     other.release()
 
 

@@ -298,7 +298,7 @@ def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
     with pytest.raises(EnvironmentFailure, match=text) as failure:
         trainer.run()
     assert "137" in str(failure.value) or "step 136" in str(failure.value)
-    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000136"]
+    assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000136"]
 
 
 @pytest.mark.slow
@@ -314,7 +314,7 @@ def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
     with np.load(path) as batch:
         assert batch["reward"].shape == (32,) and batch["reward"].max() > 1e38
         assert batch["observation/observation"].shape == (32, 3)
-    assert trainer.parts.checkpoints.places() == []
+    assert trainer.parts.checkpoints.saved_checkpoints() == []
 
 
 def poison(trainer, network):
@@ -371,7 +371,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
         with pytest.raises(NonFiniteError, match="'q'"):
             save()
     trainer.close()
-    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000000"]
+    assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000000"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -388,7 +388,7 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     finally:
         signal.signal(signal.SIGHUP, before)
     assert (result.signal, result.counters.env_steps) == (number, 123)
-    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000123"]
+    assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000123"]
     resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
     assert resumed.counters.env_steps == 123
     assert resumed.run().counters.env_steps == 200
@@ -439,7 +439,7 @@ def test_what_an_environment_raises_for_ctrl_c_saves_all_but_the_step(tmp_path, 
     interrupted = trainer("run")
     result = interrupted.run()
     assert (result.signal, result.reason, result.counters.env_steps) == (signal.SIGINT, "SIGINT", saved)
-    assert [path.name for path in interrupted.parts.checkpoints.places()] == [f"{saved:09d}"]
+    assert [path.name for path in interrupted.parts.checkpoints.saved_checkpoints()] == [f"{saved:09d}"]
     monkeypatch.setattr(Middleware, "at", None)
     resumed = trainer("run", resume=True)
     assert resumed.run().reason == "finished"
@@ -464,7 +464,7 @@ def test_handlers_of_the_environment_do_not_lose_a_run(tmp_path, theirs):
     trainer, result = trained(tmp_path, callbacks=[Replace()])
     assert (result.signal, result.counters.env_steps) == (signal.SIGTERM, 123)
     assert seen == ["theirs"] * (theirs == "function") and signal.getsignal(signal.SIGTERM) is before
-    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000123"]
+    assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000123"]
 
 
 @pytest.mark.slow
@@ -498,7 +498,7 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
     trainer.collect = killed
     result = trainer.run()
     assert (result.reason, result.signal, result.counters.env_steps) == ("SIGTERM", signal.SIGTERM, 140)
-    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000140"]
+    assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000140"]
 
 
 @pytest.mark.slow
@@ -515,7 +515,7 @@ def test_a_signal_that_ends_the_environment_of_the_last_evaluation_stops_the_run
     trainer.parts.evaluator.evaluate = killed
     result = trainer.run()
     assert (result.reason, result.signal, result.counters.env_steps) == ("SIGTERM", signal.SIGTERM, 200)
-    assert [path.name for path in trainer.parts.checkpoints.places()] == ["000000200"]
+    assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000200"]
 
 
 @pytest.mark.slow

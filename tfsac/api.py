@@ -89,7 +89,7 @@ def train(
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
     run = trainer.parts
-    with run.lock.kept():
+    with run.lock.keep_locked():
         trainer.complete()
         result, directory = trainer.run(), trainer.directory
         if result.signal is None and run.evaluator.best_weights:

@@ -19,7 +19,7 @@ from tfsac.errors import TfsacError
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.training.recorded_functions import refuse_other_spaces
+from tfsac.training.recorded_functions import check_spaces
 from tfsac.types import input_name
 from tfsac.utils.files import new_file, read_object
 
@@ -81,14 +81,14 @@ class Card:
         seed = self.results.get("seed", 0) if seed is None else seed
         check_display(render)
         video = None if dump_mp4 is None else new_file(dump_mp4, ".mp4", ".gif")
-        drawn = {"render_mode": render} if render else {}
-        parameters = dataclasses.replace(self.environment, kwargs={**self.environment.kwargs, **drawn})
+        render_kwargs = {"render_mode": render} if render else {}
+        parameters = dataclasses.replace(self.environment, kwargs={**self.environment.kwargs, **render_kwargs})
         env, actions = maker(parameters, env_fn, to_play=True)(), list[np.ndarray]()
         try:
             spec = spec_of(env)
-            read = [key for key in spec.observation if input_name(key) in self.policy.reads]
-            refuse_other_spaces(RunDirectory(self.path), spec, read)
-            done = evaluate(
+            keys = [key for key in spec.observation if input_name(key) in self.policy.reads]
+            check_spaces(RunDirectory(self.path), spec, keys)
+            evaluation = evaluate(
                 lambda observation: self.act(observation, deterministic),
                 env,
                 EnvironmentEpisodes(episodes),
@@ -101,12 +101,12 @@ class Card:
             env.close()
         if video:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
+            by_episode = np.split(np.array(actions), np.cumsum(evaluation.lengths)[:-1])
             try:
-                write_video(self.environment, seeds, by_episode, video, env_fn, done.returns.tolist())
+                write_video(self.environment, seeds, by_episode, video, env_fn, evaluation.returns.tolist())
             except (OSError, ImportError, ValueError, RuntimeError) as error:
-                raise DrawingError.of(done, error) from error
-        return done
+                raise DrawingError.of(evaluation, error) from error
+        return evaluation
 
 
 def load_card(folder: str | pathlib.Path) -> Card:

@@ -32,7 +32,7 @@ from tfsac.training import Evaluation, RunDirectory
 from tfsac.utils.files import check_new_folder, differences, new_file, read_object
 
 # Of a run's config, what a stranger needs: no paths of its machine, and no state of its author's code.
-KEPT = ("preset", "run", "env_fn", "models", "spaces", "command", "versions")
+CONFIG_ENTRIES = ("preset", "run", "env_fn", "models", "spaces", "command", "versions")
 
 
 class MadeCard(NamedTuple):
@@ -113,8 +113,8 @@ def check_runs(run_dirs: Sequence[str | pathlib.Path]) -> dict[int, pathlib.Path
         names = ["models", "initial_weights", *(["env_fn"] if preset.environment.by_env_fn else [])]
         experiment = {**to_json(preset), **{name: config.get(name) for name in names}, **parameters.affects_results}
         first = first or experiment
-        for name, theirs, ours in differences(first, experiment):
-            found = f"got {name}={ours!r} in {path}, {theirs!r} in the first"
+        for name, expected, value in differences(first, experiment):
+            found = f"got {name}={value!r} in {path}, {expected!r} in the first"
             raise TfsacError(f"runs of a card must differ in their seed alone, {found}")
         if parameters.seed in runs:
             twice = f"{runs[parameters.seed]} and {path}"
@@ -154,8 +154,8 @@ def _fill(
         means = _statistics(np.array([run.done.returns.mean() for run in runs]))
         results["seeds"] = {name: means[name] for name in ("mean", "std", "interval_95")}
     config = read_object(best.path / "config.json")
-    kept = {FORMAT: 1, **{name: config[name] for name in KEPT if name in config}}
-    (folder / "config.json").write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    config_entries = {FORMAT: 1, **{name: config[name] for name in CONFIG_ENTRIES if name in config}}
+    (folder / "config.json").write_text(json.dumps(config_entries, indent=2) + "\n", encoding="utf-8")
     (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     page = page_of(config, results, license, best.card, (folder / "replay.mp4").is_file())
     (folder / "README.md").write_text(page, encoding="utf-8")

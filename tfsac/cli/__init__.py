@@ -28,7 +28,7 @@ from tfsac.cli import describing  # noqa: F401
 from tfsac.cli import spinup  # noqa: F401
 # isort: on
 
-NOT_SHOWN = (None, "", "''", "'false'", "false", "'[]'")  # defaults
+HIDDEN_DEFAULTS = (None, "", "''", "'false'", "false", "'[]'")  # defaults
 HELP = ("--help", "-h", "help")
 REFUSED, SIGINT, SIGPIPE = 2, 2, 13
 PACKAGE = pathlib.Path(__file__).parents[1]
@@ -57,7 +57,7 @@ def command_usage(name: str) -> str:
     lines += ["", "Flags:"] if list(f) else []
     for flag in f:
         default = f[flag].default_as_str
-        shown = f"  (default: {default})" if default not in NOT_SHOWN else ""
+        shown = f"  (default: {default})" if default not in HIDDEN_DEFAULTS else ""
         lines.append(f"  --{flag:<24} {help_of(f[flag])}{shown}")
     return "\n".join(lines)
 

@@ -90,9 +90,9 @@ def help_of(flag: flags.Flag[Any]) -> str:
     )
 
 
-def counted(number: int, thing: str) -> str:
+def counted(number: int, noun: str) -> str:
     """Returns "1 episode", "2 episodes"."""
-    return f"{number} {thing}{'s' * (number != 1)}"
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def required(f: flags.FlagValues, name: str) -> Any:

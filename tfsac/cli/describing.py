@@ -63,8 +63,8 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
 
     preset, run = preset_of(f)
     if f.json:
-        shown = {"preset": to_json(preset), "run": to_json(run), "import_folders": IMPORT_FOLDERS}
-        print(json.dumps(shown, indent=2))
+        content = {"preset": to_json(preset), "run": to_json(run), "import_folders": IMPORT_FOLDERS}
+        print(json.dumps(content, indent=2))
         return 0
     catalog.show(preset)
     if f.level is not None:
@@ -109,7 +109,7 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
         else device.name
         for device in tf.config.list_physical_devices()
     ]
-    described = provenance()
+    versions = provenance()
     model, present = cpu()
     lines = {
         "platform": platform.platform(),
@@ -121,6 +121,6 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
         f"inter-op {tf.config.threading.get_inter_op_parallelism_threads()} (0: TensorFlow chooses)",
         **{name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
-    for name, text in {**described["versions"], **lines}.items():
+    for name, text in {**versions["versions"], **lines}.items():
         print(f"{name:<24}{text}")
     return 0

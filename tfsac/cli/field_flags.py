@@ -16,17 +16,17 @@ from tfsac.parameters.base import descriptions
 
 def define_fields(f: flags.FlagValues, cls: type, without: Collection[str] = (), only: Collection[str] = ()) -> None:
     """Defines a flag for each field of a parameter class, but for those without, or for some fields only."""
-    hints, described = typing.get_type_hints(cls), descriptions(cls)
+    hints, help_texts = typing.get_type_hints(cls), descriptions(cls)
     for field in dataclasses.fields(cls):
         if field.name in without or (only and field.name not in only):
             continue
         # The other sentences of a description are for the pages.
-        text = described[field.name].partition(". ")[0].removesuffix(".")
+        text = help_texts[field.name].partition(". ")[0].removesuffix(".")
         text = re.sub(r"`(\w+)`", lambda match: f"--{match[1]}" if match[1] in hints else match[0], text)
         _define(f, field.name, field.default, text, hints[field.name])
 
 
-def given_fields(f: flags.FlagValues, cls: type) -> dict[str, Any]:
+def present_fields(f: flags.FlagValues, cls: type) -> dict[str, Any]:
     """Returns the values of the flags that were given, by the name of the field."""
     names = [field.name for field in dataclasses.fields(cls) if field.name in f]
     return {name: f[name].value for name in names if f[name].present}

@@ -10,8 +10,8 @@ from typing import Any
 
 from tfsac.errors import TfsacError
 
-OF_THE_TASK = ("environment.level", "validation.", "levels.")  # parameters that differ with the level
-MOST_SHOWN = 3  # parameters in a label
+TASK_PARAMETERS = ("environment.level", "validation.", "levels.")  # parameters that differ with the level
+MAX_SHOWN = 3  # parameters in a label
 
 
 def is_group(word: str) -> bool:
@@ -56,7 +56,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     return groups
 
 
-def left_out(words: Sequence[str]) -> list[pathlib.Path]:
+def unused_runs(words: Sequence[str]) -> list[pathlib.Path]:
     """Returns the runs of the words' folders that have begun and not finished, for which `groups_of` has no place."""
     from tfsac.experiments.sweep import unfinished_of
 
@@ -116,7 +116,7 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     Runs that are given together stay together: the preset of the first one is theirs.
 
     A label names the agent where the agents differ, the functions that made custom models and environments, the run
-    whose weights a run began with, and all parameters that differ; of more than `MOST_SHOWN`, the first that tell the
+    whose weights a run began with, and all parameters that differ; of more than `MAX_SHOWN`, the first that tell the
     groups apart and, of one agent, how many more differ.
     """
     from tfsac.experiments.grid import short_names
@@ -135,7 +135,7 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
 
     paths = dict.fromkeys(path for parameters, _ in groups.values() for path in parameters)
     different = [path for path in paths if num_apart([path]) > 1]
-    shown = different if 0 < len(different) <= MOST_SHOWN else different[:1] or ["agent"]
+    shown = different if 0 < len(different) <= MAX_SHOWN else different[:1] or ["agent"]
     for path in different:
         if num_apart([*shown, path]) > num_apart(shown):
             shown.append(path)
@@ -162,5 +162,5 @@ def _parameters_of(run_dir: pathlib.Path) -> dict[str, Any]:
     if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
         begun["env_fn"] = str(content.get("env_fn"))
     begun = {name: text.removeprefix("__main__.") for name, text in begun.items()}
-    parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
+    parameters = {path: value for path, value in leaves(preset) if not path.startswith(TASK_PARAMETERS)}
     return {"agent": preset["agent"]["kind"], **begun, **parameters, **run.affects_results}

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
 
 # Flags of a sweep itself; all its others are of each of its runs.
-OF_A_SWEEP = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs", "ray_address", "cpus_per_run")
+SWEEP_FLAGS = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs", "ray_address", "cpus_per_run")
 # Run parameters that a grid does not vary.
-ONE_RUN = ("seed", "ray_address", "num_actors", "actor_steps", "skip_damaged_rows")
+SINGLE_RUN_FLAGS = ("seed", "ray_address", "num_actors", "actor_steps", "skip_damaged_rows")
 
 
 def preset_flags(f: flags.FlagValues) -> None:
@@ -60,7 +60,7 @@ def run_flags(f: flags.FlagValues) -> None:
     text(f, "checkpoint_restore_dir", "initial weights: the best of this run's folder")
     switch(f, "restore_memory", "begin with that run's replay memory, too")
     switch(f, "use_cpu", "hide the GPUs")
-    run_fields(f, without=ONE_RUN)
+    run_fields(f, without=SINGLE_RUN_FLAGS)
 
 
 def run_fields(f: flags.FlagValues, without: Collection[str] = (), only: Collection[str] = ()) -> None:
@@ -75,7 +75,7 @@ def run_fields(f: flags.FlagValues, without: Collection[str] = (), only: Collect
 def _train_flags(f: flags.FlagValues) -> None:
     run_flags(f)
     set_flag(f)
-    run_fields(f, only=ONE_RUN)
+    run_fields(f, only=SINGLE_RUN_FLAGS)
     text(f, "run_dir", "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)")
     text(f, "experiment_name", "folder under runs/ (default: preset and level)")
     whole(f, "num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid")
@@ -153,15 +153,15 @@ def remarks(f: flags.FlagValues) -> Iterator[str]:
         yield f"The run of {path} began with the weights of another one; {flag} begins with them, too."
     if content and f.level:
         levels, own = content["preset"].get("levels", {}), content["preset"]["environment"]["level"]
-        left = levels.get(own, {}).keys() - levels.get(f.level, {}).keys() - assignments(f).keys()
-        if kept := sorted(name for name in left if not name.startswith("validation.")):
-            yield f"Kept from {own} in {path}: {', '.join(kept)}. --set gives other values."
+        dropped = levels.get(own, {}).keys() - levels.get(f.level, {}).keys() - assignments(f).keys()
+        if kept_names := sorted(name for name in dropped if not name.startswith("validation.")):
+            yield f"Kept from {own} in {path}: {', '.join(kept_names)}. --set gives other values."
 
 
 def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns the preset and the run parameters that the flags of `train` ask for."""
     from tfsac.catalog import read_config
-    from tfsac.cli.field_flags import given_fields
+    from tfsac.cli.field_flags import present_fields
     from tfsac.parameters import RunParameters
 
     if f.resume:
@@ -173,13 +173,13 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         preset = _changed(preset, f)
     else:
         preset, run = preset_of(f)
-    given = given_fields(f, RunParameters)
-    if given.get("strategy", "mirrored") != "mirrored":  # the number of devices was of the strategy before
-        given = {"num_devices": None, **given}
-    if given.get("ray_address") == "none":  # the actors were of the cluster before
+    flags_given = present_fields(f, RunParameters)
+    if flags_given.get("strategy", "mirrored") != "mirrored":  # the number of devices was of the strategy before
+        flags_given = {"num_devices": None, **flags_given}
+    if flags_given.get("ray_address") == "none":  # the actors were of the cluster before
         actors = {"num_actors": RunParameters.num_actors, "actor_steps": RunParameters.actor_steps}
-        given = {**actors, **given, "ray_address": None}
-    return preset, dataclasses.replace(run, **given)
+        flags_given = {**actors, **flags_given, "ray_address": None}
+    return preset, dataclasses.replace(run, **flags_given)
 
 
 def preset_of(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
@@ -212,8 +212,8 @@ def _preset_for(level: str, texts: tuple[str, ...]) -> str:
     if isinstance(spec_of(env).action, DiscreteSpec):
         actions, name = "discrete", "cart_pole_discrete_sac"
     else:
-        known = level in load_preset("mujoco_twin_sac").levels
-        actions, name = "continuous", "mujoco_twin_sac" if known else "pendulum_twin_sac"
+        has_level = level in load_preset("mujoco_twin_sac").levels
+        actions, name = "continuous", "mujoco_twin_sac" if has_level else "pendulum_twin_sac"
     print(f"tfsac: {level} has {actions} actions, so --preset={name}", file=sys.stderr, flush=True)
     return name
 
@@ -319,7 +319,7 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
     from tfsac.experiments.sweep import Sweep
 
     run_flags(varied := flags.FlagValues())
-    shared = given_arguments(f, OF_A_SWEEP)
+    shared = present_flags(f, SWEEP_FLAGS)
     seeds = range(f.seed, f.seed + f.num_seeds)
     combinations = plan(grid, list(varied), lambda more: experiment_of([*shared, *more, f"--seed={seeds[-1]}"]))
     level = check_startable([combination.experiment for combination in combinations])
@@ -331,14 +331,14 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
         series = Sweep(folder, combinations, seeds, shared)
         stopped_by = series.train(**how)
     if stopped_by is not None:
-        there = shlex.quote(f"--run_dir={folder}")
+        folder_flag = shlex.quote(f"--run_dir={folder}")
         instead = " instead of --experiment_name" if f.experiment_name else ""
-        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with {there}{instead} resumes it")
+        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with {folder_flag}{instead} resumes it")
         return SIGNALLED + stopped_by
     return 0 if series.report() and not series.failed else 1
 
 
-def given_arguments(f: flags.FlagValues, without: Collection[str]) -> list[str]:
+def present_flags(f: flags.FlagValues, without: Collection[str]) -> list[str]:
     """Returns the flags that were given, some left out, as one types them."""
     typed: list[str] = []
     for flag in (f[name] for name in f if f[name].present and name not in without):
@@ -368,5 +368,5 @@ def experiment_of(arguments: list[str]) -> dict[str, Any]:
 
     f, _ = parse("train", arguments)
     preset, run = requested_run(f)
-    others = {name: f[name].value for name in ("checkpoint_restore_dir", "restore_memory", "use_cpu")}
-    return {"preset": to_json(preset), "run": {**to_json(run), "seed": None}, **others}
+    other_flags = {name: f[name].value for name in ("checkpoint_restore_dir", "restore_memory", "use_cpu")}
+    return {"preset": to_json(preset), "run": {**to_json(run), "seed": None}, **other_flags}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfsac.cli.command import choice, command, counted, required, switch, text, texts, whole
-from tfsac.cli.grouping import by_level, groups_of, is_group, left_out, level_of, refuse_unfinished
+from tfsac.cli.grouping import by_level, groups_of, is_group, level_of, refuse_unfinished, unused_runs
 from tfsac.cli.learning import assignments, set_flag
 from tfsac.errors import TfsacError
 
@@ -53,13 +53,13 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     of_run: dict[str, Any] = {"step": f.step, "last": f.last, "changes": _environment_changes(f)}
     try:
         render: Any = "human" if f.render else ""
-        done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, render, video, plot_file, **of_run)
+        evaluation = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, render, video, plot_file, **of_run)
     except api.DrawingError as error:
         print_evaluation(error.evaluation, f.episodes)
         raise
-    print_evaluation(done, f.episodes)
+    print_evaluation(evaluation, f.episodes)
     if not f.last:
-        tell_untrained(run_dir, f.step)
+        warn_untrained(run_dir, f.step)
     if video:
         print(f"video   {video}")
     if plot_file:
@@ -67,7 +67,7 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     return 0
 
 
-def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> None:
+def warn_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> None:
     """Prints a line where a run was evaluated, until a step, but not after an update."""
     from tfsac.experiments.plots import read_curve
 
@@ -75,8 +75,8 @@ def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> Non
         steps, updates = read_curve(pathlib.Path(run_dir), "updates")
     except (OSError, ValueError):  # no evaluation yet
         return
-    known = updates if until is None else updates[steps <= until]
-    if len(known) and not known.any():
+    num_updates = updates if until is None else updates[steps <= until]
+    if len(num_updates) and not num_updates.any():
         print("  no evaluation was after an update: this policy is untrained, or that of initial_weights; try --last")
 
 
@@ -84,9 +84,9 @@ def _environment_changes(f: flags.FlagValues) -> dict[str, Any]:
     return ({"environment.level": f.level} if f.level else {}) | assignments(f)
 
 
-def print_evaluation(done: Evaluation, episodes: int) -> None:
+def print_evaluation(evaluation: Evaluation, episodes: int) -> None:
     """Prints the returns of an evaluation, and how often a policy with trajectories switched."""
-    returns, lengths = done.returns, done.lengths
+    returns, lengths = evaluation.returns, evaluation.lengths
     print(
         f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  "
         f"max {returns.max():.2f}  over {counted(episodes, 'episode')} of {lengths.mean():.0f} steps on average"
@@ -94,10 +94,10 @@ def print_evaluation(done: Evaluation, episodes: int) -> None:
     if 1 < len(returns) < 10 and returns.std():
         error = returns.std(ddof=1) / len(returns) ** 0.5
         print(f"        the mean's standard error is {error:.2f}; more episodes make it smaller")
-    for key, values in done.info.items():
+    for key, values in evaluation.info.items():
         print(f"{key}  mean {values[values == values].mean():.2f}")
-    if done.switched is not None:
-        rate, repeats = done.switching()
+    if evaluation.switched is not None:
+        rate, repeats = evaluation.switching()
         print(f"switch  in {100 * rate:.1f} % of the steps; a trajectory lasts {repeats:.1f} steps on average")
 
 
@@ -124,16 +124,16 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.exporting import loading
 
     policy = loading.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
-    of_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
-    played = api.observations_of(run_dir, policy, of_calibration + f.verify) if of_calibration or f.verify else []
-    seen = played[:of_calibration] or None
-    path = exporting.export(policy, out, f.format, f.values, quantize=f.quantize, quantize_with=seen)
+    num_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
+    episodes = api.observations_of(run_dir, policy, num_calibration + f.verify) if num_calibration or f.verify else []
+    calibration = episodes[:num_calibration] or None
+    path = exporting.export(policy, out, f.format, f.values, quantize=f.quantize, quantize_with=calibration)
     print(f"exported to {path}")
     if not f.last:
-        tell_untrained(run_dir, f.step)
+        warn_untrained(run_dir, f.step)
     if not f.verify:
         return 0
-    observations = played[-1]
+    observations = episodes[-1]
     difference = exporting.verify(policy, path, observations)
     rounded = f.quantize != "none"
     good = rounded or difference <= exporting.TOLERANCE
@@ -154,10 +154,10 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir, out = required(f, "run_dir"), required(f, "out")
     from tfsac import api
 
-    made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
+    demonstrations = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
     print(
-        f"{len(made.records)} transitions of {len(made.returns)} episodes, "
-        f"mean return {made.returns.mean():.2f}, in {out}"
+        f"{len(demonstrations.records)} transitions of {len(demonstrations.returns)} episodes, "
+        f"mean return {demonstrations.returns.mean():.2f}, in {out}"
     )
     return 0
 
@@ -204,9 +204,9 @@ def compare(f: flags.FlagValues, rest: list[str]) -> int:
     if not rest:
         raise TfsacError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN")
     only = pathlib.Path(rest[0])
-    ours = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
+    out = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
     refuse_unfinished(groups := groups_of(rest))
-    for run in left_out(rest):
+    for run in unused_runs(rest):
         print(f"left out, not finished: {run}")
-    print(comparison.compare(groups, f.out or ours, f.title, f.last_evaluations))
+    print(comparison.compare(groups, f.out or out, f.title, f.last_evaluations))
     return 0

@@ -16,10 +16,10 @@ from tfsac.cli.learning import (
     check_startable,
     default_run_dir,
     experiment_of,
-    given_arguments,
     job_flags,
     jobs_of,
     on_cluster,
+    present_flags,
     run_fields,
     run_flags,
     set_flag,
@@ -28,8 +28,8 @@ from tfsac.errors import TfsacError
 from tfsac.utils.machine import SIGNALLED
 
 # Flags of a tuning itself; all its others are of each of its runs.
-WHERE = ("run_dir", "experiment_name", "resume", "report", "jobs", "ray_address", "cpus_per_run")
-WHAT = ("trials", "space", "last_evaluations", "pruner", "prune_after", "seed", "num_seeds")
+FOLDER_FLAGS = ("run_dir", "experiment_name", "resume", "report", "jobs", "ray_address", "cpus_per_run")
+SEARCH_FLAGS = ("trials", "space", "last_evaluations", "pruner", "prune_after", "seed", "num_seeds")
 
 
 def _tune_flags(f: flags.FlagValues) -> None:
@@ -64,11 +64,11 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
     if f.report:
         print(report(pathlib.Path(required(f, "run_dir"))))
         return 0
-    jobs, given = jobs_of(f), f
+    jobs, requested = jobs_of(f), f
     if f.resume:
         f = _with_earlier(f, pathlib.Path(required(f, "run_dir")))
     import_optuna()
-    shared, seeds = given_arguments(f, (*WHERE, *WHAT)), range(f.seed, f.seed + f.num_seeds)
+    shared, seeds = present_flags(f, (*FOLDER_FLAGS, *SEARCH_FLAGS)), range(f.seed, f.seed + f.num_seeds)
 
     def describe(more: list[str]) -> dict[str, Any]:
         return experiment_of([*shared, *more, f"--seed={seeds[-1]}"])
@@ -77,22 +77,22 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
     _check_last_evaluations(experiment["preset"]["schedule"], f.last_evaluations)
     space, left_out = search_space(f.space, describe, [text.partition("=")[0] for text in f.set])
     level = check_startable([experiment])
-    folder = pathlib.Path(given.run_dir) if given.run_dir else default_run_dir(f, level, None)
+    folder = pathlib.Path(requested.run_dir) if requested.run_dir else default_run_dir(f, level, None)
     for line in left_out:
         print(line)
     settings = {name: f[name].value for name in ("last_evaluations", "pruner", "prune_after", "trials")}
     with contextlib.ExitStack() as connected:
         how: dict[str, Any] = {"jobs": jobs}
-        if given.ray_address is not None:
-            how = connected.enter_context(on_cluster(given.ray_address, given.cpus_per_run))
+        if requested.ray_address is not None:
+            how = connected.enter_context(on_cluster(requested.ray_address, requested.cpus_per_run))
         # With the whole space, for the defaults of another version may differ.
-        arguments = [*given_arguments(f, (*WHERE, "space")), *(f"--space={dimension.text}" for dimension in space)]
+        arguments = [*present_flags(f, (*FOLDER_FLAGS, "space")), *(f"--space={dimension.text}" for dimension in space)]
         settings |= {"experiment": experiment, "seeds": list(seeds), "arguments": arguments}
         tuning = Tuning(folder, space, shared, describe, **settings)
         stopped_by = tuning.train(**how)
     if stopped_by is not None:
-        there = shlex.quote(f"--run_dir={folder}")
-        print(f"stopped by {signal.Signals(stopped_by).name}; tfsac tune {there} --resume continues it")
+        folder_flag = shlex.quote(f"--run_dir={folder}")
+        print(f"stopped by {signal.Signals(stopped_by).name}; tfsac tune {folder_flag} --resume continues it")
         return SIGNALLED + stopped_by
     try:
         print(report(folder))
@@ -109,7 +109,7 @@ def _check_last_evaluations(schedule: dict[str, str], last_evaluations: int) -> 
     names = ("heatup_steps", "improve_steps", "steps_between_evaluation_periods")
     steps = [STEPS.fullmatch(schedule[name]) for name in names if schedule[name].startswith("EnvironmentSteps")]
     if len(steps) == len(names):
-        heatup, improve, between = (int(found[2]) for found in steps if found)
+        heatup, improve, between = (int(matches[2]) for matches in steps if matches)
         if between and last_evaluations > (most := math.ceil((heatup + improve) / between)):
             raise TfsacError(f"last_evaluations must be <= {most}, the evaluations of a run, got {last_evaluations}")
 
@@ -119,6 +119,6 @@ def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues
     from tfsac.experiments.tuning import PLAN
     from tfsac.utils.files import read_object
 
-    given = [name for name in f if f[name].present]
+    present = [name for name in f if f[name].present]
     earlier, _ = parse("tune", read_object(folder / PLAN)["arguments"])
-    return parse("tune", [*given_arguments(earlier, given), *given_arguments(f, WHERE)])[0]
+    return parse("tune", [*present_flags(earlier, present), *present_flags(f, FOLDER_FLAGS)])[0]

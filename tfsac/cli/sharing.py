@@ -24,19 +24,19 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
     run_dirs, out = required(f, "run_dir"), required(f, "out")
     from tfsac.cards.writing import write_card
 
-    made = write_card(run_dirs, out, f.episodes, f.seed, f.license)
-    found = made.results
-    for run in found["runs"] if len(found["runs"]) > 1 else ():
+    written_card = write_card(run_dirs, out, f.episodes, f.seed, f.license)
+    results = written_card.results
+    for run in results["runs"] if len(results["runs"]) > 1 else ():
         print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}")
-    if len(found["runs"]) > 1:
-        chosen = next(run for run in found["runs"] if run["seed"] == found["exported_seed"])
+    if len(results["runs"]) > 1:
+        chosen = next(run for run in results["runs"] if run["seed"] == results["exported_seed"])
         print(
             f"export  seed {chosen['seed']}, whose mean in other episodes is the highest: {chosen['choice_mean']:.2f}"
         )
-    print(f"return  mean {found['mean']:.2f}  std {found['std']:.2f}  over {counted(f.episodes, 'episode')}")
-    for name, reason in made.left_out.items():
+    print(f"return  mean {results['mean']:.2f}  std {results['std']:.2f}  over {counted(f.episodes, 'episode')}")
+    for name, reason in written_card.left_out.items():
         print(f"without {name}: {reason}")
-    print(f"card    {made.path}")
+    print(f"card    {written_card.path}")
     return 0
 
 
@@ -58,11 +58,11 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
 
     loaded = load_card(folder)
     try:
-        done = loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4)
+        evaluation = loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4)
     except api.DrawingError as error:
         print_evaluation(error.evaluation, len(error.evaluation.returns))
         raise
-    print_evaluation(done, len(done.returns))
+    print_evaluation(evaluation, len(evaluation.returns))
     if results := loaded.results:
         episodes = counted(len(results["returns"]), "episode")
         print(f"card    mean {results['mean']:.2f}  std {results['std']:.2f}  over {episodes}")

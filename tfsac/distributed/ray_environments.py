@@ -157,7 +157,7 @@ class RayEnvironments:
 
     def _answer(self, k: int, newest: Step | None) -> Any:
         """Returns what was last requested of actor k, if need be from a replacement."""
-        lost: Exception | None = None
+        failure: Exception | None = None
         for attempt in range(ATTEMPTS):
             try:
                 if attempt:
@@ -166,9 +166,9 @@ class RayEnvironments:
             except self.ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except self.ray.exceptions.RayError as error:  # its process, its machine, or what it had answered
-                lost = error
-        reason = str(lost).splitlines()[0]
-        raise ActorsLost(f"Actor {k} was lost {ATTEMPTS} times before it had returned a rollout: {reason}") from lost
+                failure = error
+        reason = str(failure).splitlines()[0]
+        raise ActorsLost(f"Actor {k} was lost {ATTEMPTS} times before it had returned a rollout: {reason}") from failure
 
     def _wait(self, reference: Any, k: int, seconds: float | None) -> Any:
         """Returns the answer of actor k when it is there; None for no limit."""

@@ -21,13 +21,13 @@ def wait_for_workers(task: WorkerTask, report: Callable[[str], None], timeout: f
     `report` gets a line that names the missing workers, every ten seconds. Raises TfsacError where a worker does not
     start within the timeout, in seconds, and OSError where this one cannot listen at its port.
     """
-    others = set(range(task.num_workers)) - {task.index}
-    heard, reached = set[int](), set[int]()
+    other_workers = set(range(task.num_workers)) - {task.index}
+    connected, reached = set[int](), set[int]()
     start = reported = time.monotonic()
     with socket.create_server(("", _host_and_port(task.addresses[task.index])[1])) as server:
         server.settimeout(0.1)
-        while missing := others - (heard & reached):
-            for worker in others - reached:
+        while missing := other_workers - (connected & reached):
+            for worker in other_workers - reached:
                 with contextlib.suppress(OSError):
                     _send(task.addresses[worker], task.index)
                     reached.add(worker)
@@ -35,7 +35,7 @@ def wait_for_workers(task: WorkerTask, report: Callable[[str], None], timeout: f
                 connection, _ = server.accept()
                 with connection:
                     connection.settimeout(1.0)
-                    heard.add(int(connection.recv(16)))
+                    connected.add(int(connection.recv(16)))
             now = time.monotonic()
             names = ", ".join(f"{worker} ({task.addresses[worker]})" for worker in sorted(missing))
             if now - start > timeout:

@@ -12,7 +12,7 @@ from tfsac.distributed.tf_config import WorkerTask
 from tfsac.errors import TfsacError
 from tfsac.utils.files import differences
 
-PIECE = 16 * 2**20  # bytes of one message
+MESSAGE_BYTES = 16 * 2**20  # bytes of one message
 
 
 class Workers:
@@ -29,12 +29,12 @@ class Workers:
         self._sum = tf.function(self._add, reduce_retracing=True)
 
     def _add(self, values: tf.Tensor) -> tf.Tensor:
-        def of_replica(values: tf.Tensor) -> tf.Tensor:
+        def sum_replicas(values: tf.Tensor) -> tf.Tensor:
             # The first replica of a worker speaks for it: bits are not to be added up.
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             return tf.where(replica % self.replicas_per_worker == 0, values, tf.zeros_like(values))
 
-        each = self.strategy.run(of_replica, args=(values,))
+        each = self.strategy.run(sum_replicas, args=(values,))
         return self.strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None)
 
     def gather(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -62,10 +62,10 @@ class Workers:
         if self.task.num_workers == 1:
             return
         own = json.dumps(shared_config)
-        found = differences(json.loads(self.broadcast(0, own.encode())), json.loads(own))
-        differ = np.flatnonzero(self.gather({"differ": np.array([bool(found)])})["differ"])
+        different = differences(json.loads(self.broadcast(0, own.encode())), json.loads(own))
+        differ = np.flatnonzero(self.gather({"differ": np.array([bool(different)])})["differ"])
         if len(differ):
-            name, chiefs, own_value = found[0] if found else ("", None, None)
+            name, chiefs, own_value = different[0] if different else ("", None, None)
             message = f"{name}={own_value!r} at worker {differ[0]}, {chiefs!r} at worker 0"
             message = self.broadcast(int(differ[0]), message.encode()).decode()
             raise TfsacError(f"All workers of a run must have the same preset and flags, got {message}")
@@ -74,19 +74,19 @@ class Workers:
         """Returns the content that the worker of index `source` gives, at every worker."""
         if self.task.num_workers == 1:
             return content
-        mine = source == self.task.index
+        is_source = source == self.task.index
         size = int(self.gather({"size": np.array([len(content)])})["size"][source])
         pieces = []
-        for start in range(0, size, PIECE):
-            words = np.zeros(-(-min(size - start, PIECE) // 8), np.int64)
-            if mine:
-                part = content[start : start + PIECE]
-                words.view(np.uint8)[: len(part)] = np.frombuffer(part, np.uint8)
-            pieces.append(self._sum(tf.constant(words)).numpy().tobytes())
+        for start in range(0, size, MESSAGE_BYTES):
+            buffer = np.zeros(-(-min(size - start, MESSAGE_BYTES) // 8), np.int64)
+            if is_source:
+                part = content[start : start + MESSAGE_BYTES]
+                buffer.view(np.uint8)[: len(part)] = np.frombuffer(part, np.uint8)
+            pieces.append(self._sum(tf.constant(buffer)).numpy().tobytes())
         return b"".join(pieces)[:size]
 
 
-def worker_lost(error: tf.errors.OpError, advice: str) -> TfsacError:
+def worker_lost_error(error: tf.errors.OpError, advice: str) -> TfsacError:
     """Returns the error to raise where a collective operation failed, with advice how to continue the run."""
     lines = str(error.message).splitlines()
     reason = next((line for line in lines if "aborted by" in line), lines[0])

@@ -140,11 +140,11 @@ class RemoteGroup:
         self.observation = _arrays(spec, size, self.buffers)
         self.environments, self.timeout = range(first, first + size), timeout and timeout * size
         self.deadline: float | None = None  # starting may take as long as it takes
-        self.pipe, theirs = context.Pipe()
+        self.pipe, child_pipe = context.Pipe()
         self.spin = False
-        self.process = context.Process(target=_work, args=(maker, theirs, self.buffers, size, first), daemon=True)
+        self.process = context.Process(target=_work, args=(maker, child_pipe, self.buffers, size, first), daemon=True)
         self.process.start()
-        theirs.close()
+        child_pipe.close()
 
     def send(self, method: str, argument: Any) -> None:
         """Asks for "reset" with seeds or "step" with actions, `[G]`; `receive` returns the result."""

@@ -41,23 +41,26 @@ class Maker:
     Args:
         unchecked: makes one; see `make_unchecked`.
         visible_entries: see `make`.
-        one_at_once: whether each is closed before the next is made, so that it may be the same one again.
+        one_at_a_time: whether each is closed before the next is made, so that it may be the same one again.
 
     Attributes:
         prepared: environments that were made already, returned before others are made.
     """
 
     def __init__(
-        self, unchecked: Callable[[], gym.Env], visible_entries: Sequence[int] | None = None, one_at_once: bool = False
+        self,
+        unchecked: Callable[[], gym.Env],
+        visible_entries: Sequence[int] | None = None,
+        one_at_a_time: bool = False,
     ):
-        self.unchecked, self.visible_entries, self.one_at_once = unchecked, visible_entries, one_at_once
+        self.unchecked, self.visible_entries, self.one_at_a_time = unchecked, visible_entries, one_at_a_time
         self.spaces: dict[str, gym.Space[Any]] = {}  # of the first one
         self.prepared: list[gym.Env] = []
         # By identity: environments may have an equality of their own, as dataclasses have.
-        self.made: weakref.WeakValueDictionary[int, gym.Env] = weakref.WeakValueDictionary()
+        self.open_environments: weakref.WeakValueDictionary[int, gym.Env] = weakref.WeakValueDictionary()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Maker, (self.unchecked, self.visible_entries, self.one_at_once), {"spaces": self.spaces}
+        return Maker, (self.unchecked, self.visible_entries, self.one_at_a_time), {"spaces": self.spaces}
 
     def __call__(self) -> gym.Env:
         """Makes one environment.
@@ -68,12 +71,12 @@ class Maker:
         if self.prepared:
             return self.prepared.pop()
         env = self.unchecked()
-        if self.made.get(id(env.unwrapped)) is env.unwrapped and not self.one_at_once:
+        if self.open_environments.get(id(env.unwrapped)) is env.unwrapped and not self.one_at_a_time:
             raise TfsacError(
                 "env_fn must return a new environment at each call, got the same one twice; environment.evaluation is "
                 '"shared" or "none" for one that exists once'
             )
-        self.made[id(env.unwrapped)] = env.unwrapped
+        self.open_environments[id(env.unwrapped)] = env.unwrapped
         env = checked(env, self.visible_entries)
         for name in SPACES:
             space = getattr(env, name)
@@ -202,12 +205,12 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
 
 
 def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
-    space, shown = env.observation_space, list(entries)
-    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or not set(shown) <= set(range(space.shape[0])):
+    space, indices = env.observation_space, list(entries)
+    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or not set(indices) <= set(range(space.shape[0])):
         what = f"{name_of_environment(env)}: visible_entries"
         raise TfsacError(f"{what} must be indices of a vector observation, got {entries} of {space}")
-    visible = gym.spaces.Box(space.low[shown], space.high[shown], dtype=space.dtype)
-    return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[shown], visible)
+    visible = gym.spaces.Box(space.low[indices], space.high[indices], dtype=space.dtype)
+    return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[indices], visible)
 
 
 def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:

@@ -190,8 +190,8 @@ class Filters:
     def state(self) -> dict[str, Any]:
         """Returns the statistics as plain lists, exactly."""
         observations = {key: statistics.state() for key, statistics in self.observations.items()}
-        of_key = {name: {key: each[name] for key, each in observations.items()} for name in ("mean", "squares")}
-        state: dict[str, Any] = {"count": self.count, **of_key}
+        by_key = {name: {key: each[name] for key, each in observations.items()} for name in ("mean", "squares")}
+        state: dict[str, Any] = {"count": self.count, **by_key}
         if self.parameters.reward_normalization:
             state["reward"] = self.rewards.state()
         if self.returns:

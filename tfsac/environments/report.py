@@ -178,7 +178,7 @@ class _Inspection:
         def watch() -> gym.Env:
             return _Watched(raw.pop() if raw else self.make_env.unchecked(), self.keep_open)
 
-        watching = Maker(watch, self.make_env.visible_entries, self.make_env.one_at_once)
+        watching = Maker(watch, self.make_env.visible_entries, self.make_env.one_at_a_time)
         separate = self.parameters.evaluation == "separate"
         try:
             evaluation_env = watching() if separate else None
@@ -264,13 +264,13 @@ class _Inspection:
 
 
 def _trajectory(env: gym.Env, actions: list[Any], seed: int | None) -> tuple[Any, ...]:
-    seen = [(copy.deepcopy(env.reset(seed=seed)[0]), 0.0, False)]
+    steps = [(copy.deepcopy(env.reset(seed=seed)[0]), 0.0, False)]
     for action in actions:
         observation, reward, terminated, truncated, _ = env.step(copy.deepcopy(action))
-        seen.append((copy.deepcopy(observation), float(reward), bool(terminated or truncated)))
-        if seen[-1][2]:
+        steps.append((copy.deepcopy(observation), float(reward), bool(terminated or truncated)))
+        if steps[-1][2]:
             break
-    return tuple(seen)
+    return tuple(steps)
 
 
 def _random_action(environments: Environments, rng: np.random.Generator) -> np.ndarray:

@@ -86,12 +86,12 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     Raises:
         TfsacError: keys or shapes (after any leading dimensions) that are not the spec's.
     """
-    given = observation if isinstance(observation, dict) else {"observation": observation}
-    if given.keys() != spec.observation.keys():
-        raise TfsacError(f"observations must have the keys {sorted(spec.observation)}, got {sorted(given)}")
+    by_key = observation if isinstance(observation, dict) else {"observation": observation}
+    if by_key.keys() != spec.observation.keys():
+        raise TfsacError(f"observations must have the keys {sorted(spec.observation)}, got {sorted(by_key)}")
     arrays, leading = {}, set()
     for key, array in spec.observation.items():
-        part = arrays[key] = _as_dtype(key, given[key], array.dtype)
+        part = arrays[key] = _as_dtype(key, by_key[key], array.dtype)
         split = max(part.ndim - len(array.shape), 0)
         leading.add(part.shape[:split])
         if part.shape[split:] != array.shape or len(leading) > 1:
@@ -148,20 +148,20 @@ def checked_action(
         leading: dimensions before those of one action.
         mask: `[*of.shape, n]`, which of n discrete actions are allowed; None allows all.
     """
-    shape, given = (*leading, *of.shape), np.asarray(action)
+    shape, array = (*leading, *of.shape), np.asarray(action)
     if isinstance(of, DiscreteSpec):
         kind, low, high = "integers", of.start, of.start + of.num_actions - 1
-        if given.dtype.kind in "iub" and given.shape == shape and ((low <= given) & (given <= high)).all():
-            index = given.astype(np.int64)[..., None] - of.start
+        if array.dtype.kind in "iub" and array.shape == shape and ((low <= array) & (array <= high)).all():
+            index = array.astype(np.int64)[..., None] - of.start
             if mask is None or np.take_along_axis(np.asarray(mask, bool), index, -1).all():
-                return given.astype(of.native_dtype)[()]
+                return array.astype(of.native_dtype)[()]
     else:
         kind, low, high = "floats", of.low, of.high  # type: ignore[assignment]
-        if given.dtype.kind in "iuf" and given.shape == shape:
-            given = given.astype(np.float32)
-            clipped = np.clip(given, low, high)
+        if array.dtype.kind in "iuf" and array.shape == shape:
+            array = array.astype(np.float32)
+            clipped = np.clip(array, low, high)
             # A bound of another dtype is another float32 than the spec's, which is rounded inwards.
-            if np.allclose(given, clipped, rtol=1e-6, atol=0.0):
+            if np.allclose(array, clipped, rtol=1e-6, atol=0.0):
                 return clipped
     allowed = "" if mask is None else f" that the mask {np.asarray(mask, int).tolist()} allows"
     raise TfsacError(f"{what} {kind} of the shape {shape} from {low} to {high}{allowed}, got {action!r}")

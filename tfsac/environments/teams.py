@@ -86,8 +86,8 @@ class Team(gym.Env):
         )
         return Box(low, high, dtype=dtype)
 
-    def _observe(self, seen: dict[Any, Any]) -> dict[str, np.ndarray]:
-        in_order: Sequence[Any] = [seen[agent] for agent in self.agents]
+    def _observe(self, observations: dict[Any, Any]) -> dict[str, np.ndarray]:
+        in_order: Sequence[Any] = [observations[agent] for agent in self.agents]
         own = np.stack([one["observation"] for one in in_order] if self.masked else in_order).astype(np.float32)
         everyone = np.asarray(self.env.state() if self.has_state else own, np.float32).ravel()
         observation = {AGENT_STATE: own, "global_state": np.stack([np.concatenate([one, everyone]) for one in own])}
@@ -110,8 +110,8 @@ class Team(gym.Env):
             RuntimeError: an agent was done before the others.
         """
         actions = {agent: action[i] for i, agent in enumerate(self.agents)}
-        seen, rewards, terminated, truncated, infos = self.env.step(actions)
-        observation = self._observe(seen)
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        observation = self._observe(observations)
         done = [bool(terminated[agent] or truncated[agent]) for agent in self.agents]
         if any(done) and not all(done):
             raise RuntimeError(f"the agents of a team must all be done in the same step, got {done}")

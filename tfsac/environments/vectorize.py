@@ -20,9 +20,9 @@ TRAINING, EVALUATION = 0, 1
 SEEDS_BELOW, EARLIER_SEEDS_BELOW = 2**31, 2**32
 
 
-def episode_seed(seed: int, purpose: int, *where: int, below: int = SEEDS_BELOW) -> int:
+def episode_seed(seed: int, purpose: int, *position: int, below: int = SEEDS_BELOW) -> int:
     """Returns the seed of one episode, independent of every other (run seed, purpose, environment, episode, ...)."""
-    return int(np.random.SeedSequence([seed, purpose, *where]).generate_state(1)[0]) % below
+    return int(np.random.SeedSequence([seed, purpose, *position]).generate_state(1)[0]) % below
 
 
 def number(value: Any) -> float:
@@ -131,17 +131,17 @@ class Environments:
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
-        asked, results = [], []
+        requests, results = [], []
         for group in self.remote_groups:
             part = argument[group.environments[0] : group.environments[-1] + 1]
             if any(value is not None for value in part):  # a reset may be of other groups alone
                 group.send(method, part)
-                asked.append(group)
+                requests.append(group)
         try:
             if self.local_group is not None:
                 results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
         finally:
-            results = [*receive_all(asked), *results] if asked else results
+            results = [*receive_all(requests), *results] if requests else results
         return results
 
     def _observation(self) -> dict[str, np.ndarray]:
@@ -203,8 +203,8 @@ class Environments:
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers."""
-        where = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
-        return {**where, "seeds_below": self.seeds_below}
+        positions = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
+        return {**positions, "seeds_below": self.seeds_below}
 
     def restore(
         self,
@@ -273,5 +273,5 @@ class Environments:
                 group.close()
 
 
-def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(other[key], value) for key, value in one.items())
+def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(b[key], value) for key, value in a.items())

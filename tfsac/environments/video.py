@@ -109,10 +109,10 @@ def _record(
         options = {"fps": fps, "macro_block_size": 2}  # H.264 with its usual colours needs even sizes
     video: Any
     with imageio.get_writer(path, **options) as video:
-        for seed, of_episode in zip(seeds, actions, strict=True):
+        for seed, episode_actions in zip(seeds, actions, strict=True):
             env.reset(seed=seed)
             replayed.append(0.0)
-            for action in of_episode:
+            for action in episode_actions:
                 _, reward, terminated, truncated, _ = env.step(action)
                 replayed[-1] += float(reward)
                 video.append_data(env.render())

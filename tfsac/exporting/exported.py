@@ -23,7 +23,7 @@ SAVED_MODEL_FILE = "saved_model.pb"
 EXPORT_FILES = {TFLITE_FILE, SAVED_MODEL_FILE, "fingerprint.pb", "variables", "assets"}
 
 
-def is_export_alone(path: pathlib.Path) -> bool:
+def holds_only_export(path: pathlib.Path) -> bool:
     """Returns whether a folder holds an exported policy and nothing else, as a model card or a server's folder may."""
     names = {part.name for part in path.iterdir()} if path.is_dir() else set()
     return bool(names & {TFLITE_FILE, SAVED_MODEL_FILE}) and names <= EXPORT_FILES
@@ -106,16 +106,18 @@ class Exported:
         if not deterministic and self.lite:
             raise TfsacError("a LiteRT file takes the noise of its samples as an input; call its signature `sample`")
         by_key = observation if isinstance(observation, Mapping) else {"observation": observation}
-        named = {input_name(key): value for key, value in by_key.items()}
-        spec = Spec({name: self._spec(name, named.get(name)) for name in self.reads}, DiscreteSpec(1))
-        arrays, leading = batched(named, spec)
+        inputs_by_name = {input_name(key): value for key, value in by_key.items()}
+        spec = Spec({name: self._spec(name, inputs_by_name.get(name)) for name in self.reads}, DiscreteSpec(1))
+        arrays, leading = batched(inputs_by_name, spec)
         rows = len(next(iter(arrays.values())))
         if self.fields and len(leading) > 1:
             raise TfsacError(ONE_SEQUENCE.format(leading))
         if self.fields and not self.state:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
-        if others := {len(value) for value in self.state.values()} - {rows}:
-            raise TfsacError(f"the state is of {others.pop()} environments; call reset before acting in {rows} others")
+        if other_sizes := {len(value) for value in self.state.values()} - {rows}:
+            raise TfsacError(
+                f"the state is of {other_sizes.pop()} environments; call reset before acting in {rows} others"
+            )
         inputs = {**arrays, **self.state}
         outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
         action = outputs.pop("action")

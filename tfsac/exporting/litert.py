@@ -38,8 +38,8 @@ def with_half_weights(content: bytes) -> bytes:
     model.operatorCodes.append(widen)
     half_buffers: dict[int, int] = {}  # by number of the buffer in float32
     for graph in model.subgraphs:
-        read = [operator.inputs[1] for operator in graph.operators if codes[operator.opcodeIndex] in products]
-        for number in dict.fromkeys(read):
+        weight_inputs = [operator.inputs[1] for operator in graph.operators if codes[operator.opcodeIndex] in products]
+        for number in dict.fromkeys(weight_inputs):
             tensor = graph.tensors[number]
             data = model.buffers[tensor.buffer].data
             if tensor.type != schema.TensorType.FLOAT32 or data is None or not len(data):
@@ -119,12 +119,12 @@ def litert_interpreter(path: pathlib.Path) -> Any:
 
 def _actions(spec: ArraySpec | DiscreteSpec, number: int) -> np.ndarray:
     """Returns so many of the environment's actions: both ends of the space, then anything between them."""
-    drawn = np.random.default_rng(0).uniform(size=(number, *spec.shape))
-    drawn[:2] = np.reshape([0.0, np.nextafter(1.0, 0.0)], (2, *[1] * len(spec.shape)))[:number]
+    samples = np.random.default_rng(0).uniform(size=(number, *spec.shape))
+    samples[:2] = np.reshape([0.0, np.nextafter(1.0, 0.0)], (2, *[1] * len(spec.shape)))[:number]
     if isinstance(spec, DiscreteSpec):
-        return (spec.start + np.floor(drawn * spec.num_actions)).astype(spec.export_dtype)
+        return (spec.start + np.floor(samples * spec.num_actions)).astype(spec.export_dtype)
     assert spec.low is not None and spec.high is not None
-    return (spec.low + drawn * (spec.high - spec.low)).astype(spec.dtype)
+    return (spec.low + samples * (spec.high - spec.low)).astype(spec.dtype)
 
 
 def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, np.ndarray]]:
@@ -134,7 +134,7 @@ def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, n
         arrays = batched(observation, policy.reads)[0]
         state = dict(policy.state) or policy.acting.initial_state(1)
         policy.act(observation)
-        drawn = policy.acting.sample_noise({key: tf.constant(value) for key, value in arrays.items()})
+        noise = policy.acting.sample_noise({key: tf.constant(value) for key, value in arrays.items()})
         named = {input_name(key): value for key, value in arrays.items()}
-        yield {**named, **state, "noise": np.asarray(drawn)}
+        yield {**named, **state, "noise": np.asarray(noise)}
     policy.reset()

@@ -16,7 +16,7 @@ from tfsac.parameters import EnvironmentParameters, ParameterError, override, to
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others, spec_in
+from tfsac.training.recorded_functions import check_functions, check_spaces, spec_in
 from tfsac.training.weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.utils.files import differences, read_object
@@ -58,7 +58,7 @@ def load_policy(
     """
     directory = RunDirectory(pathlib.Path(run_dir))
     if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
-        refuse_others(directory, env_fn, models)
+        check_functions(directory, env_fn, models)
         spec = spec_in(read_object(directory.config)["spaces"])
     else:
         env = environment_of(run_dir, env_fn, models)
@@ -87,13 +87,13 @@ def policy_in(
         trained = trained._replace(action=trained.action._replace(native_dtype=spec.action.native_dtype))
     filters = Filters(preset.environment.filters, trained)
     agent = build_agent(preset, run, trained, models) if critics or last else None
-    acting = build_policy(preset, run, trained, models) if agent is None else agent.policy
-    policy = Policy(acting, filters, agent if critics else None)
-    refuse_other_spaces(directory, spec, policy.reads.observation)
+    actor = build_policy(preset, run, trained, models) if agent is None else agent.policy
+    policy = Policy(actor, filters, agent if critics else None)
+    check_spaces(directory, spec, policy.reads.observation)
     if agent is not None and last:
         load_checkpoint(directory.checkpoint(step), agent, filters)
     else:
-        load_weights(directory.weights(step), agent or acting, filters)
+        load_weights(directory.weights(step), agent or actor, filters)
     return policy
 
 
@@ -120,16 +120,16 @@ def playing_environment(
     """
     directory, changes = RunDirectory(pathlib.Path(run_dir)), changes or {}
     preset, _ = directory.read()
-    played, trained = override(preset, changes).environment, preset.environment
-    if played.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
+    playing, trained = override(preset, changes).environment, preset.environment
+    if playing.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
         can = "only the environment of a trained policy can change, such as environment.kwargs, and no filters"
         raise ParameterError(f"{can}, got {', '.join(changes)}")
-    refuse_others(directory, env_fn, models, played)
-    different = differences(to_json(trained), to_json(played))
+    check_functions(directory, env_fn, models, playing)
+    different = differences(to_json(trained), to_json(playing))
     env_fn_of_training = read_object(directory.config).get("env_fn")
     if env_fn is not None and name_of(env_fn) != env_fn_of_training:
         different.append(("env_fn", env_fn_of_training, name_of(env_fn)))
     if different and not quiet:
-        listed = ", ".join(f"{name}={ours} (in training {theirs})" for name, theirs, ours in different)
+        listed = ", ".join(f"{name}={value} (in training {trained_value})" for name, trained_value, value in different)
         print(f"This is not the environment of training: {listed}")
-    return played
+    return playing

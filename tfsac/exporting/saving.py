@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfsac.environments.spaces import batched
 from tfsac.errors import TfsacError
-from tfsac.exporting.exported import TFLITE_FILE, is_export_alone, load_exported
+from tfsac.exporting.exported import TFLITE_FILE, holds_only_export, load_exported
 from tfsac.exporting.litert import calibrate, convert, with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
 from tfsac.training.policy import NO_CRITICS, Policy
@@ -80,7 +80,7 @@ def export(
         raise TfsacError(f"quantize={quantize!r} needs format='tflite', got {format!r}")
     if quantize == "int8" and not any(map(len, quantize_with or ())):
         raise TfsacError("quantize='int8' needs quantize_with, the observations of at least one episode")
-    if not replace or not is_export_alone(out):
+    if not replace or not holds_only_export(out):
         check_new_folder(out)
     new_file(out, replace=True)
     temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -161,7 +161,7 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
         exported.state, live = state, policy.act(observation)
         pairs = [(exported(observation) / unit, live / unit)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items()]
-        differences = [np.abs(theirs - ours).max() for theirs, ours in pairs]
+        differences = [np.abs(exported_action - expected).max() for exported_action, expected in pairs]
         difference = float(max(differences)) if np.isfinite(differences).all() else np.inf
         if difference > TOLERANCE:
             arrays, _ = batched(observation, policy.reads)

@@ -89,20 +89,22 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     # An unknown name explains others that are missing; of a union's branches the one that got furthest says most.
     entries = error.errors(include_url=False)
     first = max(entries, key=lambda entry: (entry["type"] in unknown, len(entry["loc"])))
-    kind, place = first["type"], list(first["loc"])
+    kind, location = first["type"], list(first["loc"])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ParameterError):  # of a `__post_init__`
         return cause
-    if place and isinstance(place[0], int):  # a positional argument
+    if location and isinstance(location[0], int):  # a positional argument
         names = [field.name for field in dataclasses.fields(cls) if not field.kw_only]
-        place[:1] = names[place[0] : place[0] + 1]
+        location[:1] = names[location[0] : location[0] + 1]
     if kind in unknown:
-        owner, path = _follow(cls, place[:-1])
+        owner, path = _follow(cls, location[:-1])
         fields = [field.name for field in dataclasses.fields(owner)]
-        return ParameterError(f"{owner.__name__} has no parameter {place[-1]!r}.{suggestion(str(place[-1]), fields)}")
-    _, path = _follow(cls, place)
+        return ParameterError(
+            f"{owner.__name__} has no parameter {location[-1]!r}.{suggestion(str(location[-1]), fields)}"
+        )
+    _, path = _follow(cls, location)
     branches = [entry["msg"] for entry in entries if list(entry["loc"][:-1]) == list(first["loc"][:-1])]
-    message = str(cause or (" or ".join(branches) if len(place) > len(path) else first["msg"]))
+    message = str(cause or (" or ".join(branches) if len(location) > len(path) else first["msg"]))
     got = "" if kind in ("missing", "missing_argument") else f", got {shortened(first['input'])}"
     return ParameterError(f"{'.'.join([cls.__name__, *path])}: {message}{got}")
 
@@ -129,18 +131,18 @@ def python_numbers(value: Any) -> Any:
     return type(value)(map(python_numbers, value)) if type(value) in (list, tuple) else value
 
 
-def _follow(cls: type, place: list[int | str]) -> tuple[type, list[str]]:
+def _follow(cls: type, location: list[int | str]) -> tuple[type, list[str]]:
     """Returns the parameter class at a place inside `cls`, as far as it can be followed, and the path to it.
 
     Pydantic puts the names of a union's branches into the place, which are no part of the path.
     """
     owners, path = list(classes_in(cls)) or [cls], []
-    for part in place:
-        of_this_kind = [owner for owner in owners if part in (getattr(owner, "kind", None), owner.__name__)]
+    for part in location:
+        matching = [owner for owner in owners if part in (getattr(owner, "kind", None), owner.__name__)]
         fields = [getattr(owner, "__pydantic_fields__", {}).get(str(part)) for owner in owners]
-        inner = [one for field in fields if field for one in classes_in(field.annotation)]
-        owners = of_this_kind or inner or owners
-        if not of_this_kind and (isinstance(part, int) or part.isidentifier()):
+        inner = [inner_class for field in fields if field for inner_class in classes_in(field.annotation)]
+        owners = matching or inner or owners
+        if not matching and (isinstance(part, int) or part.isidentifier()):
             path.append(str(part))
     return owners[0], path
 
@@ -170,13 +172,13 @@ def parameters(cls: type[T]) -> type[T]:
         if check:
             check(self)
 
-    named: Any = cls
-    named.__post_init__ = __post_init__
+    cls_with_checks: Any = cls
+    cls_with_checks.__post_init__ = __post_init__
     # Numbers of tfsac's own fields are finite; infinities in what an environment or an optimizer is given stay as they
     # are.
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants")
-    made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
-    construct: Callable[..., None] = made.__init__
+    dataclass_: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
+    construct: Callable[..., None] = dataclass_.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if rename := getattr(cls, "with_current_names", None):
@@ -184,7 +186,7 @@ def parameters(cls: type[T]) -> type[T]:
         try:
             construct(self, *python_numbers(args), **python_numbers(kwargs))
         except ValidationError as error:
-            raise explain(error, made) from None
+            raise explain(error, dataclass_) from None
         _reject_other_classes(self)
 
     def _repr_html_(self: Any) -> str:
@@ -196,29 +198,29 @@ def parameters(cls: type[T]) -> type[T]:
         return f"<table><tr><th>parameter</th><th>value</th></tr>{rows}</table>"
 
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
-    made.__init__, made._repr_html_ = __init__, _repr_html_
-    if ":" in (kind := str(getattr(made, "kind", ""))):
-        USER_CLASSES[kind] = made
-    return made
+    dataclass_.__init__, dataclass_._repr_html_ = __init__, _repr_html_
+    if ":" in (kind := str(getattr(dataclass_, "kind", ""))):
+        USER_CLASSES[kind] = dataclass_
+    return dataclass_
 
 
-def _reject_other_classes(made: Any) -> None:
+def _reject_other_classes(instance: Any) -> None:
     """Rejects parts of a subclass of the declared class, whose own fields a run's config would lose."""
-    for name, field in type(made).__pydantic_fields__.items():
-        value, classes = getattr(made, name), list(classes_in(field.annotation))
+    for name, field in type(instance).__pydantic_fields__.items():
+        value, classes = getattr(instance, name), list(classes_in(field.annotation))
         for part in value.values() if isinstance(value, dict) and classes else [value]:
             user_class = ":" in str(getattr(part, "kind", ""))  # the config keeps its class
             if dataclasses.is_dataclass(part) and classes and not user_class and type(part) not in classes:
-                holds = f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
+                holds = f"{type(instance).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
                 raise ParameterError(f"{holds}: decorate it with @parameters, and declare the field in a subclass")
 
 
-def reject_unused_fields(made: Any, names: Iterable[str], because: str) -> None:
+def reject_unused_fields(instance: Any, names: Iterable[str], because: str) -> None:
     """Raises ParameterError where a field of these names was set although something, such as "alpha=0.0", leaves it
     without effect.
     """
-    for field in dataclasses.fields(made):
-        if field.name in names and (value := getattr(made, field.name)) != field.default:
+    for field in dataclasses.fields(instance):
+        if field.name in names and (value := getattr(instance, field.name)) != field.default:
             default = f"leave it at {field.default!r}"
             raise ParameterError(f"{field.name} has no effect with {because}: {default}, got {value!r}")
 

@@ -97,7 +97,7 @@ class QuantileValueParameters:
             raise ParameterError(f"drop_per_critic must be smaller than num_quantiles={all_of_them}, got {dropped}")
 
 
-OF_LAYERS = (UnusedUnless("residual_blocks", None), UnusedIf("network_layers_sizes", ()))
+USED_BY_LAYERS = (UnusedUnless("residual_blocks", None), UnusedIf("network_layers_sizes", ()))
 
 
 @parameters
@@ -119,13 +119,13 @@ class QHeadParameters(ClassParameters):
     """
 
     network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
-    activation_function: Annotated[Activation, *OF_LAYERS] = "relu"
+    activation_function: Annotated[Activation, *USED_BY_LAYERS] = "relu"
     loss_weight: NonNegativeFloat = 1.0
     num_critics: PositiveInt = 2
     initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
     init_w: PositiveFloat | None = None
-    normalization: Annotated[NormalizationParameters | None, *OF_LAYERS] = None
-    dropout: Annotated[Fraction, *OF_LAYERS] = 0.0
+    normalization: Annotated[NormalizationParameters | None, *USED_BY_LAYERS] = None
+    dropout: Annotated[Fraction, *USED_BY_LAYERS] = 0.0
     residual_blocks: ResidualMiddlewareParameters | None = None
     distribution: Annotated[CategoricalValueParameters | QuantileValueParameters, Discriminator("kind")] | None = None
     kind: Literal["q"] = "q"

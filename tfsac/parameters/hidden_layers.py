@@ -28,7 +28,7 @@ MIDDLEWARE_WIDTHS: dict[MiddlewareScheme, tuple[int, ...]] = {
     MiddlewareScheme.Deep: (128, 128, 128),
 }
 MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]  # a scheme may also be given by its name
-OF_LAYERS = UnusedIf("scheme", (), MiddlewareScheme.Empty)
+USED_BY_LAYERS = UnusedIf("scheme", (), MiddlewareScheme.Empty)
 
 
 @parameters
@@ -72,9 +72,9 @@ class FCMiddlewareParameters(_Layers):
     """
 
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
-    activation_function: Annotated[Activation, OF_LAYERS] = "relu"
-    normalization: Annotated[NormalizationParameters | None, OF_LAYERS] = None
-    dropout: Annotated[Fraction, OF_LAYERS] = 0.0
+    activation_function: Annotated[Activation, USED_BY_LAYERS] = "relu"
+    normalization: Annotated[NormalizationParameters | None, USED_BY_LAYERS] = None
+    dropout: Annotated[Fraction, USED_BY_LAYERS] = 0.0
     kind: Literal["fc"] = "fc"
 
 
@@ -108,7 +108,7 @@ class LSTMMiddlewareParameters(_Layers):
 
     number_of_lstm_cells: PositiveInt = 256
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
-    activation_function: Annotated[Activation, OF_LAYERS] = "relu"
+    activation_function: Annotated[Activation, USED_BY_LAYERS] = "relu"
     kind: Literal["lstm"] = "lstm"
 
 

@@ -23,7 +23,7 @@ from tfsac.parameters.keras_names import OPTIMIZERS, Activation, Initializer, Op
 from tfsac.parameters.learning_rates import LearningRateDecayParameters
 
 FEATURES = "features"  # the key under which networks read what a common one computes
-OF_OPTIMIZERS = ("optimizer_epsilon", "adam_optimizer_beta1", "adam_optimizer_beta2", "rms_prop_optimizer_decay")
+OPTIMIZER_FIELDS = ("optimizer_epsilon", "adam_optimizer_beta1", "adam_optimizer_beta2", "rms_prop_optimizer_decay")
 
 
 @parameters
@@ -150,5 +150,5 @@ class NetworkParameters(LearningRateDecayParameters):
         super().__post_init__()
         if isinstance(self.head_parameters, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
             reject_unused_fields(self, ["replace_mse_with_huber_loss"], "a policy, which does not regress")
-        unused = set(OF_OPTIMIZERS) - set(OPTIMIZERS[self.optimizer_type])
+        unused = set(OPTIMIZER_FIELDS) - set(OPTIMIZERS[self.optimizer_type])
         reject_unused_fields(self, unused, f"optimizer_type={self.optimizer_type!r}")

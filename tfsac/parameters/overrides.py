@@ -42,15 +42,15 @@ def text_of(value: Any) -> str:
     return value if unquoted else json.dumps(value, separators=(",", ":"))
 
 
-def parameter_texts(made: Any) -> dict[str, str]:
+def parameter_texts(instance: Any) -> dict[str, str]:
     """Returns everything in a parameter object, but for a preset's table of levels, as one types it, by path."""
-    tree = {name: part for name, part in to_json(made).items() if name != "levels"}
+    tree = {name: part for name, part in to_json(instance).items() if name != "levels"}
     return {path: text_of(value) for path, value in leaves(tree, empty=True)}
 
 
-def covers(path: str, other: str) -> bool:
+def covers(path: str, other_path: str) -> bool:
     """Returns whether setting the value at a path also sets the one at another path; both may have a `*`."""
-    parts, others = path.split("."), other.split(".")
+    parts, others = path.split("."), other_path.split(".")
     return len(parts) <= len(others) and all(part in ("*", named) for part, named in zip(parts, others, strict=False))
 
 
@@ -96,12 +96,12 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
 
 def _suggested(unknown: str, node: Any, tree: dict[str, Any]) -> str:
     """Returns what may be meant by the unknown rest of a path at a node of the tree."""
-    found, fields = find_path(unknown, tree), list(node) if isinstance(node, dict) else []
-    if found and found.startswith("run."):
-        name = found.removeprefix("run.")
+    path, fields = find_path(unknown, tree), list(node) if isinstance(node, dict) else []
+    if path and path.startswith("run."):
+        name = path.removeprefix("run.")
         return f" Did you mean the flag --{name}, tfsac.RunParameters({name}=...)?"
-    if found:
-        return f" Did you mean {found!r}?"
+    if path:
+        return f" Did you mean {path!r}?"
     return suggestion(unknown.partition(".")[0], fields) if fields else nearest(unknown, fields)
 
 
@@ -113,8 +113,8 @@ def for_level(preset: Preset, level: str) -> Preset:
     """
     if level == preset.environment.level:
         return preset
-    of_level = preset.levels.get(level, {})
+    level_changes = preset.levels.get(level, {})
     changes: dict[str, Any] = {"environment.level": level, "environment.visible_entries": None}
-    if "validation.min_reward_threshold" not in of_level:
+    if "validation.min_reward_threshold" not in level_changes:
         changes |= {"validation.min_reward_threshold": None, "validation.max_episodes_to_achieve_reward": None}
-    return override(preset, changes | of_level)
+    return override(preset, changes | level_changes)

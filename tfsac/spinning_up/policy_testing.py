@@ -13,7 +13,7 @@ from tfsac.environments import as_arrays, maker, spec_of
 from tfsac.exporting.exported import load_exported
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.training.recorded_functions import refuse_other_spaces
+from tfsac.training.recorded_functions import check_spaces
 
 
 def test_policy(
@@ -57,7 +57,7 @@ def test_policy(
     env = maker(parameters, env_fn)()
     try:
         spec = spec_of(env)
-        refuse_other_spaces(directory, spec)
+        check_spaces(directory, spec)
         evaluation = evaluate(
             lambda observation: exported(as_arrays(observation, spec), deterministic),
             env,

@@ -124,7 +124,7 @@ def sac(
         models=models,
         terminal=BarOnly,
     )
-    folder = str(trainer.directory.shown())
+    folder = str(trainer.directory.as_typed())
     trainer.parts.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
     return finish(trainer)
 

@@ -57,10 +57,12 @@ def build_policy(
 
 def with_counted_decays(preset: Preset) -> Preset:
     """Returns the preset with the number of its updates where a learning rate falls over the whole run."""
-    whole = [path for path, made in preset.agent.learning_rates.items() if made.learning_rate_decay_steps == "run"]
-    if not whole:
+    decays_over_run = [
+        path for path, schedule in preset.agent.learning_rates.items() if schedule.learning_rate_decay_steps == "run"
+    ]
+    if not decays_over_run:
         return preset
-    return override(preset, {f"agent.{path}.learning_rate_decay_steps": preset.updates for path in whole})
+    return override(preset, {f"agent.{path}.learning_rate_decay_steps": preset.updates for path in decays_over_run})
 
 
 def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
@@ -128,13 +130,13 @@ def build_device_memory(
     try:
         if agent.replicas > 1:
             raise TfsacError('agent.memory.device="accelerator" is for one device, not for a strategy of several')
-        made = DeviceMemory(memory, filters, agent.spec, agent.batch_size, agent.updates, seed)
+        device_memory = DeviceMemory(memory, filters, agent.spec, agent.batch_size, agent.updates, seed)
     except TfsacError:
         if choice == "auto":
             return None
         raise
-    agent.compiled.source = made
-    return made
+    agent.compiled.source = device_memory
+    return device_memory
 
 
 def with_absolute_paths(preset: Preset) -> Preset:

@@ -104,10 +104,10 @@ def _devices(count: int | None) -> list[str]:
             tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * (count or 2))
         except RuntimeError as error:
             raise TfsacError(f"the CPU can be divided only before TensorFlow is used: {error}") from error
-    found = [each.name for each in tf.config.list_logical_devices(kind)]
-    if count and count > len(found):
-        raise TfsacError(f"num_devices must be <= {len(found)}, the devices here, got {count}")
-    return found[:count]
+    names = [each.name for each in tf.config.list_logical_devices(kind)]
+    if count and count > len(names):
+        raise TfsacError(f"num_devices must be <= {len(names)}, the devices here, got {count}")
+    return names[:count]
 
 
 def device() -> str:

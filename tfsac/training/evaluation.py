@@ -74,7 +74,7 @@ class Evaluation(NamedTuple):
 def evaluate_policy(
     policy: Policy,
     env: gym.Env,
-    amount: StepMethod,
+    duration: StepMethod,
     deterministic: bool = True,
     seed: int = 0,
     evaluation_index: int = 0,
@@ -88,7 +88,7 @@ def evaluate_policy(
     Args:
         policy: to be evaluated.
         deterministic: its mode instead of samples.
-        env, amount, seed, evaluation_index, each_step, seeds_below, first_observation, begin: see `evaluate`.
+        env, duration, seed, evaluation_index, each_step, seeds_below, first_observation, begin: see `evaluate`.
     """
     switched: list[bool] = []
 
@@ -103,8 +103,10 @@ def evaluate_policy(
         policy.reset()
         begin()
 
-    done = evaluate(act, env, amount, seed, evaluation_index, each_step, begin_episode, seeds_below, first_observation)
-    return done._replace(switched=np.array(switched) if switched else None)
+    evaluation = evaluate(
+        act, env, duration, seed, evaluation_index, each_step, begin_episode, seeds_below, first_observation
+    )
+    return evaluation._replace(switched=np.array(switched) if switched else None)
 
 
 def time_limit_warning(env: gym.Env) -> str | None:
@@ -120,7 +122,7 @@ def time_limit_warning(env: gym.Env) -> str | None:
 def evaluate(
     act: Callable[[Any], np.ndarray],
     env: gym.Env,
-    amount: StepMethod,
+    duration: StepMethod,
     seed: int = 0,
     evaluation_index: int = 0,
     each_step: Callable[..., None] | None = None,
@@ -134,7 +136,7 @@ def evaluate(
     Args:
         act: raw observation of one environment to an action in the environment's bounds.
         env: the environment.
-        amount: a number of episodes, or of steps (the last episode is finished).
+        duration: a number of episodes, or of steps (the last episode is finished).
         seed: of the run.
         evaluation_index: distinguishes evaluations of one run; the episodes' seeds follow from both.
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
@@ -150,8 +152,8 @@ def evaluate(
     infos: list[dict[str, float]] = []
     longest = max(LONGEST_EPISODE, longest_episode(env) or 0)
     name = name_of_environment(env)
-    made = 0  # episodes, or steps
-    while made < amount.num_steps:
+    completed = 0  # episodes, or steps
+    while completed < duration.num_steps:
         with _failing_in(name, len(returns), 0):
             observation, first_observation = first_observation, None
             if observation is None:
@@ -163,13 +165,13 @@ def evaluate(
         if begin is not None:
             begin()
         while not done:
-            seen = observation
+            before = observation
             if each_step is not None:  # environments may write the next one into the same array, and so may act
                 observation = copy.deepcopy(observation)
-            action = act(seen)
+            action = act(before)
             with _failing_in(name, len(returns), length):
-                taken = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
-                next_observation, reward, terminated, truncated, info = env.step(taken)
+                step_action = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
+                next_observation, reward, terminated, truncated, info = env.step(step_action)
                 total, length = total + float(reward), length + 1
                 check_finite(next_observation, total)
             if length == longest and not terminated and not truncated:
@@ -186,10 +188,10 @@ def evaluate(
         returns.append(total)
         lengths.append(length)
         infos.append(convert(info, number))
-        made += 1 if isinstance(amount, EnvironmentEpisodes) else length
+        completed += 1 if isinstance(duration, EnvironmentEpisodes) else length
     keys = dict.fromkeys(key for each in infos for key in each)
-    found = {key: np.array([each.get(key, np.nan) for each in infos]) for key in keys}
-    return Evaluation(np.array(returns), np.array(lengths), info=found)
+    info_values = {key: np.array([each.get(key, np.nan) for each in infos]) for key in keys}
+    return Evaluation(np.array(returns), np.array(lengths), info=info_values)
 
 
 @contextlib.contextmanager

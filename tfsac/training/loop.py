@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributed.workers import worker_lost
+from tfsac.distributed.workers import worker_lost_error
 from tfsac.environments import EnvironmentFailure, Environments, action_map
 from tfsac.errors import TfsacError
 from tfsac.networks import ModelMaker
@@ -61,7 +61,7 @@ class Interrupted(Exception):
     """Ctrl-C inside an environment, whose step or evaluation was not made."""
 
 
-def _part(name: str) -> Any:
+def _proxy(name: str) -> Any:
     return property(operator.attrgetter(f"parts.{name}"))
 
 
@@ -111,9 +111,9 @@ class Trainer:
         self._newest_step: Step | None = None
 
     # Callbacks use these parts, and must not replace them: it would have no effect, or none that can be resumed.
-    agent, memory, environments, filters = _part("agent"), _part("memory"), _part("environments"), _part("filters")
-    policy, counters, schedule = _part("policy"), _part("counters"), _part("schedule")
-    preset, directory, update_metrics = _part("preset"), _part("directory"), _part("update_metrics")
+    agent, memory, environments, filters = _proxy("agent"), _proxy("memory"), _proxy("environments"), _proxy("filters")
+    policy, counters, schedule = _proxy("policy"), _proxy("counters"), _proxy("schedule")
+    preset, directory, update_metrics = _proxy("preset"), _proxy("directory"), _proxy("update_metrics")
 
     @property
     def last_step(self) -> Step | None:
@@ -183,7 +183,7 @@ class Trainer:
             self.stop(signal.Signals(run.signals.received).name)
         saved = self.save()
         if run.signals.received:
-            self.print(f"Saved in {run.directory.shown(saved)}. Continue with: {run.resume_command}")
+            self.print(f"Saved in {run.directory.as_typed(saved)}. Continue with: {run.resume_command}")
         run.hooks.raise_error()
         run.hooks.end(self)
         run.hooks.raise_error()
@@ -215,19 +215,19 @@ class Trainer:
             raise
         ends = step.terminated, step.truncated
         run.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
-        seen = {"reward": step.reward, "ended": step.terminated | step.truncated, "length": step.length}
+        data = {"reward": step.reward, "ended": step.terminated | step.truncated, "length": step.length}
         normalised = run.filters.observations
-        seen |= {OBSERVATION + key: step.following[key] for key in normalised}
-        seen |= {f"info/{key}": values for key, values in step.logged.items()}
+        data |= {OBSERVATION + key: step.following[key] for key in normalised}
+        data |= {f"info/{key}": values for key, values in step.logged.items()}
         if run.workers.task.num_workers > 1:
-            seen = self._share(seen)
+            data = self._gather_steps(data)
         if normalised:
-            run.filters.learn({key: seen[OBSERVATION + key] for key in normalised})
+            run.filters.learn({key: data[OBSERVATION + key] for key in normalised})
         if run.filters.learns_rewards:
-            run.filters.learn_reward(seen["reward"], seen["ended"])
-        run.schedule.count(len(seen["ended"]), int(np.count_nonzero(seen["ended"])))
-        logged = {key: seen[f"info/{key}"] for key in step.logged}
-        for episode in run.reporter.recorder.add_step(seen["reward"], seen["ended"], seen["length"], logged):
+            run.filters.learn_reward(data["reward"], data["ended"])
+        run.schedule.count(len(data["ended"]), int(np.count_nonzero(data["ended"])))
+        logged = {key: data[f"info/{key}"] for key in step.logged}
+        for episode in run.reporter.recorder.add_step(data["reward"], data["ended"], data["length"], logged):
             run.reporter.write_episode(*episode)
 
     def update(self) -> None:
@@ -288,12 +288,12 @@ class Trainer:
         run = self.parts
         run.updates.wait()
         refuse_non_finite_weights(run.agent.trained, run.counters.env_steps)
-        place = run.save("" if run.signals.received else self.stop_reason)
+        checkpoint = run.save("" if run.signals.received else self.stop_reason)
         if self._policy_is_outdated:  # a run with a policy counts as ended, which the newest checkpoint no longer says
             shutil.rmtree(run.directory.policy)
             self._policy_is_outdated = False
         run.hooks.call("on_checkpoint", self)
-        return place
+        return checkpoint
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step; the result has the reason."""
@@ -324,17 +324,17 @@ class Trainer:
 
     # -- inside a step -------------------------------------------------------------------------------------------------
 
-    def _share(self, seen: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _gather_steps(self, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns a step of all workers, which agree here on when they update and stop."""
         run = self.parts
         stop = run.signals.received or (-1 if self.stop_reason else 0)
-        seen = run.workers.gather({**seen, **run.sampler.local_status(), "stop": np.array([stop])})
-        run.sampler.merge_status(seen)
-        if any(seen["stop"]):
-            self._stop_agreed, received = True, int(max(seen["stop"]))
+        data = run.workers.gather({**data, **run.sampler.local_status(), "stop": np.array([stop])})
+        run.sampler.merge_status(data)
+        if any(data["stop"]):
+            self._stop_agreed, received = True, int(max(data["stop"]))
             self.stop_reason = self.stop_reason or "another worker stopped"
             run.signals.received = received if received > 0 else None
-        return seen
+        return data
 
     def _on_result(self, batch: Batches, result: UpdateResult) -> None:
         run = self.parts
@@ -418,10 +418,10 @@ class Trainer:
                 f"batch_size, or fewer environments. {run.resume_advice()}"
             )
         elif isinstance(error, tf.errors.OpError) and several:
-            explained = worker_lost(error, f"Start all workers with {run.resume_command} to continue.")
+            explained = worker_lost_error(error, f"Start all workers with {run.resume_command} to continue.")
         elif failed and not several:  # the other workers do not save with this one
             try:
-                saved = run.directory.shown(self.save())
+                saved = run.directory.as_typed(self.save())
                 self.print(f"{failed}; the state before is saved in {saved}. Continue with: {run.resume_command}")
             except (CheckpointError, NonFiniteError, OSError) as unsaved:
                 self.print(f"{failed}, and the state could not be saved: {unsaved}")

@@ -61,11 +61,11 @@ def all_finite(action: np.ndarray) -> bool:
     return bool((np.isfinite(action) if action.dtype.kind == "f" else action >= 0).all())
 
 
-def refuse_non_finite_action(action: np.ndarray, where: str) -> None:
+def refuse_non_finite_action(action: np.ndarray, source: str) -> None:
     """Checks what the policy returns, before an environment is blamed for what it makes of it; see `all_finite`."""
     if not all_finite(action):
         raise NonFiniteError(
-            f"the policy's action is {action.tolist()} {where}: an update made its weights so. The last checkpoint is "
+            f"the policy's action is {action.tolist()} {source}: an update made its weights so. The last checkpoint is "
             f"from before. {ALL_METRICS}"
         )
 

@@ -140,18 +140,20 @@ class Policy:
         if self.critics is None:
             raise TfsacError(NO_CRITICS)
         use_tensorflow()
-        spec, one = self.acting.spec, self.acting.spec.action.shape
+        spec, action_shape = self.acting.spec, self.acting.spec.action.shape
         arrays, leading = batched(observation, read_by(self.critics.values_through, self.critics.networks, spec))
         rows = len(next(iter(arrays.values())))
         try:
-            of_actions = np.shape(action)[: np.ndim(action) - len(one)]
-            shape = np.broadcast_shapes(leading, of_actions)
+            leading_of_actions = np.shape(action)[: np.ndim(action) - len(action_shape)]
+            shape = np.broadcast_shapes(leading, leading_of_actions)
         except ValueError:
-            of_actions = shape = leading  # which checked_action asks for
-        taken = np.broadcast_to(checked_action("values takes", action, spec.action, of_actions), (*shape, *one))
+            leading_of_actions = shape = leading  # which checked_action asks for
+        checked = np.broadcast_to(
+            checked_action("values takes", action, spec.action, leading_of_actions), (*shape, *action_shape)
+        )
         row = np.broadcast_to(np.arange(rows).reshape(leading), shape).ravel()  # of the observation of each action
         state = dict(state_before(self.state, None, self.acting.initial_state(rows)))
-        seen, state = tf.nest.map_structure(lambda array: array[row], (self.filters.observation(arrays), state))
-        given = seen, self.to_environment.inverse(taken.reshape(-1, *one)), state
-        values = self.critics.value_tensors(*tf.nest.map_structure(tf.constant, given))
+        filtered, state = tf.nest.map_structure(lambda array: array[row], (self.filters.observation(arrays), state))
+        arguments = filtered, self.to_environment.inverse(checked.reshape(-1, *action_shape)), state
+        values = self.critics.value_tensors(*tf.nest.map_structure(tf.constant, arguments))
         return {name: unflattened(value.numpy(), shape) for name, value in values.items()}

@@ -91,7 +91,7 @@ class RayCollector:
         self.received: deque[Step] = deque()
         self.requested: int | None = None
         self.weights_changed = True  # since the actors got them
-        self.acting: Weights | None = None  # what the agent's last update returned
+        self.actor_weights: Weights | None = None  # what the agent's last update returned
 
     def step(self, random_until: float, env_steps: int) -> Step:
         """Returns the next step of all environments, waiting for it where none is left; see `Collector.step`."""
@@ -109,15 +109,15 @@ class RayCollector:
         assert self.requested is not None
         envs, weights = self.environments.num_envs, None
         if self.weights_changed:
-            weights, self.weights_changed = self.policy.actor_weights(self.acting), False
+            weights, self.weights_changed = self.policy.actor_weights(self.actor_weights), False
         self.environments.send(
             RolloutRequest(self.actor_steps, random_until, self.requested, envs, self.filters.state()), weights
         )
         self.requested += self.actor_steps * envs
 
-    def sync_from(self, learned: BasePolicy, acting: Weights | None = None) -> None:
+    def sync_from(self, learned: BasePolicy, actor_weights: Weights | None = None) -> None:
         """Has the actors act with the agent's policy from the next request on; see `Collector.sync_from`."""
-        self.weights_changed, self.acting = True, acting
+        self.weights_changed, self.actor_weights = True, actor_weights
 
     def reseed(self, seed: Sequence[int]) -> None:
         """Draws the learner's own random numbers from another stream; the actors have theirs."""

@@ -72,13 +72,13 @@ def spaces_of(spec: Spec) -> dict[str, Any]:
     else:
         low, high = (None if bound is None else bound.tolist() for bound in (action.low, action.high))
         acts = {"shape": list(action.shape), "low": low, "high": high}
-    seen = {key: {"shape": list(array.shape), "dtype": array.dtype} for key, array in spec.observation.items()}
-    return {"observation": seen, "action": acts, "num_rewards": spec.num_rewards}
+    observation = {key: {"shape": list(array.shape), "dtype": array.dtype} for key, array in spec.observation.items()}
+    return {"observation": observation, "action": acts, "num_rewards": spec.num_rewards}
 
 
 def spec_in(spaces: Mapping[str, Any]) -> Spec:
     """Returns the spec whose spaces `spaces_of` returned."""
-    seen, acts = spaces["observation"], spaces["action"]
+    observation, acts = spaces["observation"], spaces["action"]
     if "num_actions" in acts:
         native = acts.get("dtype", "int64")  # not in configs of before
         action: Any = DiscreteSpec(acts["num_actions"], tuple(acts["shape"]), acts["start"], native_dtype=native)
@@ -86,63 +86,63 @@ def spec_in(spaces: Mapping[str, Any]) -> Spec:
         low, high = (None if acts[name] is None else np.array(acts[name], np.float32) for name in ("low", "high"))
         action = ArraySpec(tuple(acts["shape"]), "float32", low, high)
     return Spec(
-        {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in seen.items()},
+        {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in observation.items()},
         action,
-        num_agents=seen[AGENT_STATE]["shape"][0] if AGENT_STATE in seen else None,
+        num_agents=observation[AGENT_STATE]["shape"][0] if AGENT_STATE in observation else None,
         num_rewards=spaces.get("num_rewards"),
     )
 
 
-def refuse_others(
+def check_functions(
     directory: RunDirectory,
     env_fn: Callable[[], gym.Env] | None,
     models: ModelMaker | None,
-    played: EnvironmentParameters | None = None,
+    playing: EnvironmentParameters | None = None,
 ) -> None:
     """Refuses to use a run without the functions that made its environment and networks, or with functions that it had
-    not. The environment in which its policy is only `played` may be another.
+    not. The environment in which its policy is only `playing` may be another.
     """
     preset, _ = directory.read()
     config = read_object(directory.config)
-    made = {
-        "env_fn": ((played or preset.environment).by_env_fn, env_fn),
+    functions = {
+        "env_fn": ((playing or preset.environment).by_env_fn, env_fn),
         "models": (any(network.made_by for network in preset.agent.networks.values()), models),
     }
-    for name, (needed, given) in made.items():
-        if needed and given is None:
+    for name, (needed, function) in functions.items():
+        if needed and function is None:
             raise TfsacError(
                 f"{directory.path} was trained with {name}={config.get(name)}, a Python function that no file holds: "
                 f"pass it again as {name}=... (from the command line, register the environment instead)"
             )
-        if given is not None and not needed and (name == "models" or played is None):
-            raise TfsacError(f"{directory.path} was trained without {name}: leave it out, got {name_of(given)}")
+        if function is not None and not needed and (name == "models" or playing is None):
+            raise TfsacError(f"{directory.path} was trained without {name}: leave it out, got {name_of(function)}")
 
 
-def refuse_other_spaces(directory: RunDirectory, spec: Spec, read: Collection[str] | None = None) -> None:
+def check_spaces(directory: RunDirectory, spec: Spec, keys: Collection[str] | None = None) -> None:
     """Refuses an environment whose spaces are not those in which a run's policy was trained. A policy that only
-    acts needs the observations in `read` and its actions.
+    acts needs the observations in `keys` and its actions.
     """
-    trained, found = read_object(directory.config).get("spaces"), spaces_of(spec)
+    trained, current = read_object(directory.config).get("spaces"), spaces_of(spec)
     if trained is None:  # of a run from before they were recorded
         return
-    if read is not None:
-        trained, found = (
-            {"action": x["action"], "observation": {key: x["observation"].get(key) for key in read}}
-            for x in (trained, found)
+    if keys is not None:
+        trained, current = (
+            {"action": x["action"], "observation": {key: x["observation"].get(key) for key in keys}}
+            for x in (trained, current)
         )
-    for name, theirs, ours in differences(trained, found):
-        if name != "action.dtype" and not (name in ("action.low", "action.high") and same_bounds(theirs, ours)):
+    for name, expected, actual in differences(trained, current):
+        if name != "action.dtype" and not (name in ("action.low", "action.high") and same_bounds(expected, actual)):
             raise TfsacError(
-                f"the policy of {directory.path} belongs to another environment: its {name} is {theirs}, got {ours}"
+                f"the policy of {directory.path} belongs to another environment: its {name} is {expected}, got {actual}"
             )
 
 
-def other_bounds_warning(source: RunDirectory, spec: Spec) -> str | None:
+def bounds_warning(source: RunDirectory, spec: Spec) -> str | None:
     """Returns a line where -1 and 1 stood for other actions in the run whose weights a new one begins with."""
     trained = read_object(source.config).get("spaces") or spaces_of(spec)
-    for name, theirs, ours in differences(trained["action"], spaces_of(spec)["action"]):
-        if name in ("low", "high") and not same_bounds(theirs, ours):
-            return f"The policy of {source.path} has actions with {name} {theirs}, here {ours}: it acts differently."
+    for name, before, now in differences(trained["action"], spaces_of(spec)["action"]):
+        if name in ("low", "high") and not same_bounds(before, now):
+            return f"The policy of {source.path} has actions with {name} {before}, here {now}: it acts differently."
     return None
 
 

@@ -104,9 +104,9 @@ class Reporter:
 
     def add_updates(self, metrics: np.ndarray) -> None:
         """Adds the metrics `[U, M]` of U updates."""
-        kept = metrics.copy()  # callbacks get the array next, and may change it
-        self.recorder.updates.add(kept)
-        self.curves.add(kept)
+        copied = metrics.copy()  # callbacks get the array next, and may change it
+        self.recorder.updates.add(copied)
+        self.curves.add(copied)
 
     def row(self, speed: float) -> dict[str, Any]:
         """Returns the next row of metrics without its evaluation, with the speed before it; empties the recorder."""
@@ -173,9 +173,9 @@ def columns_of_row(
     columns += [*(f"training/{name}" for name in SUMMARY), *update_metrics, *AVERAGED, *evaluation]
     kinds = [name.partition("/")[0] for name in columns if name.endswith("/return_mean")]
     columns += [*(f"{kind}/{key}" for kind in kinds for key in logged_info), *extra]
-    if taken := [name for name, count in Counter(columns).items() if count > 1]:
+    if duplicates := [name for name, count in Counter(columns).items() if count > 1]:
         raise TfsacError(
-            f"each metric needs its own name, got {taken[0]!r} twice: rename that of a callback or of logged_info"
+            f"each metric needs its own name, got {duplicates[0]!r} twice: rename that of a callback or of logged_info"
         )
     return columns
 
@@ -190,14 +190,14 @@ def opening(directory: RunDirectory, agent: Agent, visible: Sequence[int] | None
     }
     networks = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
     lines = [
-        f"run         {directory.shown()}",
+        f"run         {directory.as_typed()}",
         f"device      {device()}",
         f"parameters  {sum(sizes.values()):,} ({networks})",
     ]
     if visible is not None:
         lines.append(f"observation only the entries {', '.join(map(str, visible))} (environment.visible_entries)")
     if tensorboard:
-        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.shown()}')}")
+        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.as_typed()}')}")
     return "\n".join(lines)
 
 

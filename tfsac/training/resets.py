@@ -27,7 +27,7 @@ class Resets:
 
     def __init__(self, agent: Agent, steps: Sequence[int], make_agent: Callable[[int], Agent], seed: int):
         self.agent, self.steps, self.make_agent, self.seed = agent, steps, make_agent, seed
-        self.made: int | None = None
+        self.num_resets: int | None = None
 
     def number(self, env_steps: int) -> int:
         """Returns the number of the last reset up to so many environment steps, from 1 on; 0 if there is none."""
@@ -37,9 +37,9 @@ class Resets:
         """Returns whether there is a reset to make; the last one stands for all that a step passes."""
         if (number := self.number(env_steps)) == 0:
             return False
-        if self.made is None:  # reading a variable in every step takes 0.1 ms
-            self.made = int(self.agent.resets.numpy())
-        return number > self.made
+        if self.num_resets is None:  # reading a variable in every step takes 0.1 ms
+            self.num_resets = int(self.agent.resets.numpy())
+        return number > self.num_resets
 
     def reset(self, env_steps: int) -> int:
         """Makes the reset of these environment steps and returns its number, with which its seed is made."""
@@ -54,6 +54,6 @@ class Resets:
         for variable, value in pairs:
             variable.assign(value.numpy())
         agent.resets.assign(number)
-        self.made = number
+        self.num_resets = number
         agent.policy.refresh()
         return number

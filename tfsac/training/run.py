@@ -46,11 +46,11 @@ from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, termina
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_functions import (
-    other_bounds_warning,
+    bounds_warning,
+    check_functions,
+    check_spaces,
     recorded,
     refuse_other_order,
-    refuse_other_spaces,
-    refuse_others,
     resolve_preset,
 )
 from tfsac.training.reporting import Reporter
@@ -128,7 +128,7 @@ class Run:
 
     def resume_advice(self) -> str:
         """Returns how the run continues from its last checkpoint."""
-        saved = self.checkpoints.places()
+        saved = self.checkpoints.saved_checkpoints()
         if not saved:
             return "There is no checkpoint to continue from."
         return f"{self.resume_command} continues from the last checkpoint, {saved[-1].name}."
@@ -179,16 +179,16 @@ class Run:
         """Brings a new run to where the newest whole checkpoint in its folder was taken."""
         restored = self.checkpoints.restore()
         if self.directory.config.is_file():  # a missing one is made again
-            refuse_other_spaces(self.directory, self.environments.spec)
+            check_spaces(self.directory, self.environments.spec)
         for note in restored.notes:
             self.print(note)
-        with wrap_checkpoint_errors(restored.place):
+        with wrap_checkpoint_errors(restored.path):
             exact = self._restore(restored)
         self.run_files, self.resumed_at = restored.run_files, self.counters.env_steps
         if not exact:
             self.checkpoints.rewrite_newest_chunk()
             self.print("The running episodes cannot be continued exactly; new ones begin.")
-        self.print(f"Continuing {self.directory.shown()} from step {self.counters.env_steps}.")
+        self.print(f"Continuing {self.directory.as_typed()} from step {self.counters.env_steps}.")
 
     def _restore(self, restored: Restored) -> bool:
         """Has each part take its state, and returns whether the running episodes continue."""
@@ -224,9 +224,9 @@ class Run:
 
     def reseed(self) -> None:
         """Gives this worker streams of random numbers that neither another one has nor itself had before this step."""
-        where = [self.workers.task.index, self.workers.task.num_workers, self.counters.env_steps]
-        self.sampler.reseed([self.settings.seed, Stream.SAMPLING, *where])
-        self.collector.reseed([self.settings.seed, Stream.ACTING, *where])
+        position = [self.workers.task.index, self.workers.task.num_workers, self.counters.env_steps]
+        self.sampler.reseed([self.settings.seed, Stream.SAMPLING, *position])
+        self.collector.reseed([self.settings.seed, Stream.ACTING, *position])
 
 
 def build_run(
@@ -254,19 +254,19 @@ def build_run(
         raise TfsacError(f"a resumed run has its weights from its checkpoint: leave {weights_flag} out")
     if restore_memory and not source:
         raise TfsacError(f"restore_memory needs {weights_flag}, the run whose memory it is")
-    known = resume and directory.config.is_file()
+    exists = resume and directory.config.is_file()
     preset = with_absolute_paths(preset if isinstance(preset, Preset) else load_preset(preset))
-    if restore_memory or (known and read_object(directory.config).get("restore_memory")):
+    if restore_memory or (exists and read_object(directory.config).get("restore_memory")):
         # The memory is there.
         preset = override(
             preset, {"schedule.heatup_steps": EnvironmentEpisodes(0), "schedule.random_action_steps": None}
         )
-    settings = settings or (directory.read()[1] if known else RunParameters())
+    settings = settings or (directory.read()[1] if exists else RunParameters())
     task = worker_task(settings)
     worker_preset = preset_of_worker(preset, task)
     refuse_timeout_in_this_process(preset, settings)
-    if known:
-        refuse_others(directory, env_fn, models)
+    if exists:
+        check_functions(directory, env_fn, models)
     elif not resume:
         directory.refuse_existing()
     made_loggers = make_loggers([*loggers, *(each for each in callbacks if not isinstance(each, Callback))])
@@ -289,28 +289,28 @@ def build_run(
             raise TfsacError(f"stop_at_threshold needs validation.min_reward_threshold for {preset.environment.name}")
         if resume and directory.config.is_file():
             if env_fn is not None:
-                refuse_other_spaces(directory, spec)
+                check_spaces(directory, spec)
             refuse_other_order(directory, spec)
         notes.append(set_numerics(settings))
         with workers.strategy.scope():
             agent = build_agent(preset, settings, spec, models)
         filters = Filters(preset.environment.filters, agent.spec, preset.agent.algorithm.discount)
-        elsewhere = settings.asynchronous_collection or settings.ray_address is not None
+        is_remote = settings.asynchronous_collection or settings.ray_address is not None
         memory = build_memory(
             worker_preset,
             agent.spec,
             filters,
             agent.policy.recurrent_state,
             on_disk(directory.disk) if settings.memory_on_disk else in_ram,
-            older_policies=elsewhere,
+            older_policies=is_remote,
         )
-        acting = agent.policy
+        collecting_policy = agent.policy
         if settings.asynchronous_collection:
-            acting = build_policy(preset, settings, spec, models, collecting=True)
+            collecting_policy = build_policy(preset, settings, spec, models, collecting=True)
         collector: Collector | RayCollector = (
-            RayCollector(acting, filters, environments, settings.actor_steps)
+            RayCollector(collecting_policy, filters, environments, settings.actor_steps)
             if isinstance(environments, RayEnvironments)
-            else Collector(acting, filters, environments)
+            else Collector(collecting_policy, filters, environments)
         )
         schedule = Schedule(preset.schedule)
         if not resume:
@@ -318,7 +318,7 @@ def build_run(
             notes.append(time_limit_warning(evaluation_env))
         if source:
             load_initial_weights(source, agent, filters)
-            notes.append(other_bounds_warning(source, spec))
+            notes.append(bounds_warning(source, spec))
         policy = Policy(agent.policy, filters, agent)
         algorithm: Any = preset.agent.algorithm
 
@@ -431,13 +431,13 @@ def _open(run: Run, source: RunDirectory | None, resume: bool, functions: dict[s
     """
     chief, directory = run.workers.task.is_chief, run.directory
     if source:
-        refuse_other_spaces(source, run.environments.spec)
+        check_spaces(source, run.environments.spec)
         run.checkpoints.take_memory(source.checkpoints)
-        run.print(f"The memory of {source.shown()} has {len(run.memory)} steps, so there is no warm-up.")
+        run.print(f"The memory of {source.as_typed()} has {len(run.memory)} steps, so there is no warm-up.")
     if not resume:
         note = directory.create(run.preset, run.settings, functions, run.lock) if chief else ""
     else:
-        note = run.lock.acquire(directory.path) if chief and run.checkpoints.places() else ""
+        note = run.lock.acquire(directory.path) if chief and run.checkpoints.saved_checkpoints() else ""
         run.restore()
         _check_schedule(run)
         if chief:
@@ -483,9 +483,11 @@ def _for_more(run: Run) -> str:
 
 def resume_command(directory: RunDirectory, functions: dict[str, Any], callbacks: bool) -> str:
     """Returns the command that continues a run, or the call in Python where it needs functions or callbacks."""
-    given = [f"{name}={function.rpartition('.')[2]}" for name in ("env_fn", "models") if (function := functions[name])]
+    keywords = [
+        f"{name}={function.rpartition('.')[2]}" for name in ("env_fn", "models") if (function := functions[name])
+    ]
     if callbacks:
-        given.append("callbacks=[...]")
-    config, folder = str(directory.shown(directory.config)), str(directory.shown())
-    in_python = f"tfsac.train({', '.join([repr(config), repr(folder), 'resume=True', *given])})"
-    return in_python if given else option(f"tfsac train {shlex.quote(f'--run_dir={folder}')} --resume", in_python)
+        keywords.append("callbacks=[...]")
+    config, folder = str(directory.as_typed(directory.config)), str(directory.as_typed())
+    in_python = f"tfsac.train({', '.join([repr(config), repr(folder), 'resume=True', *keywords])})"
+    return in_python if keywords else option(f"tfsac train {shlex.quote(f'--run_dir={folder}')} --resume", in_python)

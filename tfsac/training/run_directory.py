@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
-from tfsac.training.checkpoints.format import checkpoints_in, newest_whole
+from tfsac.training.checkpoints.format import checkpoints_in, newest_complete
 from tfsac.training.run_lock import RunLock
 from tfsac.utils.files import atomic_write, check_run_dir, parse_object, read_object, sealed
 from tfsac.utils.imports import IMPORT_FOLDERS
@@ -47,11 +47,11 @@ class RunDirectory(NamedTuple):
 
     Attributes:
         path: of the folder.
-        given: the same as the user wrote it, from the folder that was current then; None where `path` is that.
+        user_path: the same as the user wrote it, from the folder that was current then; None where `path` is that.
     """
 
     path: pathlib.Path
-    given: pathlib.Path | None = None
+    user_path: pathlib.Path | None = None
 
     @classmethod
     def fixed(cls, path: pathlib.Path) -> RunDirectory:
@@ -62,10 +62,10 @@ class RunDirectory(NamedTuple):
         """
         return cls(path.absolute(), path)
 
-    def shown(self, path: pathlib.Path | None = None) -> pathlib.Path:
+    def as_typed(self, path: pathlib.Path | None = None) -> pathlib.Path:
         """Returns a path in the folder, or that of the folder itself, as the user would write it."""
-        given = self.given or self.path
-        return given if path is None else given / path.relative_to(self.path)
+        user_path = self.user_path or self.path
+        return user_path if path is None else user_path / path.relative_to(self.path)
 
     @property
     def config(self) -> pathlib.Path:
@@ -98,7 +98,7 @@ class RunDirectory(NamedTuple):
 
     def checkpoint(self, step: int | None = None) -> pathlib.Path:
         """Returns the newest checkpoint whose files are whole, memory left aside, or that of a step."""
-        return newest_whole(self.checkpoints, None if step is None else self._checkpoint_of(step))[0]
+        return newest_complete(self.checkpoints, None if step is None else self._checkpoint_of(step))[0]
 
     def _checkpoint_of(self, step: int) -> pathlib.Path:
         steps = [int(path.name) for path in checkpoints_in(self.checkpoints)]
@@ -121,26 +121,26 @@ class RunDirectory(NamedTuple):
         check_run_dir(self.path)
 
     def create(
-        self, preset: Preset, run: RunParameters, others: dict[str, Any] | None = None, lock: RunLock | None = None
+        self, preset: Preset, run: RunParameters, extra: dict[str, Any] | None = None, lock: RunLock | None = None
     ) -> str:
-        """Makes the folder, locks it and writes its config, with `others` beside the parameters. Where that fails, what
+        """Makes the folder, locks it and writes its config, with `extra` beside the parameters. Where that fails, what
         it made is gone.
 
         Returns:
             what `RunLock.acquire` returns.
         """
         self.refuse_existing()
-        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        created = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             note = lock.acquire(self.path) if lock else ""
             self.refuse_existing()
-            self._write(preset, run, [], others or {})
+            self._write(preset, run, [], extra or {})
         except BaseException:
             if lock:
                 lock.release()
             with contextlib.suppress(OSError):  # where another process is faster
-                for path in made:
+                for path in created:
                     path.rmdir()
             raise
         return note
@@ -171,9 +171,9 @@ class RunDirectory(NamedTuple):
         with atomic_write(self.config) as file:
             file.write(content)
 
-    def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], others: dict[str, Any]) -> None:
+    def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], extra: dict[str, Any]) -> None:
         # What callbacks have added to the config stays.
-        content = {**others, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
+        content = {**extra, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
         content["import_folders"] = IMPORT_FOLDERS
         with atomic_write(self.config) as file:
             file.write(sealed(content))
@@ -194,10 +194,10 @@ def provenance() -> dict[str, Any]:
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=5, check=False)
+            completed = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=5, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return done.stdout.strip() if done.returncode == 0 else None
+        return completed.stdout.strip() if completed.returncode == 0 else None
 
     return {
         "command": sys.argv,

@@ -25,7 +25,7 @@ class RunLock:
         _locks.add(self)
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether this object holds the lock."""
         return self.file is not None
 
@@ -35,7 +35,7 @@ class RunLock:
         Raises:
             BlockingIOError: another process, or another trainer of this one, has the run.
         """
-        if self.held:
+        if self.is_held:
             return ""
         path = folder / LOCK
         file = path.open("a+b", buffering=0)  # programs that are started do not inherit it
@@ -59,7 +59,7 @@ class RunLock:
         return ""
 
     def release(self) -> None:
-        """Unlocks, unless `kept` waits for something else to end."""
+        """Unlocks, unless `keep_locked` waits for something else to end."""
         if self.file is not None and not self._is_kept:
             self.path.unlink(missing_ok=True)
             self._close()
@@ -74,7 +74,7 @@ class RunLock:
         self.release()
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def keep_locked(self) -> Iterator[None]:
         """Keeps a lock that is held until the end of the block, though it is released inside."""
         self._is_kept = True
         try:

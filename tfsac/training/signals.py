@@ -35,7 +35,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self.interrupted, self.kept = False, 0.0
+        self.interrupted, self.last_checked = False, 0.0
         self.previous: dict[int, Any] = {}
         self.replaced: dict[int, Any] = {}  # handlers that were installed during the run
         self.in_notebook = "ipykernel" in sys.modules
@@ -45,10 +45,10 @@ class StopSignals:
         if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
             self.previous = {number: signal.signal(number, self._remember) for number in ending_signals()}
             if not self.in_notebook:
-                heard, self.wakeup = socket.socketpair()
+                receiver, self.wakeup = socket.socketpair()
                 self.wakeup.setblocking(False)
                 self.earlier = signal.set_wakeup_fd(self.wakeup.fileno(), warn_on_full_buffer=False)
-                threading.Thread(target=self._end_at_the_second, args=(heard,), name="signals", daemon=True).start()
+                threading.Thread(target=self._end_at_the_second, args=(receiver,), name="signals", daemon=True).start()
         return self
 
     def _remember(self, number: int, frame: object) -> None:
@@ -63,9 +63,9 @@ class StopSignals:
         """Puts the handlers back that something else has replaced, and the file descriptor that wakes the thread; not
         in every step, which would take tens of microseconds.
         """
-        if time.monotonic() < self.kept + SECONDS_BETWEEN_LOOKS:
+        if time.monotonic() < self.last_checked + SECONDS_BETWEEN_LOOKS:
             return
-        self.kept = time.monotonic()
+        self.last_checked = time.monotonic()
         for number in self.previous:
             if (found := signal.getsignal(number)) != self._remember:
                 self.replaced[number] = found
@@ -79,12 +79,12 @@ class StopSignals:
             raise KeyboardInterrupt
         self.interrupted, self.received = True, self.received or signal.SIGINT
 
-    def _end_at_the_second(self, heard: socket.socket) -> None:
+    def _end_at_the_second(self, receiver: socket.socket) -> None:
         numbers, silent = list[int](), True
-        with heard:
+        with receiver:
             while len(numbers) < 2:
                 try:
-                    arrived = heard.recv(16)
+                    arrived = receiver.recv(16)
                 except TimeoutError:
                     os.write(2, SIGNAL_HINT)
                     arrived, silent = b" ", False
@@ -93,7 +93,7 @@ class StopSignals:
                 numbers += [number for number in arrived if number in self.previous]
                 if numbers:
                     self.received = self.received or numbers[0]
-                heard.settimeout(SECONDS_OF_SILENCE if numbers and silent else None)
+                receiver.settimeout(SECONDS_OF_SILENCE if numbers and silent else None)
         for child in multiprocessing.active_children():
             with contextlib.suppress(OSError):
                 child.kill()

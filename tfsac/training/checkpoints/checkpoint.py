@@ -29,7 +29,7 @@ from tfsac.training.checkpoints.format import (
     digest,
     memories_in,
     memory_file,
-    newest_whole,
+    newest_complete,
     prune,
     read_arrays,
     read_manifest,
@@ -48,7 +48,7 @@ class Restored(NamedTuple):
     that was passed over, and the number of workers that shared the run.
     """
 
-    place: pathlib.Path
+    path: pathlib.Path
     state: dict[str, Any]
     arrays: dict[str, np.ndarray]
     run_files: dict[str, bytes]
@@ -81,7 +81,7 @@ class CheckpointManager:
         self.workers = workers or Workers(tf.distribute.get_strategy(), WorkerTask())
         self.saved_chunks: list[list[dict[str, Any]]] = [[] for _ in range(self.workers.task.num_workers)]
 
-    def places(self) -> list[pathlib.Path]:
+    def saved_checkpoints(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
         return checkpoints_in(self.directory)
 
@@ -104,33 +104,37 @@ class CheckpointManager:
         Raises:
             CheckpointError: the disk is full or cannot be written; earlier checkpoints are as they were.
         """
-        place = self.directory / f"{step:09d}"
-        temporary = self.directory / f".{place.name}.{os.getpid()}"
-        written: list[pathlib.Path] = []
+        target = self.directory / f"{step:09d}"
+        temporary = self.directory / f".{target.name}.{os.getpid()}"
+        chunk_files: list[pathlib.Path] = []
         chief = self.workers.task.is_chief
         try:
             if chief:
                 self.chunks.mkdir(parents=True, exist_ok=True)
                 shutil.rmtree(temporary, ignore_errors=True)
                 temporary.mkdir()
-            saved = [self._save_memory(worker, temporary, written) for worker in range(self.workers.task.num_workers)]
+            saved = [
+                self._save_memory(worker, temporary, chunk_files) for worker in range(self.workers.task.num_workers)
+            ]
             if chief:
-                self._write(place, temporary, step, state, arrays or {}, run_files or {}, saved)
+                self._write(target, temporary, step, state, arrays or {}, run_files or {}, saved)
         except (OSError, tf.errors.OpError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
-            for path in written:
+            for path in chunk_files:
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
-            kept = ", ".join(path.name for path in self.places()) or "none"
-            raise CheckpointError(f"the checkpoint at step {step} cannot be written: {error} (kept: {kept})") from error
+            names = ", ".join(path.name for path in self.saved_checkpoints()) or "none"
+            raise CheckpointError(
+                f"the checkpoint at step {step} cannot be written: {error} (kept: {names})"
+            ) from error
         self.saved_chunks = [memory["chunks"] for memory in saved]
         if chief:
             prune(self.directory, step, self.keep)
-        return place
+        return target
 
     def _write(
         self,
-        place: pathlib.Path,
+        target: pathlib.Path,
         temporary: pathlib.Path,
         step: int,
         state: dict[str, Any],
@@ -157,12 +161,12 @@ class CheckpointManager:
         (temporary / MANIFEST).write_bytes(sealed(manifest))
         for path in [*temporary.iterdir(), temporary, self.chunks]:
             sync(path)
-        if place.exists():  # the last step of a run may be one of its period, too
-            place.replace(self.directory / f".{place.name}.old")
-        temporary.replace(place)
+        if target.exists():  # the last step of a run may be one of its period, too
+            target.replace(self.directory / f".{target.name}.old")
+        temporary.replace(target)
         sync(self.directory)
 
-    def _save_memory(self, worker: int, temporary: pathlib.Path, written: list[pathlib.Path]) -> dict[str, Any]:
+    def _save_memory(self, worker: int, temporary: pathlib.Path, chunk_files: list[pathlib.Path]) -> dict[str, Any]:
         """Writes what is new in the memory of one worker, and returns how the manifest names it all."""
         memory, workers = self.memory, self.workers
         counts = workers.gather({"rows": np.array([[memory.oldest_row, memory.total_rows]])})["rows"][worker]
@@ -170,15 +174,15 @@ class CheckpointManager:
         chunks: list[dict[str, Any]] = []
         for chunk in self._complete([chunk for chunk in self.saved_chunks[worker] if chunk["stop"] > oldest]):
             if "file" not in chunk:
-                chunk = self._save_rows(worker, max(chunk["start"], oldest), chunk["stop"], written)
+                chunk = self._save_rows(worker, max(chunk["start"], oldest), chunk["stop"], chunk_files)
             chunks.append(chunk)
         start = chunks[-1]["stop"] if chunks else oldest
         while start < total:
             stop = min(start + max(1, CHUNK_BYTES // memory.row_bytes), total)
-            chunks.append(self._save_rows(worker, start, stop, written))
+            chunks.append(self._save_rows(worker, start, stop, chunk_files))
             start = stop
-        mine, packed = worker == workers.task.index, io.BytesIO()
-        np.savez(packed, **(memory.state() if mine else {}))  # type: ignore[arg-type]
+        is_local, packed = worker == workers.task.index, io.BytesIO()
+        np.savez(packed, **(memory.state() if is_local else {}))  # type: ignore[arg-type]
         content = workers.broadcast(worker, packed.getvalue())
         if workers.task.is_chief:
             (temporary / memory_file(worker)).write_bytes(content)
@@ -188,29 +192,29 @@ class CheckpointManager:
         """Returns chunks, without their file where it is gone and has to be written again; the same at every worker."""
         if self.workers.task.is_chief:
 
-            def gone(chunk: dict[str, Any]) -> bool:
+            def is_missing(chunk: dict[str, Any]) -> bool:
                 path = self.chunks / chunk["file"]
                 return not path.is_file() or path.stat().st_size != chunk["bytes"]
 
-            chunks = [{"start": c["start"], "stop": c["stop"]} if gone(c) else c for c in chunks]
+            chunks = [{"start": c["start"], "stop": c["stop"]} if is_missing(c) else c for c in chunks]
         return json.loads(self.workers.broadcast(0, json.dumps(chunks).encode()))
 
-    def _save_rows(self, worker: int, start: int, stop: int, written: list[pathlib.Path]) -> dict[str, Any]:
+    def _save_rows(self, worker: int, start: int, stop: int, chunk_files: list[pathlib.Path]) -> dict[str, Any]:
         """Writes a chunk of one worker's memory, and returns how the manifest names it."""
         rows = self._rows_of(worker, start, stop)
         if not self.workers.task.is_chief:
             return {"start": start, "stop": stop}
         path = self.chunks / chunk_name(start, stop, rows)
         if not path.exists():
-            written.append(path)
+            chunk_files.append(path)
         with atomic_write(path) as file:
             np.save(file, rows)
         return {"start": start, "stop": stop, "file": path.name, **digest(path)}
 
     def _rows_of(self, worker: int, start: int, stop: int) -> np.ndarray:
         """Returns rows of one worker's memory, at every worker."""
-        mine = worker == self.workers.task.index
-        rows = self.memory.between(start, stop) if mine else self.memory.between(*[self.memory.oldest_row] * 2)
+        is_local = worker == self.workers.task.index
+        rows = self.memory.between(start, stop) if is_local else self.memory.between(*[self.memory.oldest_row] * 2)
         if self.workers.task.num_workers == 1:
             return rows
         content = self.workers.broadcast(worker, rows.tobytes())
@@ -226,23 +230,23 @@ class CheckpointManager:
         """Restores agent and memory from the newest checkpoint that is whole."""
         if self.workers.task.is_chief:
             clean_up(self.directory)
-        place, notes = self._choose()
-        manifest = read_manifest(place)
-        with wrap_checkpoint_errors(place):
-            self._check_identity(place, manifest["identity"])
-            self._read_memory(place, manifest)
-            read_agent(self.agent, place)
-            arrays, state = read_arrays(place / "state.npz"), read_object(place / "state.json")
-        run_files = {name: (place / name).read_bytes() for name in manifest["run_files"]}
-        return Restored(place, state, arrays, run_files, notes, len(memories_in(manifest)))
+        checkpoint, notes = self._choose()
+        manifest = read_manifest(checkpoint)
+        with wrap_checkpoint_errors(checkpoint):
+            self._check_identity(checkpoint, manifest["identity"])
+            self._read_memory(checkpoint, manifest)
+            read_agent(self.agent, checkpoint)
+            arrays, state = read_arrays(checkpoint / "state.npz"), read_object(checkpoint / "state.json")
+        run_files = {name: (checkpoint / name).read_bytes() for name in manifest["run_files"]}
+        return Restored(checkpoint, state, arrays, run_files, notes, len(memories_in(manifest)))
 
     def _choose(self) -> tuple[pathlib.Path, list[str]]:
-        """Returns what `newest_whole` does at the chief, at every worker."""
+        """Returns what `newest_complete` does at the chief, at every worker."""
         choice: dict[str, Any] = {}
         if self.workers.task.is_chief:
             try:
-                place, notes = newest_whole(self.directory, chunks=True)
-                choice = {"place": place.name, "notes": notes}
+                checkpoint, notes = newest_complete(self.directory, chunks=True)
+                choice = {"place": checkpoint.name, "notes": notes}
             except CheckpointError as error:
                 choice = {"error": str(error)}
         choice = json.loads(self.workers.broadcast(0, json.dumps(choice).encode()))
@@ -250,34 +254,36 @@ class CheckpointManager:
             raise CheckpointError(choice["error"])
         return self.directory / choice["place"], choice["notes"]
 
-    def _check_identity(self, place: pathlib.Path, identity: dict[str, Any]) -> None:
-        found = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
-        if found:
-            name, theirs, ours = found[0]
+    def _check_identity(self, checkpoint: pathlib.Path, identity: dict[str, Any]) -> None:
+        changed = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
+        if changed:
+            name, saved, current = changed[0]
             raise CheckpointError(
-                f"a resumed run keeps its agent and environment: {place} has {name}={theirs!r}, got {ours!r}"
-                f"{f' (and {len(found) - 1} more)' if found[1:] else ''}. For a new run with its weights there is "
+                f"a resumed run keeps its agent and environment: {checkpoint} has {name}={saved!r}, got {current!r}"
+                f"{f' (and {len(changed) - 1} more)' if changed[1:] else ''}. For a new run with its weights there is "
                 f"{option('--checkpoint_restore_dir', 'initial_weights')}"
             )
 
     def take_memory(self, directory: pathlib.Path) -> None:
         """Fills the memory with that of another run's newest checkpoint in `directory`."""
         other = CheckpointManager(directory, self.agent, self.memory, self.identity, workers=self.workers)
-        place, _ = other._choose()
-        manifest = read_manifest(place)
-        theirs, ours = (
-            (made["agent"]["memory"]["kind"], made["agent"]["memory"]["max_size"], made["environment"]["num_envs"])
-            for made in (manifest["identity"], self.identity)
+        checkpoint, _ = other._choose()
+        manifest = read_manifest(checkpoint)
+        saved, current = (
+            (x["agent"]["memory"]["kind"], x["agent"]["memory"]["max_size"], x["environment"]["num_envs"])
+            for x in (manifest["identity"], self.identity)
         )
-        if theirs != ours:
-            raise CheckpointError(f"the memory of {place} has kind, max_size and num_envs {theirs}, this run {ours}")
-        with wrap_checkpoint_errors(place):
-            other._read_memory(place, manifest)
+        if saved != current:
+            raise CheckpointError(
+                f"the memory of {checkpoint} has kind, max_size and num_envs {saved}, this run {current}"
+            )
+        with wrap_checkpoint_errors(checkpoint):
+            other._read_memory(checkpoint, manifest)
         self.memory.end_episodes()
 
-    def _read_memory(self, place: pathlib.Path, manifest: dict[str, Any]) -> None:
+    def _read_memory(self, checkpoint: pathlib.Path, manifest: dict[str, Any]) -> None:
         saved, task = memories_in(manifest), self.workers.task
-        states = [read_arrays(place / memory_file(worker)) for worker in range(len(saved))]
+        states = [read_arrays(checkpoint / memory_file(worker)) for worker in range(len(saved))]
         if len(saved) == task.num_workers:
             for chunk in saved[task.index]["chunks"]:
                 # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave

@@ -64,50 +64,54 @@ def memories_in(manifest: dict[str, Any]) -> list[dict[str, Any]]:
 
 def checkpoints_in(folder: pathlib.Path) -> list[pathlib.Path]:
     """Returns the checkpoints in a folder, oldest first."""
-    found = [path for path in folder.glob("*") if STEP.fullmatch(path.name) and path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name))
+    checkpoints = [path for path in folder.glob("*") if STEP.fullmatch(path.name) and path.is_dir()]
+    return sorted(checkpoints, key=lambda path: int(path.name))
 
 
-def read_manifest(place: pathlib.Path) -> dict[str, Any]:
+def read_manifest(checkpoint: pathlib.Path) -> dict[str, Any]:
     """Returns the manifest of a checkpoint; raises OSError or ValueError where it is missing or damaged."""
-    content = (place / MANIFEST).read_bytes()
+    content = (checkpoint / MANIFEST).read_bytes()
     manifest = parse_object(content)
     if manifest.get("format", FORMAT) != FORMAT:  # not damaged, so none before it is used
-        raise CheckpointError(f"{place} has format {manifest['format']}, of another version; this one reads {FORMAT}")
+        raise CheckpointError(
+            f"{checkpoint} has format {manifest['format']}, of another version; this one reads {FORMAT}"
+        )
     names = [*manifest.get("files", ()), *manifest.get("run_files", ())]
     if not is_sealed(content) or any(pathlib.PurePath(name).name != name for name in names):
         raise ValueError(f"{MANIFEST} does not have its checksum")
     return manifest
 
 
-def verify(place: pathlib.Path, chunks: bool = True) -> dict[str, Any]:
+def verify(checkpoint: pathlib.Path, chunks: bool = True) -> dict[str, Any]:
     """Compares the files of a checkpoint, and the chunks of its memory, with its manifest, which it returns.
 
     Raises:
         OSError, ValueError: one is missing or altered.
     """
-    manifest = read_manifest(place)
-    files = {place / name: expected for name, expected in manifest["files"].items()}
+    manifest = read_manifest(checkpoint)
+    files = {checkpoint / name: expected for name, expected in manifest["files"].items()}
     for memory in memories_in(manifest) if chunks else ():
-        files |= {place.parent / CHUNKS / pathlib.PurePath(chunk["file"]).name: chunk for chunk in memory["chunks"]}
+        files |= {
+            checkpoint.parent / CHUNKS / pathlib.PurePath(chunk["file"]).name: chunk for chunk in memory["chunks"]
+        }
     for path, expected in files.items():
         if digest(path) != {"bytes": expected["bytes"], "sha256": expected["sha256"]}:
             raise ValueError(f"{path.name} differs from its checksum")
     return manifest
 
 
-def newest_whole(
-    folder: pathlib.Path, place: pathlib.Path | None = None, chunks: bool = False
+def newest_complete(
+    folder: pathlib.Path, checkpoint: pathlib.Path | None = None, chunks: bool = False
 ) -> tuple[pathlib.Path, list[str]]:
     """Returns the newest checkpoint that is whole, and a line for each newer one that is not.
 
     Args:
         folder: of the checkpoints.
-        place: of the only one to look at; None for all.
+        checkpoint: of the only one to look at; None for all.
         chunks: whether the chunks of its memory must be whole, too.
     """
     notes: list[str] = []
-    for each in reversed(checkpoints_in(folder)) if place is None else [place]:
+    for each in reversed(checkpoints_in(folder)) if checkpoint is None else [checkpoint]:
         try:
             verify(each, chunks)
         except CheckpointError:
@@ -143,21 +147,25 @@ def prune(folder: pathlib.Path, step: int, keep: int) -> None:
     ones, from before the run went back to the one that was whole.
     """
     with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
-        places = [place for place in checkpoints_in(folder) if int(place.name) <= step]
-        kept, named = places[-keep:], set[str]()
-        for place in set(checkpoints_in(folder)) - set(kept):  # renamed first: half of it would be a damaged one
-            shutil.rmtree(place.rename(place.with_name(f".{place.name}.{os.getpid()}")))
-        for place in kept:
+        checkpoints = [checkpoint for checkpoint in checkpoints_in(folder) if int(checkpoint.name) <= step]
+        remaining, referenced = checkpoints[-keep:], set[str]()
+        for checkpoint in set(checkpoints_in(folder)) - set(
+            remaining
+        ):  # renamed first: half of it would be a damaged one
+            shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.{os.getpid()}")))
+        for checkpoint in remaining:
             with contextlib.suppress(ValueError, OSError):
-                named |= {chunk["file"] for memory in memories_in(read_manifest(place)) for chunk in memory["chunks"]}
+                referenced |= {
+                    chunk["file"] for memory in memories_in(read_manifest(checkpoint)) for chunk in memory["chunks"]
+                }
         clean_up(folder)
         for path in (folder / CHUNKS).iterdir():
-            if (ROWS.fullmatch(path.name) and path.name not in named) or TEMP_FILE.fullmatch(path.name):
+            if (ROWS.fullmatch(path.name) and path.name not in referenced) or TEMP_FILE.fullmatch(path.name):
                 path.unlink()
 
 
 @contextlib.contextmanager
-def wrap_checkpoint_errors(place: pathlib.Path) -> Iterator[None]:
+def wrap_checkpoint_errors(checkpoint: pathlib.Path) -> Iterator[None]:
     """Names the checkpoint where what is in it, though whole, is not what this version writes."""
     try:
         yield
@@ -165,4 +173,4 @@ def wrap_checkpoint_errors(place: pathlib.Path) -> Iterator[None]:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, AssertionError, tf.errors.OpError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise CheckpointError(f"{place} was written by another version, which can resume it ({reason})") from error
+        raise CheckpointError(f"{checkpoint} was written by another version, which can resume it ({reason})") from error

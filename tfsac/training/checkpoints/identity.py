@@ -8,7 +8,7 @@ from typing import Any
 from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
 from tfsac.types import Spec
 
-WHERE_STEPPED = ("vectorization", "step_timeout_seconds")  # the same steps come of it
+EXECUTION_FIELDS = ("vectorization", "step_timeout_seconds")  # the same steps come of it
 DEMONSTRATIONS = "demonstrations"  # their file may be moved; the memory knows them by their content
 
 
@@ -18,7 +18,7 @@ def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
     """
     arrays = {**spec.observation, "action": spec.action}
     return {
-        "environment": _of_the_task(to_json(preset.environment)),
+        "environment": _task_fields(to_json(preset.environment)),
         "agent": _without_files(to_json(preset.agent)),
         "seed": seed,
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
@@ -32,16 +32,16 @@ def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
         agent["memory"][DEMONSTRATIONS] = DEMONSTRATIONS
     agents: Any = AgentParameters  # a union of classes
     environment = to_json(from_json(EnvironmentParameters, json.dumps(identity["environment"])))
-    found = from_json(agents, json.dumps(agent))
+    parameters = from_json(agents, json.dumps(agent))
     return {
         **identity,
-        "environment": _of_the_task(environment),
-        "agent": _without_files(to_json(found)),
+        "environment": _task_fields(environment),
+        "agent": _without_files(to_json(parameters)),
     }
 
 
-def _of_the_task(environment: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in environment.items() if name not in WHERE_STEPPED}
+def _task_fields(environment: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in environment.items() if name not in EXECUTION_FIELDS}
 
 
 def _without_files(agent: dict[str, Any]) -> dict[str, Any]:

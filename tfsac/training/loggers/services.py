@@ -41,23 +41,25 @@ class WandbLogger:
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Starts or continues the run there."""
         self.file = run.path / WANDB_RUN
-        known = _read(self.file)
-        self.sent = known.get("env_steps", resumed_at if known else None)
+        saved = _read(self.file)
+        self.last_logged_step = saved.get("env_steps", resumed_at if saved else None)
         self.run = self.wandb.init(
             **{
                 "name": run.path.name,
                 "dir": str(run.path),
-                "id": known.get("id"),
-                "resume": "allow" if known else None,
+                "id": saved.get("id"),
+                "resume": "allow" if saved else None,
                 "config": _config(run),
                 **self.kwargs,
             }
         )
-        _write(self.file, {"id": self.run.id, "env_steps": -1 if self.sent is None else self.sent})
+        _write(
+            self.file, {"id": self.run.id, "env_steps": -1 if self.last_logged_step is None else self.last_logged_step}
+        )
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Logs the row of an evaluation at its environment step."""
-        if kind == "evaluation" and (self.sent is None or step > self.sent):
+        if kind == "evaluation" and (self.last_logged_step is None or step > self.last_logged_step):
             self.run.log(dict(values), step=step)
             _write(self.file, {"id": self.run.id, "env_steps": step})
 
@@ -83,17 +85,17 @@ class MLflowLogger:
 
     def __init__(self, experiment: str = "tfsac", tracking_uri: str | None = None):
         self.mlflow = _package("mlflow")
-        self.client, self.experiment, self.sent = self.mlflow.MlflowClient(tracking_uri), experiment, -1.0
+        self.client, self.experiment, self.last_logged_step = self.mlflow.MlflowClient(tracking_uri), experiment, -1.0
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Starts or continues the run there."""
-        if known := _read(run.path / MLFLOW_RUN):
-            self.run_id = known["run_id"]
+        if saved := _read(run.path / MLFLOW_RUN):
+            self.run_id = saved["run_id"]
             self.client.update_run(self.run_id, "RUNNING")
-            self.sent = self.client.get_run(self.run_id).data.metrics.get("env_steps", -1)
+            self.last_logged_step = self.client.get_run(self.run_id).data.metrics.get("env_steps", -1)
             return
-        found = self.client.get_experiment_by_name(self.experiment)
-        experiment = found.experiment_id if found else self.client.create_experiment(self.experiment)
+        existing = self.client.get_experiment_by_name(self.experiment)
+        experiment = existing.experiment_id if existing else self.client.create_experiment(self.experiment)
         self.run_id = self.client.create_run(experiment, run_name=run.path.name).info.run_id
         _write(run.path / MLFLOW_RUN, {"run_id": self.run_id})
         for name, value in leaves(_config(run)):
@@ -101,7 +103,7 @@ class MLflowLogger:
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Logs the row of an evaluation at its environment step."""
-        if kind == "evaluation" and step > self.sent:
+        if kind == "evaluation" and step > self.last_logged_step:
             now, metric = int(time.time() * 1000), self.mlflow.entities.Metric
             metrics = [metric(_accepted(name), value, now, step) for name, value in values.items()]
             self.client.log_batch(self.run_id, metrics)  # all of them or, after a kill, none

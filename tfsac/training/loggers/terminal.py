@@ -126,10 +126,10 @@ class NotebookLogger(TerminalLogger):
 
     def advance(self, completed: int, speed: float, value: float | None) -> None:
         """Moves the bar; see `TerminalLogger.advance`."""
-        shown = "-" if value is None else f"{value:.1f}"
+        text = "-" if value is None else f"{value:.1f}"
         self.state = (
             f"<progress value='{completed}' max='{self.total}'></progress> "
-            f"{completed}/{self.total} {self.unit}, {speed:.0f} steps/s, return {shown}"
+            f"{completed}/{self.total} {self.unit}, {speed:.0f} steps/s, return {text}"
         )
         self._show()
 
