@@ -210,7 +210,7 @@ def _reject_other_classes(made: Any) -> None:
             user_class = ":" in str(getattr(part, "kind", ""))  # the config keeps its class
             if dataclasses.is_dataclass(part) and classes and not user_class and type(part) not in classes:
                 holds = f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
-                raise ParameterError(f"{holds}: decorate it with @parameters, and declare the field in a subclass")
+                raise ParameterError(f"{holds}: use @tfsac.parameters.parameters and a subclass with the field")
 
 
 def reject_unused_fields(made: Any, names: Iterable[str], because: str) -> None:
