@@ -70,7 +70,13 @@ def test_a_wrong_return_ends_an_evaluation(name):
 
 
 @pytest.mark.parametrize(
-    "reset", [{"a": ZEROS}, {"a": ZEROS, "image": np.full((4, 4, 1), 0.5)}], ids=["keys", "an image of floats"]
+    "reset",
+    [
+        {"a": ZEROS},
+        {"a": ZEROS, "image": np.full((4, 4, 1), 0.5)},
+        {"a": ZEROS, "image": np.full((4, 4, 1), 256, np.uint16)},
+    ],
+    ids=["keys", "an image of floats", "an image of larger numbers"],
 )
 def test_the_keys_and_images_of_a_dict_are_checked(reset):
     with pytest.raises(EnvironmentFailure, match="image"):
@@ -86,6 +92,7 @@ def test_the_keys_and_images_of_a_dict_are_checked(reset):
         {"reward": 1},
         {"terminated": np.bool_(False)},
         {"terminated": 0, "truncated": np.int64(0)},
+        {"terminated": np.zeros(1, bool)},
         {"observation": np.zeros(2)},
         {"observation": [0, 1]},
     ],
@@ -292,7 +299,7 @@ def test_the_second_signal_ends_a_run_that_hangs_at_once_and_its_children(tmp_pa
     process.send_signal(number)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(1)
-    assert signals.PATIENCE.decode() in iter(process.stderr.readline, "")  # TensorFlow's lines come first
+    assert signals.SIGNAL_HINT.decode() in iter(process.stderr.readline, "")  # TensorFlow's lines come first
     process.send_signal(number)
     assert process.wait(30) == SIGNALLED + number
     process.stdout.close()

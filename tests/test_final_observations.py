@@ -13,6 +13,7 @@ from tfsac.parameters import EnvironmentParameters
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
 LAST = 5
+ONE_ARRAY = np.zeros(1, np.float32)
 
 
 def wrapped(value, how):
@@ -21,6 +22,9 @@ def wrapped(value, how):
         array = np.empty(1, object)
         array[0] = value
         return array
+    if how == "one array":
+        ONE_ARRAY[:] = value
+        return ONE_ARRAY
     return value
 
 
@@ -99,6 +103,8 @@ ENVIRONMENTS = {
     "an object array": lambda: Clock(how="an object array"),
     "None before": lambda: Clock(always="none"),
     "an earlier one before": lambda: Clock(always="kept"),
+    "in the same array each time": lambda: Clock(how="one array"),
+    "as gymnasium.make has it": lambda: gym.make(CLOCK),
     "below wrappers that keep observations": lambda: gym.wrappers.TimeLimit(Clock(), 50),
     "checked already": lambda: gym.wrappers.TimeLimit(tfsac.environments.checked(Clock()), 50),
 }

@@ -6,6 +6,7 @@ import signal
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny
 from pages import ROOT, run_page
 from toys import tiny_preset
@@ -206,7 +207,10 @@ def test_a_new_run_begins_with_weights_and_memory_of_another(name, tmp_path):
     source.memory.end_episodes()
     slower = override(preset, {"agent.networks.*.learning_rate": 1e-5, "schedule.improve_steps": 20})
     begun = {"initial_weights": tmp_path / "source", "restore_memory": True}
+    unfinished = tmp_path / "source" / "checkpoints" / ".000000070.1"  # the other run may be writing it
+    unfinished.mkdir()
     trainer = Trainer(slower, tmp_path / "run", quiet=True, **begun)
+    assert unfinished.is_dir()
     (ours, total), (theirs, rows) = stored(trainer.memory), stored(source.memory)
     np.testing.assert_array_equal(ours, theirs)
     assert total == rows and trainer.counters.env_steps == 0
@@ -357,3 +361,48 @@ def test_a_run_that_began_with_a_memory_is_resumed_by_its_own_script(with_memory
     longer = override(preset, {"schedule.improve_steps": preset.schedule.improve_steps.num_steps + 10})
     result = tfsac.train(longer, tmp_path / "run", quiet=True, resume=True)
     assert result.counters.env_steps == longer.schedule.improve_steps.num_steps
+
+
+# -- runs of earlier versions ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def earlier_run(tmp_path_factory):
+    """A run of 40 steps of a version in which each of the twin critics had layers of its own."""
+    folder = tmp_path_factory.mktemp("earlier") / "run"
+    shutil.unpack_archive(ROOT / "tests" / "data" / "run_of_separate_critics.zip", folder)
+    return folder
+
+
+def test_critics_with_layers_of_their_own_are_stacked_where_a_run_is_loaded(earlier_run):
+    observation, action = np.float32([1.0, 0.0, 0.5]), np.float32([0.5])
+    for last in (False, True):
+        policy = tfsac.load_policy(earlier_run, critics=True, last=last)
+        assert policy.act(observation) == pytest.approx([0.08726358], abs=1e-6)
+        assert policy.values(observation, action)["q"] == pytest.approx(-0.0984372, abs=1e-6)
+
+
+@pytest.mark.usefixtures("training_alone")
+def test_a_run_whose_critics_had_layers_of_their_own_is_resumed(earlier_run, tmp_path):
+    shutil.copytree(earlier_run, tmp_path / "run")
+    longer = override(load_preset(tmp_path / "run" / "config.json"), {"schedule.improve_steps": 25})
+    trainer = Trainer(longer, tmp_path / "run", resume=True, quiet=True)
+    agent, saved = trainer.agent, tf.train.load_checkpoint(str(earlier_run / "checkpoints" / "000000040" / "agent"))
+
+    def value(key):
+        return saved.get_tensor(f"agent/{key}/.ATTRIBUTES/VARIABLE_VALUE")
+
+    for i, variable in enumerate(agent.trained["q"]):  # old weights: kernel and bias of one critic, then of the other
+        first = 4 * (i // 2) + i % 2
+        pair = first, first + 2
+        np.testing.assert_array_equal(variable, [value(f"trained/q/{j}") for j in pair])
+        optimizer = agent.optimizers["q"]
+        for slots, offset in ((optimizer.momentums, 2), (optimizer.velocities, 3)):
+            np.testing.assert_array_equal(slots[i], [value(f"optimizers/q/_variables/{2 * j + offset}") for j in pair])
+        of_target = [
+            f"networks/q_target/head_model/_operations/{3 + j // 2}/{'bias' if i % 2 else '_kernel'}" for j in pair
+        ]
+        np.testing.assert_array_equal(
+            agent.networks["q_target"].trainable_variables[i], [value(key) for key in of_target]
+        )
+    assert trainer.run().counters.updates > 20

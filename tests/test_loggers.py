@@ -5,12 +5,14 @@ import json
 import pathlib
 import shutil
 import signal
+import sys
 import types
 
 import pytest
 from toys import tiny_preset
 
 import tfsac
+from tfsac.errors import TfsacError
 from tfsac.parameters import RunParameters
 from tfsac.training import Callback, Trainer
 from tfsac.training.loggers import CSVLogger, Logger, MLflowLogger, RunInfo, WandbLogger, services
@@ -94,6 +96,13 @@ def test_loggers_are_told_how_a_run_ended(tmp_path):
             with pytest.raises(ZeroDivisionError):
                 trainer.run()
         assert kept.closed == [reason]
+
+
+@pytest.mark.parametrize(("logger", "name"), [(WandbLogger, "wandb"), (MLflowLogger, "mlflow")])
+def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, logger, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(TfsacError, match=rf"pip install 'tfsac\[{name}\]'"):
+        logger("project")
 
 
 def test_loggers_of_services_end_as_the_run_did(tmp_path):

@@ -248,11 +248,6 @@ Batches = Batch | BatchesOnDevice  # stacked for the updates of a call
 Metrics = dict[str, Any]
 
 
-def number_of_updates(batches: Batches) -> int:
-    """Returns U, the number of updates that batches are stacked for."""
-    return batches.num_updates if isinstance(batches, BatchesOnDevice) else len(batches.reward)
-
-
 class ActResult(NamedTuple):
     """What a policy's `act` returns.
 

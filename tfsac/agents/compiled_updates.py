@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfsac.agents.batches import Packing
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.types import Batch, Batches, Transition, UpdateResult, is_loss, number_of_updates
+from tfsac.types import Batch, Batches, BatchesOnDevice, Transition, UpdateResult, is_loss
 
 MAX_PROGRAMS = 2  # that XLA compiles for calls of several updates; another number of updates is divided among them
 
@@ -63,7 +63,8 @@ class CompiledUpdates:
 
     def __call__(self, stacked: Batches) -> UpdateResult:
         """Makes U updates with stacked batches; see `Agent.update`."""
-        agent, packed, count = self.agent, self.source.pack(stacked), number_of_updates(stacked)
+        agent, packed = self.agent, self.source.pack(stacked)
+        count = stacked.num_updates if isinstance(stacked, BatchesOnDevice) else len(stacked.reward)
         before = int(agent.updates.numpy()) if self._num_updates is None else self._num_updates
         full_metrics = updates_that_report(before, count, self.updates_between_diagnostics, agent.algorithm)
         if self.eager:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import pathlib
 import platform
 import shlex
 from typing import TYPE_CHECKING
@@ -102,7 +101,7 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
     import tensorflow as tf
 
     from tfsac.training.run_directory import provenance
-    from tfsac.utils.machine import usable_cores, usable_memory
+    from tfsac.utils.machine import cpu, usable_cores, usable_memory
 
     devices = [
         f"{device.name} ({details['device_name']})"
@@ -111,7 +110,7 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
         for device in tf.config.list_physical_devices()
     ]
     described = provenance()
-    model, present = _cpu()
+    model, present = cpu()
     lines = {
         "platform": platform.platform(),
         "cpu": f"{model}, {os.cpu_count()} cores, {usable_cores()} usable",
@@ -125,13 +124,3 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
     for name, text in {**described["versions"], **lines}.items():
         print(f"{name:<24}{text}")
     return 0
-
-
-def _cpu() -> tuple[str, set[str]]:
-    """Returns the name of the processor and the flags that Linux knows of it."""
-    known: dict[str, str] = {}
-    path = pathlib.Path("/proc/cpuinfo")
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        name, _, value = line.partition(":")
-        known.setdefault(name.strip(), value.strip())
-    return known.get("model name", platform.machine()), set(known.get("flags", "").split())

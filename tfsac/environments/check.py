@@ -26,6 +26,7 @@ KEEP_OBSERVATIONS = (
     gym.RewardWrapper,
     gym.wrappers.TimeLimit,
     gym.wrappers.OrderEnforcing,
+    gym.wrappers.PassiveEnvChecker,  # which gymnasium.make adds
     gym.wrappers.RecordEpisodeStatistics,
 )
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -191,7 +192,7 @@ class CheckedEnv(gym.Wrapper):
         self.parts: dict[str, tuple[Any, Any]] = {key: (space.shape, space.dtype) for key, space in spaces.items()}
         self.stacks = [key for key, space in spaces.items() if isinstance(space, FrameStack)]
         self.frames: dict[str, np.ndarray] = {}  # the stacks before this step
-        self.final: Any = None  # the last observation that info had
+        self.final: Any = None  # the last observation of an episode that info had in the step before
         self.rewards_shape = _rewards_shape(env)
         if self.rewards_shape:
             self.metadata = {**(env.metadata or {}), NUM_REWARDS: self.rewards_shape[0]}
@@ -206,10 +207,14 @@ class CheckedEnv(gym.Wrapper):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Makes a step; raises EnvironmentFailure also for a reward that is not one number."""
         observation, reward, terminated, truncated, info = self.env.step(action)
+        terminated, truncated = bool(terminated), bool(truncated)
         info = dict(info)  # the environment may change its own later
+        earlier, self.final = self.final, None
         for key in FINAL_OBSERVATIONS:
-            if info.get(key) is not None:
-                observation = self._final(key, info.pop(key), observation, terminated or truncated)
+            if (value := info.pop(key, None)) is not None:
+                self.final = value
+                if (terminated or truncated) and value is not earlier:  # else it is of an episode before
+                    observation = self._taken_from_info(key, value)
         self._check(observation)
         if self.rewards_shape or type(reward) is not float:
             array = np.array(reward, np.float32 if self.rewards_shape else np.float64)
@@ -221,10 +226,7 @@ class CheckedEnv(gym.Wrapper):
             reward = float(array.sum())
         return observation, reward, terminated, truncated, info
 
-    def _final(self, key: str, value: Any, observation: Any, ended: bool) -> Any:
-        earlier, self.final = self.final, value
-        if not ended or value is earlier:  # of an episode before
-            return observation
+    def _taken_from_info(self, key: str, value: Any) -> Any:
         layer = self.env
         while isinstance(layer, gym.Wrapper):
             if not (isinstance(layer, KEEP_OBSERVATIONS) or hasattr(layer, "keeps_observations")):
@@ -248,6 +250,8 @@ class CheckedEnv(gym.Wrapper):
                     raise EnvironmentFailure(
                         f"observation {key!r} must have the shape {shape} and dtype {dtype}, {found}"
                     )
+                if dtype.kind in "iu" and (part.astype(dtype) != part).any():  # it would wrap around
+                    raise EnvironmentFailure(f"observation {key!r} has numbers that its dtype {dtype} cannot hold")
             if key == ACTION_MASK and not ((part == 0) | (part == 1)).all():
                 raise EnvironmentFailure(f"'action_mask' must contain 0 and 1, got {part}")
         for key in self.stacks:

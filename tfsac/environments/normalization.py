@@ -117,6 +117,7 @@ class Filters:
                 instead = "reward_normalization=True scales each reward"
                 raise ParameterError(f"return_scaling needs one reward a step, got {spec.num_rewards}; {instead}")
             self.returns = ReturnScaling(parameters.return_scaling, discount)
+        self.learns_rewards = bool(parameters.return_scaling or parameters.reward_normalization)
 
     @property
     def count(self) -> int:

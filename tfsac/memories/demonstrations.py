@@ -86,10 +86,9 @@ def load_demonstrations(
 
     Raises:
         FileNotFoundError: no such file or dataset.
-        ImportError: Minari is not installed.
         TfsacError: not a demonstration file, empty, truncated, not finite, of another level, with other visible
             entries or bounds of actions, of other shapes or dtypes than the spec's, actions that the agent could not
-            take, or fewer episodes than wanted.
+            take, or fewer episodes than wanted; or Minari is not installed.
     """
     layout = TransitionMemory(spec._replace(extras={}, num_rewards=None).unstacked(), 1).ring.dtype
     if minari := str(path).startswith(MINARI):

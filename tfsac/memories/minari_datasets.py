@@ -25,14 +25,13 @@ def read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[
         truncated.
 
     Raises:
-        ImportError: Minari is not installed.
         FileNotFoundError: no such dataset on this machine.
-        TfsacError: it is empty.
+        TfsacError: it is empty, or Minari is not installed.
     """
     try:
         import minari
     except ImportError as error:
-        raise ImportError("Minari datasets need: pip install 'tfsac[minari]'") from error
+        raise TfsacError("Minari datasets need: pip install 'tfsac[minari]'") from error
     local = minari.list_local_datasets()
     if dataset_id not in local:
         raise FileNotFoundError(f"Minari datasets on this machine are {', '.join(local) or 'none'}, got {dataset_id}")

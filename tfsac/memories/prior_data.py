@@ -60,7 +60,7 @@ class FixedDataMemory(TransitionMemory):
         """Returns the memory that a preset describes; see `TransitionMemory.build`.
 
         Raises:
-            TfsacError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
+            TfsacError, OSError: demonstrations that cannot be read, or do not fit the environment.
         """
         memory: Any = preset.agent.memory
         demonstrations = load_demonstrations(

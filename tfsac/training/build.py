@@ -32,12 +32,7 @@ from tfsac.utils.machine import option
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
     """Returns the agent that a preset describes, with fresh weights.
 
-    Args:
-        preset: the experiment.
-        run: its seed, and whether and how to compile.
-        spec: what the agent observes and does.
-        models: makes Keras models that take the place of the preset's layers; not for actor-critic with experience
-            replay.
+    `models` makes Keras models that take the place of the preset's layers; not for actor-critic with experience replay.
 
     Raises:
         ValueError: parameters that do not fit the spec, or networks that only a function can make.
@@ -53,14 +48,8 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
 def build_policy(
     preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None, collecting: bool = False
 ) -> BasePolicy:
-    """Returns the policy of the agent that a preset describes, with fresh weights and without the critics.
-
-    Args:
-        preset, run, spec, models: see `build_agent`.
-        collecting: whether experience is collected with it.
-
-    Raises:
-        ValueError, TypeError: see `build_agent`.
+    """Returns the policy of the agent that `build_agent` returns, without the critics; `collecting` where experience is
+    collected with it.
     """
     refuse_missing_models(preset, models)
     return class_of(preset.agent, Agent).policy_class.build(preset.agent, spec, run.seed, models, collecting)
@@ -75,11 +64,7 @@ def with_counted_decays(preset: Preset) -> Preset:
 
 
 def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
-    """Refuses a preset whose networks only a function can make, without the function.
-
-    Raises:
-        ParameterError: it is one.
-    """
+    """Refuses a preset whose networks only a function can make, without the function."""
     made_by = next((network.made_by for network in preset.agent.networks.values() if network.made_by), None)
     if models is None and made_by:
         raise ParameterError(
@@ -101,16 +86,14 @@ def build_memory(
     The rewards that it samples have gone through the filters; those of a SQIL memory are its own.
 
     Args:
-        preset: the experiment.
-        spec: of the agent.
-        filters: of the run.
+        preset, spec, filters: of the run and its agent.
         recurrent: specs of the states of the agent's LSTMs by field.
         allocate: makes the arrays of its records.
         older_policies: whether what is collected may come from a policy before the last updates.
 
     Raises:
         ParameterError: the records do not fit into RAM, or `agent.memory` names no class of its kind of memory.
-        ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
+        ValueError, OSError: demonstrations that cannot be read, or do not fit the environment.
         OSError: there is no room for the records.
     """
     memory = preset.agent.memory

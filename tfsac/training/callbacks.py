@@ -77,18 +77,12 @@ HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
 class Hooks:
     """The callbacks of a run.
 
-    An error of a hook is kept until `raise_error`, so that the step in which it occurred is completed first.
-
-    Args:
-        callbacks: in the order in which they are called.
-        signals: of the run, to which Ctrl-C inside a hook belongs.
+    An error of a hook is kept until `raise_error`, so that the step in which it occurred is completed first. A method
+    that looks like a hook, and would never be called, is refused.
 
     Attributes:
         error: the first error of a hook.
         begun: callbacks whose `on_training_begin` returned, and whose `on_training_end` is to be called.
-
-    Raises:
-        TfsacError: a method that looks like a hook, and would never be called.
     """
 
     def __init__(self, callbacks: Sequence[Callback], signals: StopSignals):
@@ -110,11 +104,6 @@ class Hooks:
     def call(self, hook: str, trainer: Trainer, *arguments: Any) -> None:
         """Calls a hook of every callback, `on_checkpoint` of those that have begun; Ctrl-C inside ends the run as it
         does elsewhere.
-
-        Args:
-            hook: its name.
-            trainer: of the run.
-            arguments: what the hook gets beside the trainer.
         """
         for callback in self.begun if hook == "on_checkpoint" else self.callbacks:
             self._call(callback, hook, trainer, *arguments)

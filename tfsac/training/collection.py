@@ -16,12 +16,7 @@ POLICY_STATE, ACTOR_WEIGHTS, BEGAN = "policy_state/", "handed/", "began/"  # arr
 
 
 class Collector:
-    """A policy in its environments.
-
-    Args:
-        policy: that acts.
-        filters: that normalise its observations.
-        environments: in which it acts.
+    """A policy in its environments, whose observations the filters normalise.
 
     Attributes:
         policy_state: `[E, ...]` by field, of policies that have one.
@@ -63,12 +58,7 @@ class Collector:
         return step._replace(logged=result.logged, info=result.info)
 
     def sync_from(self, learned: BasePolicy, acting: list[np.ndarray] | None = None) -> None:
-        """Acts from now on as another policy does.
-
-        Args:
-            learned: the policy of the agent; nothing happens where it is this collector's own.
-            acting: its acting weights, which the agent's last update returned.
-        """
+        """Acts from now on as the agent's policy does, perhaps its own; the agent's last update returned `acting`."""
         if learned is not self.policy:
             self.set_weights(learned.actor_weights(acting))
 
@@ -86,9 +76,7 @@ class Collector:
         return {"environments": self.environments.state(), "rng": self.policy.rng.bit_generator.state}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps to continue: the newest observations and those with which the newest episode
-        began, the policy's state, and weights that were handed over.
-        """
+        """Returns what a checkpoint keeps as arrays: observations, the policy's state and acting weights."""
         return {
             **{OBSERVATION + key: value for key, value in self.environments.observation.items()},
             **{BEGAN + key: value for key, value in self.environments.began.items()},
@@ -104,15 +92,12 @@ class Collector:
     def restore(
         self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy
     ) -> bool:
-        """Continues where a checkpoint was taken.
+        """Continues where a checkpoint was taken, and returns whether the running episodes do; else new ones start.
 
         Args:
             state, arrays: what `state` and `arrays` returned, from among other arrays.
             actions: of the running episode; see `Environments.restore`.
             learned: the policy of the agent, which acts itself or hands its weights over.
-
-        Returns:
-            whether the running episodes continue; else new ones start.
         """
         self.policy.rng.bit_generator.state = state["rng"]
         self.policy_state = {

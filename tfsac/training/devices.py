@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import pathlib
-import platform
 import sys
 
 import tensorflow as tf
@@ -15,7 +13,7 @@ from tfsac.distributed.tf_config import WorkerTask
 from tfsac.errors import TfsacError
 from tfsac.networks.bfloat16 import use_bfloat16, warning_about_bfloat16
 from tfsac.parameters import RunParameters
-from tfsac.utils.machine import usable_cores, use_tensorflow
+from tfsac.utils.machine import cpu, usable_cores, use_tensorflow
 
 THREADS = ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 CONFIGURED: list[int] = []  # id of the process; a child that was forked has its parent's
@@ -28,11 +26,8 @@ def configure(use_cpu: bool = False) -> str | None:
     small update are spread over the cores instead of each being divided among them, unless TF_NUM_INTEROP_THREADS or
     TF_NUM_INTRAOP_THREADS say otherwise.
 
-    Args:
-        use_cpu: hide the GPUs.
-
-    Returns:
-        a line about what could not be set any more, because TensorFlow was used before; else None.
+    Returns a line about what could not be set any more, because TensorFlow was used before; else None. `use_cpu` hides
+    the GPUs.
     """
     CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
@@ -55,20 +50,14 @@ def configure(use_cpu: bool = False) -> str | None:
 
 
 def configure_once() -> str | None:
-    """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`.
-
-    Raises:
-        RuntimeError: this process was forked from one that uses TensorFlow, which would wait forever for its threads.
-    """
+    """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`."""
     use_tensorflow()
     return None if CONFIGURED else configure()
 
 
 def set_numerics(run: RunParameters) -> str | None:
-    """Sets how this process computes from now on: deterministic kernels, and matrix products in bfloat16.
-
-    Returns:
-        a line about bfloat16 where it is slower than float32 on this CPU; else None.
+    """Sets how this process computes from now on: deterministic kernels, and matrix products in bfloat16. Returns a
+    line where bfloat16 is slower than float32 on this CPU; else None.
     """
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -80,10 +69,7 @@ def set_numerics(run: RunParameters) -> str | None:
 
 def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strategy:
     """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
-
-    Args:
-        run: with `strategy` and `num_devices`.
-        task: of this process; the workers connect the first time that this is called.
+    Workers connect the first time that this is called.
 
     Raises:
         TfsacError: more devices than there are, or TensorFlow was used before its CPU could be divided.
@@ -130,18 +116,10 @@ def device() -> str:
     if gpus:
         names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
         return ", ".join(names)
-    asked = (
+    configured = (
         tf.config.threading.get_inter_op_parallelism_threads(),
         tf.config.threading.get_intra_op_parallelism_threads(),
     )
-    counts = [number or int(os.environ.get(name, 0)) for number, name in zip(asked, THREADS, strict=True)]
+    counts = [number or int(os.environ.get(name, 0)) for number, name in zip(configured, THREADS, strict=True)]
     threads = " x ".join(str(count or "all") for count in counts) + " threads"
-    return f"{_cpu()}, {threads}"
-
-
-def _cpu() -> str:
-    """Returns the model of the processor."""
-    listed = pathlib.Path("/proc/cpuinfo")
-    lines = listed.read_text().splitlines() if listed.is_file() else []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
+    return f"{cpu()[0]}, {threads}"

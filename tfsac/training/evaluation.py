@@ -80,7 +80,7 @@ def evaluate_policy(
     evaluation_index: int = 0,
     each_step: Callable[..., None] | None = None,
     seeds_below: int = SEEDS_BELOW,
-    begun: Any = None,
+    first_observation: Any = None,
     begin: Callable[[], None] = lambda: None,
 ) -> Evaluation:
     """Runs whole episodes of a policy, whose state is reset at each episode start.
@@ -88,11 +88,7 @@ def evaluate_policy(
     Args:
         policy: to be evaluated.
         deterministic: its mode instead of samples.
-        env, amount, seed, evaluation_index, each_step, seeds_below, begun, begin: see `evaluate`.
-
-    Raises:
-        EnvironmentFailure: the environment raised.
-        NonFiniteError: the policy's action is not finite.
+        env, amount, seed, evaluation_index, each_step, seeds_below, first_observation, begin: see `evaluate`.
     """
     switched: list[bool] = []
 
@@ -107,7 +103,7 @@ def evaluate_policy(
         policy.reset()
         begin()
 
-    done = evaluate(act, env, amount, seed, evaluation_index, each_step, begin_episode, seeds_below, begun)
+    done = evaluate(act, env, amount, seed, evaluation_index, each_step, begin_episode, seeds_below, first_observation)
     return done._replace(switched=np.array(switched) if switched else None)
 
 
@@ -130,7 +126,7 @@ def evaluate(
     each_step: Callable[..., None] | None = None,
     begin: Callable[[], None] | None = None,
     seeds_below: int = SEEDS_BELOW,
-    begun: Any = None,
+    first_observation: Any = None,
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
     after its time limit where that is longer.
@@ -144,7 +140,7 @@ def evaluate(
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
         begin: called at the begin of every episode.
         seeds_below: what the episodes' seeds are below.
-        begun: the observation after a reset that was made already, with which the first episode begins.
+        first_observation: of the first episode, where its reset was made already.
 
     Raises:
         EnvironmentFailure: the environment raised, or returned what it must not.
@@ -157,7 +153,7 @@ def evaluate(
     made = 0  # episodes, or steps
     while made < amount.num_steps:
         with _failing_in(name, len(returns), 0):
-            observation, begun = begun, None
+            observation, first_observation = first_observation, None
             if observation is None:
                 observation, _ = env.reset(
                     seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns), below=seeds_below)
@@ -208,12 +204,7 @@ class Evaluator:
     """Evaluates the policy of a run and keeps its weights when they are the best so far.
 
     Args:
-        preset: the experiment, with its schedule and threshold.
-        settings: with the seed and `stochastic_evaluation`.
-        policy: to evaluate.
-        agent: whose weights are kept.
-        env: in which.
-        directory: of the run, with the file of the best weights.
+        preset, settings, policy, agent, env, directory: of the run.
         begin_episode: called at each episode start.
 
     Attributes:
@@ -222,7 +213,6 @@ class Evaluator:
         best_weights: content of their file.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
         periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
-        seeds_below: what the episodes' seeds are below.
     """
 
     def __init__(
@@ -265,44 +255,31 @@ class Evaluator:
         period = self.preset.schedule.steps_between_evaluation_periods
         return counters.of(period) // period.num_steps
 
-    def evaluate(self, env_steps: int, begun: dict[str, np.ndarray] | None = None) -> dict[str, float]:
+    def evaluate(self, env_steps: int, first_observation: dict[str, np.ndarray] | None = None) -> dict[str, float]:
         """Returns the summary of an evaluation, and of one with sampled actions where the run asks for it.
 
-        Args:
-            env_steps: of the run so far, from which the episodes' seeds follow.
-            begun: the observation after a reset that was made already.
-
-        Raises:
-            EnvironmentFailure: the environment raised.
+        The episodes' seeds follow from `env_steps`; `first_observation` is that after a reset that was made already.
         """
-        deterministic = self.preset.agent.algorithm.use_deterministic_for_evaluation
-        row = self._evaluate("evaluation", deterministic, env_steps, begun)
+        kinds = {"evaluation": self.preset.agent.algorithm.use_deterministic_for_evaluation}
         if self.settings.stochastic_evaluation:
-            row |= self._evaluate("stochastic_evaluation", False, env_steps)
-        return row
-
-    def _evaluate(self, prefix: str, deterministic: bool, env_steps: int, begun: Any = None) -> dict[str, float]:
-        # Samples drawn here must not shift the stream of training.
-        acting, seed = self.policy.acting, self.settings.seed
-        training, acting.rng = acting.rng, np.random.default_rng([seed, Stream.EVALUATING, env_steps])
+            kinds["stochastic_evaluation"] = False
+        acting, amount, seed = self.policy.acting, self.preset.schedule.evaluation_steps, self.settings.seed
+        row: dict[str, float] = {}
+        training = acting.rng  # samples drawn here must not shift the stream of training
         try:
-            amount = self.preset.schedule.evaluation_steps
-            given = self.policy, self.env, amount, deterministic, seed, env_steps
-            more = {"begun": begun, "begin": self.begin_episode}
-            return evaluate_policy(*given, seeds_below=self.seeds_below, **more).summary(prefix)
+            for kind, deterministic in kinds.items():
+                acting.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
+                given = self.policy, self.env, amount, deterministic, seed, env_steps
+                more: dict[str, Any] = {"first_observation": first_observation, "begin": self.begin_episode}
+                row |= evaluate_policy(*given, seeds_below=self.seeds_below, **more).summary(kind)
+                first_observation = None
         finally:
             acting.rng = training
+        return row
 
     def save_if_best(self, value: float, counters: Counters) -> None:
-        """Saves the weights if they are the best so far; from the first update on, earlier ones no longer count.
-
-        Args:
-            value: mean return of the evaluation.
-            counters: of the run when it was made.
-
-        Raises:
-            NonFiniteError: they are the best and one is not finite.
-            OSError: the weights cannot be written.
+        """Saves the weights if the mean return `value` is the best so far; from the first update on, earlier ones no
+        longer count.
         """
         if value > self.best_return or (self.best_updates == 0 and counters.updates):
             self.save(value, counters)

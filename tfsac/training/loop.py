@@ -8,7 +8,7 @@ import operator
 import pathlib
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -29,8 +29,7 @@ from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_
 from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, build_run
 from tfsac.training.schedule import Counters
-from tfsac.training.signals import StopSignals
-from tfsac.types import OBSERVATION, Batches, Step, UpdateResult, number_of_updates
+from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
 from tfsac.utils.machine import option
 
 
@@ -62,40 +61,6 @@ class Interrupted(Exception):
     """Ctrl-C inside an environment, whose step or evaluation was not made."""
 
 
-class EnvironmentGuard:
-    """Notes, while entered, that an environment failed, after which the state can be saved. Ctrl-C ends the run.
-
-    Args:
-        signals: of the run.
-
-    Attributes:
-        catches_interrupts: whether Ctrl-C ends the run, which is then saved; else it is raised.
-        failed: what failed; "" where nothing did.
-    """
-
-    def __init__(self, signals: StopSignals):
-        self.signals, self.catches_interrupts, self.failed = signals, False, ""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self.note(error)
-
-    def note(self, error: BaseException) -> None:
-        """Takes what an environment raised.
-
-        Raises:
-            Interrupted: it was Ctrl-C.
-        """
-        if isinstance(error, KeyboardInterrupt | SystemExit) and self.catches_interrupts:
-            self.signals.interrupt()
-            raise Interrupted from error
-        if isinstance(error, Exception) and not isinstance(error, NonFiniteError):
-            self.failed = getattr(error, "what", "An environment failed")
-
-
 def _part(name: str) -> Any:
     return property(operator.attrgetter(f"parts.{name}"))
 
@@ -104,21 +69,9 @@ class Trainer:
     """One run of a preset in a run directory; nothing is written before everything is built.
 
     Args:
-        preset: the experiment, the name of one, or the path of a .py file or of a run's config.json.
-        run_dir: its folder: new or empty, or with a checkpoint to resume.
-        run: seed, strategy, checkpoints and so on; None for the defaults, or those of the run that is resumed.
-        resume: continue from the newest whole checkpoint in `run_dir`.
-        callbacks: hooks.
-        quiet: print nothing.
-        initial_weights: run directory whose best weights to begin with.
-        env_fn: makes one environment, instead of the preset's level and its arguments. A function is not saved: give it
-            again to resume.
-        models: makes a Keras model for each network, instead of the preset's layers; see docs/own_networks.md. It is
-            not saved either.
+        preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models, restore_memory, loggers: as
+            `tfsac.train` takes them.
         terminal: makes what prints the progress, such as a subclass of `TerminalLogger`; called with `quiet`.
-        restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
-        loggers: where metrics go besides metrics.csv, the terminal and TensorBoard: "wandb", "mlflow", "module:Class"
-            or objects; see `tfsac.training.loggers.Logger`.
 
     Attributes:
         parts: everything that the run is made of; see `Run`.
@@ -129,7 +82,7 @@ class Trainer:
         error: what ended the run, if it failed.
 
     Raises:
-        TfsacError, ImportError: parameters that do not fit the environment, or missing packages.
+        TfsacError: parameters that do not fit the environment, or missing packages.
         FileExistsError, OSError: the run directory; BlockingIOError: another process trains in it.
         CheckpointError: nothing to resume from.
     """
@@ -152,9 +105,8 @@ class Trainer:
         start = initial_weights, env_fn, models, terminal, restore_memory, loggers
         self.parts = build_run(preset, run_dir, run, resume, callbacks, quiet, *start)
         self.parts.updates.on_result = self._on_result
-        self.stop_reason = ""
+        self.stop_reason, self._environment_failure = "", ""
         self.error: Exception | None = None
-        self._environment = EnvironmentGuard(self.parts.signals)
         self._started, self._stop_agreed, self._policy_is_outdated = False, False, False
         self._newest_step: Step | None = None
 
@@ -174,9 +126,6 @@ class Trainer:
     def run(self) -> Result:
         """Trains until the schedule, a threshold, a callback or a signal ends it, and saves.
 
-        Returns:
-            how it ended.
-
         Raises:
             EnvironmentFailure: an environment raised; the state before that step was saved.
             NonFiniteError: a metric, weight or action is not finite; the last checkpoint is from before, and the batch
@@ -186,7 +135,7 @@ class Trainer:
         run = self.parts
         if self._started:
             raise TfsacError("a Trainer runs once: to continue, make a new one with resume=True")
-        self._started = self._environment.catches_interrupts = True
+        self._started = True
         reason = "failed"
         use_bfloat16(run.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
         visible = run.preset.environment.visible_entries
@@ -228,7 +177,7 @@ class Trainer:
         except Interrupted:
             pass
         except Exception:  # a signal may have ended the environments' processes, too
-            if not (self._environment.failed and run.signals.received) or several:
+            if not (self._environment_failure and run.signals.received) or several:
                 raise
         if run.signals.received:
             self.stop(signal.Signals(run.signals.received).name)
@@ -255,17 +204,14 @@ class Trainer:
         run.hooks.raise_error()
 
     def collect(self) -> None:
-        """Acts once in every environment, stores the step, and learns running statistics from it.
-
-        Raises:
-            EnvironmentFailure: an environment raised; nothing was stored.
-            NonFiniteError: an action is not finite; nothing was stored.
+        """Acts once in every environment, stores the step, and learns running statistics from it. Nothing is stored
+        where an environment raises or an action is not finite.
         """
         run = self.parts
         try:
             step = self._newest_step = run.collector.step(run.schedule.random_until(), run.counters.env_steps)
         except BaseException as error:
-            self._environment.note(error)
+            self._note_environment_error(error)
             raise
         ends = step.terminated, step.truncated
         run.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
@@ -277,7 +223,8 @@ class Trainer:
             seen = self._share(seen)
         if normalised:
             run.filters.learn({key: seen[OBSERVATION + key] for key in normalised})
-        run.filters.learn_reward(seen["reward"], seen["ended"])
+        if run.filters.learns_rewards:
+            run.filters.learn_reward(seen["reward"], seen["ended"])
         run.schedule.count(len(seen["ended"]), int(np.count_nonzero(seen["ended"])))
         logged = {key: seen[f"info/{key}"] for key in step.logged}
         for episode in run.reporter.recorder.add_step(seen["reward"], seen["ended"], seen["length"], logged):
@@ -294,7 +241,7 @@ class Trainer:
             batch = run.sampler.draw(count)
             if batch is None:
                 continue
-            run.schedule.counters.updates += number_of_updates(batch)
+            run.schedule.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
             if run.updates.is_asynchronous:
                 run.updates.start(batch)
             else:
@@ -309,13 +256,11 @@ class Trainer:
 
         Raises:
             EnvironmentFailure: the environment raised; the evaluation is made again when the run is resumed.
-            NonFiniteError: an action, or one of the best weights, is not finite.
-            OSError: the row or the weights cannot be written.
         """
         run = self.parts
         run.updates.wait()
         speed, chief = run.reporter.steps_per_second(), run.workers.task.is_chief
-        with self._environment:
+        with self._environment_errors():
             evaluated = self._evaluated() if chief else {}
         run.evaluator.completed(run.counters)
         row = run.reporter.row(speed) | evaluated
@@ -333,18 +278,13 @@ class Trainer:
             if run.environments.length.any():
                 run.end_episodes()
                 run.checkpoints.rewrite_newest_chunk()
-            with self._environment:
+            with self._environment_errors():
                 run.environments.start_episodes()
         run.reporter.start_row()
         return row
 
     def save(self) -> pathlib.Path:
-        """Writes a checkpoint and returns its folder.
-
-        Raises:
-            CheckpointError: it could not be written.
-            NonFiniteError: a weight is not finite; nothing was written.
-        """
+        """Writes a checkpoint and returns its folder; nothing is written where a weight is not finite."""
         run = self.parts
         run.updates.wait()
         refuse_non_finite_weights(run.agent.trained, run.counters.env_steps)
@@ -356,14 +296,7 @@ class Trainer:
         return place
 
     def stop(self, reason: str) -> None:
-        """Ends the run after the current step.
-
-        Args:
-            reason: why; the result has it.
-
-        Raises:
-            TfsacError: it is empty.
-        """
+        """Ends the run after the current step; the result has the reason."""
         if not reason:
             raise TfsacError("stop() needs a reason, e.g. 'no improvement'")
         self.stop_reason = reason
@@ -377,8 +310,8 @@ class Trainer:
         self.parts.close()
 
     def complete(self) -> None:
-        """Has `run` train nothing where a run that is resumed had been stopped, and only its exported policy is
-        missing. Where it trains more, its first checkpoint removes the policy of its earlier end.
+        """Has `run` train nothing where only the exported policy of a stopped run is missing. Where it trains more, its
+        first checkpoint removes the policy of its earlier end.
         """
         run = self.parts
         exported = run.directory.policy.exists()
@@ -426,13 +359,13 @@ class Trainer:
         """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
         run = self.parts
         if run.preset.environment.evaluation != "none":
-            begun = None
+            first_observation = None
             if run.is_shared and isinstance(run.environments, Environments):
                 if run.environments.local_group:
                     run.evaluator.env = run.environments.local_group.envs[0]  # it may have been made again
                 if not run.environments.length.any():
-                    begun = {key: seen[0] for key, seen in run.environments.observation.items()}
-            return run.evaluator.evaluate(run.counters.env_steps, begun)
+                    first_observation = {key: seen[0] for key, seen in run.environments.observation.items()}
+            return run.evaluator.evaluate(run.counters.env_steps, first_observation)
         mean, episodes = run.reporter.recorder.recent_return(), run.schedule.since_heatup(EnvironmentEpisodes(1))
         enough = episodes >= RECENT_EPISODES and run.counters.updates
         return {RECENT: mean} if mean is not None and enough else {}
@@ -454,13 +387,29 @@ class Trainer:
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _environment_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._note_environment_error(error)
+            raise
+
+    def _note_environment_error(self, error: BaseException) -> None:
+        """Notes that an environment failed, after which the state can be saved; Ctrl-C in one ends the run."""
+        if isinstance(error, KeyboardInterrupt | SystemExit) and self._started:
+            self.parts.signals.interrupt()
+            raise Interrupted from error
+        if isinstance(error, Exception) and not isinstance(error, NonFiniteError):
+            self._environment_failure = getattr(error, "what", "An environment failed")
+
     def _fail(self, error: Exception) -> Exception:
         """Saves the state of a run that an environment or a callback ended, says how to continue, tells callbacks, and
         returns the error to raise.
         """
         run = self.parts
         several = run.workers.task.num_workers > 1
-        failed = "A callback failed" if error is run.hooks.error else self._environment.failed
+        failed = "A callback failed" if error is run.hooks.error else self._environment_failure
         explained, step = error, run.counters.env_steps
         if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
             on_disk = option("--memory_on_disk", "RunParameters(memory_on_disk=True)")

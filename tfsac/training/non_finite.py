@@ -31,14 +31,9 @@ def refuse_non_finite(
 
     Args:
         names: of the metrics, in the order of the update, so that the first bad one is where it went wrong.
-        result: of the updates.
-        batch: what the updates learned from, `[U, B, ...]` or `[U, T, B, ...]`.
-        before: number of updates before these.
-        env_steps: of the run so far.
+        result, batch: of the updates, and what they learned from, `[U, B, ...]` or `[U, T, B, ...]`.
+        before, env_steps: updates before these, and environment steps of the run so far.
         folder: where the batch is written, as an npz file.
-
-    Raises:
-        NonFiniteError: names the metric, the update, the environment step and the file, or why there is none.
     """
     finite = np.isfinite(result.metrics) | ~result.reported
     if finite.all():
@@ -67,15 +62,7 @@ def all_finite(action: np.ndarray) -> bool:
 
 
 def refuse_non_finite_action(action: np.ndarray, where: str) -> None:
-    """Checks what the policy returns, before an environment is blamed for what it makes of it.
-
-    Args:
-        action: of any shape; discrete ones are -1 where the policy's numbers were not finite.
-        where: "at environment step 40".
-
-    Raises:
-        NonFiniteError: it has a NaN, an infinity or a -1 of discrete actions.
-    """
+    """Checks what the policy returns, before an environment is blamed for what it makes of it; see `all_finite`."""
     if not all_finite(action):
         raise NonFiniteError(
             f"the policy's action is {action.tolist()} {where}: an update made its weights so. The last checkpoint is "
@@ -84,15 +71,7 @@ def refuse_non_finite_action(action: np.ndarray, where: str) -> None:
 
 
 def refuse_non_finite_weights(trained: Mapping[str, list[Any]], env_steps: int) -> None:
-    """Checks the weights before they are saved.
-
-    Args:
-        trained: variables by name of the network.
-        env_steps: of the run so far.
-
-    Raises:
-        NonFiniteError: one has a NaN or an infinity; its network is named.
-    """
+    """Checks the weights, variables by name of the network, before they are saved."""
     for name, variables in trained.items():
         for variable in variables:
             value = variable.numpy()

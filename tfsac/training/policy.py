@@ -82,13 +82,7 @@ class Policy:
 
     def choose(self, observation: Any, deterministic: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Returns the agent's action and the environment's; where the policy's numbers overflow, these are NaN or
-        those of action -1.
-
-        Args:
-            observation, deterministic: see `act`.
-
-        Raises:
-            TypeError, ValueError: as `act`, but for overflows.
+        those of action -1. See `act`.
         """
         arrays, leading = batched(observation, self.reads)
         if self.acting.state and len(leading) > 1:

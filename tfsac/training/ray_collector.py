@@ -27,13 +27,7 @@ from tfsac.types import Spec, Step
 
 
 class RolloutActor:
-    """Collects rollouts in its part of a run's environments, in a process that Ray starts.
-
-    Args:
-        index: of the actor.
-        preset, settings: of the run.
-        env_fn, models: as the run's.
-    """
+    """Collects rollouts in its part of a run's environments, in a process that Ray starts."""
 
     def __init__(
         self,
@@ -47,14 +41,8 @@ class RolloutActor:
         self.collector: Collector | None = None
 
     def start_episodes(self, state: dict[str, Any], env_steps: int) -> tuple[Spec, dict[str, np.ndarray]]:
-        """Starts an episode in each environment; the first time, makes policy and environments.
-
-        Args:
-            state: of the environments, with the episodes to start.
-            env_steps: of the run so far.
-
-        Returns:
-            spec and observations of the environments.
+        """Starts an episode in each environment after those in `state`; the first time, makes policy and environments.
+        Returns spec and observations.
         """
         # Not in the constructor: what that raises looks as if the process had ended.
         self.collector = self.collector or self._collector()
@@ -73,15 +61,7 @@ class RolloutActor:
         return Collector(policy, Filters(own.filters, policy.spec), environments)
 
     def rollout(self, request: RolloutRequest, weights: Weights | None) -> Step:
-        """Collects the requested steps.
-
-        Args:
-            request: how many steps, and from where.
-            weights: of the policy from now on; None keeps those before.
-
-        Returns:
-            the steps, arrays `[T, E / actors, ...]`.
-        """
+        """Returns the requested steps, arrays `[T, E / actors, ...]`; weights of None keep those before."""
         collector = self.collector
         assert collector is not None
         if weights is not None:
@@ -100,11 +80,7 @@ class RayCollector:
     The newest step that was received is kept back until the next ones are there, because the loss of an actor truncates
     its episodes.
 
-    Args:
-        policy: of the agent, whose weights the actors get.
-        filters: whose statistics the actors get.
-        environments: of the actors.
-        actor_steps: T, steps of each environment in one rollout.
+    The actors get the weights of the agent's policy and the filters' statistics, and make rollouts of `actor_steps`.
 
     Attributes:
         requested: environment steps of the run after the rollouts that were requested; None before the first ones.
@@ -118,12 +94,7 @@ class RayCollector:
         self.acting: Weights | None = None  # what the agent's last update returned
 
     def step(self, random_until: float, env_steps: int) -> Step:
-        """Returns the next step of all environments, waiting for it where none is left; see `Collector.step`.
-
-        Raises:
-            EnvironmentFailure: an environment raised.
-            ActorsLost: see `RayEnvironments.receive`.
-        """
+        """Returns the next step of all environments, waiting for it where none is left; see `Collector.step`."""
         if self.requested is None:
             self.requested = env_steps
             self._request(random_until)

@@ -32,12 +32,8 @@ def resolve_preset(
 ) -> Preset:
     """Returns the preset as a run's config records it, with what functions made.
 
-    Args:
-        preset: as it was given.
-        env: one environment of the run.
-        env_fn: made it, or None for the preset's level. The level's own arguments and preprocessing are left out, and
-            so is its acceptance threshold for an environment of another name.
-        models: makes the networks, or None for the preset's layers.
+    Of an environment that `env_fn` made, the level's own arguments and preprocessing are left out, and so is the
+    threshold where it has another name.
     """
     environment, agent, validation = preset.environment, preset.agent, preset.validation
     if env_fn is not None:
@@ -57,9 +53,7 @@ def recorded(
     restore_memory: bool,
     spec: Spec,
 ) -> dict[str, Any]:
-    """Returns what config.json says beside the parameters: the functions' names, the run whose weights (and memory)
-    this one began with, and the spaces that the policy belongs to.
-    """
+    """Returns what config.json says beside the parameters: names of functions, where weights came from, the spaces."""
     return {
         "env_fn": env_fn and name_of(env_fn),
         "models": models and name_of(models),
@@ -107,10 +101,6 @@ def refuse_others(
 ) -> None:
     """Refuses to use a run without the functions that made its environment and networks, or with functions that it had
     not. The environment in which its policy is only `played` may be another.
-
-    Raises:
-        FileNotFoundError, TfsacError: no run there, or a damaged config.
-        TfsacError: a function is missing, or there is one for what the run's parameters describe.
     """
     preset, _ = directory.read()
     config = read_object(directory.config)
@@ -131,9 +121,6 @@ def refuse_others(
 def refuse_other_spaces(directory: RunDirectory, spec: Spec, read: Collection[str] | None = None) -> None:
     """Refuses an environment whose spaces are not those in which a run's policy was trained. A policy that only
     acts needs the observations in `read` and its actions.
-
-    Raises:
-        TfsacError: names the first difference.
     """
     trained, found = read_object(directory.config).get("spaces"), spaces_of(spec)
     if trained is None:  # of a run from before they were recorded
@@ -162,9 +149,6 @@ def other_bounds_warning(source: RunDirectory, spec: Spec) -> str | None:
 def refuse_other_order(directory: RunDirectory, spec: Spec) -> None:
     """Refuses to train a run's networks further on observations whose keys come in another order, in which the
     networks read them.
-
-    Raises:
-        TfsacError: the keys are the run's, in another order.
     """
     order = order_of_observations(directory)
     if order != list(spec.observation) and set(order) == spec.observation.keys():

@@ -31,12 +31,9 @@ class Reporter:
     """Collects what a run reports, and sends it to all loggers.
 
     Args:
-        preset, settings, path: of the run, and its folder.
-        schedule: of the run, with its counters.
-        agent: whose weights the histograms show.
+        preset, settings, path, schedule, agent: of the run.
         evaluation, extra: columns of an evaluation, and of callbacks.
-        terminal: what is printed.
-        loggers: to which metrics go besides.
+        terminal, loggers: where metrics go besides metrics.csv and TensorBoard.
         is_chief: whether this worker evaluates; others have no logger but the terminal.
 
     Attributes:
@@ -112,23 +109,12 @@ class Reporter:
         self.curves.add(kept)
 
     def row(self, speed: float) -> dict[str, Any]:
-        """Returns the next row of metrics without its evaluation, and empties the recorder.
-
-        Args:
-            speed: `steps_per_second` before the evaluation.
-        """
+        """Returns the next row of metrics without its evaluation, with the speed before it; empties the recorder."""
         row = {**dataclasses.asdict(self.counters), "wall_seconds": round(self._clock(), 3)}
         return row | {"steps_per_second": round(speed, 1), **self.recorder.take()}
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a row everywhere.
-
-        Args:
-            row: of metrics; NaN is left out.
-
-        Returns:
-            the row with all columns of the run, NaN where it has no value.
-        """
+        """Sends a row everywhere, without NaN, and returns it with NaN in the columns that have no value."""
         self._move_bar()
         row = {name: value for name, value in row.items() if value == value}
         self._write("evaluation", row)
@@ -182,17 +168,7 @@ class Reporter:
 def columns_of_row(
     update_metrics: Sequence[str], evaluation: Sequence[str], logged_info: Sequence[str], extra: Sequence[str]
 ) -> list[str]:
-    """Returns the columns of metrics.csv.
-
-    Args:
-        update_metrics: metrics of an update.
-        evaluation: metrics of an evaluation.
-        logged_info: keys of the environments' infos.
-        extra: metrics of callbacks.
-
-    Raises:
-        TfsacError: two of them have the same name, so that one would be lost.
-    """
+    """Returns the columns of metrics.csv, no two of the same name: of updates, evaluations, infos and callbacks."""
     columns = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
     columns += [*(f"training/{name}" for name in SUMMARY), *update_metrics, *AVERAGED, *evaluation]
     kinds = [name.partition("/")[0] for name in columns if name.endswith("/return_mean")]
@@ -207,12 +183,6 @@ def columns_of_row(
 def opening(directory: RunDirectory, agent: Agent, visible: Sequence[int] | None, tensorboard: bool) -> str:
     """Returns what a run says before its first step: folder, device, number of parameters, entries of the observation
     if some are hidden, and where TensorBoard finds it.
-
-    Args:
-        directory: of the run.
-        agent: with its networks.
-        visible: entries of the observation; None for all.
-        tensorboard: whether the run writes events.
     """
     sizes = {
         name: sum(int(np.prod(variable.shape)) for variable in network.trainable_variables)

@@ -16,16 +16,13 @@ from tfsac.random_streams import Stream
 class Resets:
     """Gives an agent fresh networks, target networks, temperatures and optimizers at given environment steps.
 
-    The number of updates that were made, the seed of the noise and acting's random numbers stay.
+    The number of updates that were made, the seed of the noise and acting's random numbers stay. The agent's checkpoint
+    holds the number of the last reset.
 
     Args:
-        agent: that learns; its checkpoint holds the number of the last reset.
+        agent, seed: of the run.
         steps: environment steps, rising.
         make_agent: makes an agent of the same kind with the first weights of a seed.
-        seed: of the run.
-
-    Attributes:
-        steps: as given.
     """
 
     def __init__(self, agent: Agent, steps: Sequence[int], make_agent: Callable[[int], Agent], seed: int):

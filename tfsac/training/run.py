@@ -42,12 +42,7 @@ from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of,
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator, time_limit_warning
-from tfsac.training.loggers import (
-    Logger,
-    TerminalLogger,
-    make_loggers,
-    terminal_or_notebook,
-)
+from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, terminal_or_notebook
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_functions import (
@@ -62,8 +57,7 @@ from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
 from tfsac.training.run_lock import RunLock
-from tfsac.training.sampling import Sampler
-from tfsac.training.schedule import Counters, Period, Schedule
+from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
@@ -80,18 +74,8 @@ class Run:
     """The parts of a run.
 
     Attributes:
-        preset: the experiment, as config.json has it.
-        settings: how it is run.
-        directory: its folder.
-        workers: that share it.
-        schedule: with the counters.
+        preset, settings: the experiment, as config.json has it, and how it is run.
         evaluation_env: the environment of evaluations; with `environment.evaluation="shared"` that of training.
-        environments, filters, collector: step, normalise and act.
-        memory, sampler: store steps and draw batches; of this worker.
-        agent, policy, updates, resets: learn.
-        evaluator, reporter, checkpoints, checkpoint_period: evaluate, log and save.
-        hooks, signals, lock: callbacks, SIGTERM and Ctrl-C, the lock on the folder.
-        update_metrics: names of the metrics that an update returns.
         resume_command: the command, or the call in Python, that continues the run.
         run_files: contents of files in the run's folder that checkpoints keep, by name, beside those of its parts.
         resumed_at: environment steps of the checkpoint that is continued; None for a new run.
@@ -164,8 +148,7 @@ class Run:
     def save(self, stop_reason: str) -> pathlib.Path:
         """Writes a checkpoint and returns its folder; all workers call it together.
 
-        Args:
-            stop_reason: why the run ends now; "" where it does not.
+        `stop_reason` says why the run ends now; "" where it does not.
         """
         chief, config, alone = self.workers.task.is_chief, self.directory.config, self.workers.task.num_workers == 1
         collector = self.collector.state()
@@ -240,9 +223,7 @@ class Run:
         self.reporter.recorder.drop_running()
 
     def reseed(self) -> None:
-        """Gives this worker streams of random numbers that no other one has, and that it did not have before this
-        step.
-        """
+        """Gives this worker streams of random numbers that neither another one has nor itself had before this step."""
         where = [self.workers.task.index, self.workers.task.num_workers, self.counters.env_steps]
         self.sampler.reseed([self.settings.seed, Stream.SAMPLING, *where])
         self.collector.reseed([self.settings.seed, Stream.ACTING, *where])
@@ -413,12 +394,8 @@ def _environments(
     note: Callable[[str], None],
     failed: contextlib.ExitStack,
 ) -> tuple[Preset, gym.Env, Environments | RayEnvironments]:
-    """Returns the preset as the config records it, the environment of evaluations and those of training.
-
-    Args:
-        preset, settings, task, env_fn, models, resume: of the run.
-        note: prints a line.
-        failed: closes them where something fails afterwards.
+    """Returns the preset as the config records it, the environment of evaluations and those of training, which `failed`
+    closes where something fails afterwards.
     """
     make_env = maker(preset.environment, env_fn)
     first = evaluation_env = make_env()
@@ -449,13 +426,8 @@ def _environments(
 
 
 def _open(run: Run, source: RunDirectory | None, resume: bool, functions: dict[str, Any]) -> None:
-    """Makes the run's folder, or brings everything to where the newest checkpoint in it was taken.
-
-    Args:
-        run: with new parts.
-        source: the run whose memory to begin with.
-        resume: restore it.
-        functions: what the config records of them; see `recorded`.
+    """Makes the folder of a run with new parts, or brings it to where the newest checkpoint was taken; `source` is the
+    run whose memory to begin with, `functions` what `recorded` returned.
     """
     chief, directory = run.workers.task.is_chief, run.directory
     if source:
@@ -510,13 +482,7 @@ def _for_more(run: Run) -> str:
 
 
 def resume_command(directory: RunDirectory, functions: dict[str, Any], callbacks: bool) -> str:
-    """Returns the command that continues a run, or the call in Python where it needs functions or callbacks.
-
-    Args:
-        directory: of the run.
-        functions: names of the functions, as `recorded` returns them.
-        callbacks: whether the run has any.
-    """
+    """Returns the command that continues a run, or the call in Python where it needs functions or callbacks."""
     given = [f"{name}={function.rpartition('.')[2]}" for name in ("env_fn", "models") if (function := functions[name])]
     if callbacks:
         given.append("callbacks=[...]")

@@ -93,20 +93,11 @@ class RunDirectory(NamedTuple):
         return self.path / BEST
 
     def weights(self, step: int | None = None) -> pathlib.Path:
-        """Returns the file with the weights of the best evaluation: of the run, or until the checkpoint of a step.
-
-        Raises:
-            TfsacError: there is no checkpoint of this step.
-        """
+        """Returns the file with the weights of the best evaluation: of the run, or until the checkpoint of a step."""
         return self.best if step is None else self._checkpoint_of(step) / BEST
 
     def checkpoint(self, step: int | None = None) -> pathlib.Path:
-        """Returns the newest checkpoint whose files are whole, or that of a step; rows of the memory are not looked at.
-
-        Raises:
-            TfsacError: there is no checkpoint of this step.
-            CheckpointError: there is none, or its files are damaged.
-        """
+        """Returns the newest checkpoint whose files are whole, memory left aside, or that of a step."""
         return newest_whole(self.checkpoints, None if step is None else self._checkpoint_of(step))[0]
 
     def _checkpoint_of(self, step: int) -> pathlib.Path:
@@ -126,26 +117,17 @@ class RunDirectory(NamedTuple):
         return next(path for path in (self.path, *self.path.absolute().parents) if path.is_dir())
 
     def refuse_existing(self) -> None:
-        """Refuses a folder in which no new run can be kept; see `tfsac.utils.files.check_run_dir`."""
+        """Refuses a folder in which no new run can be kept."""
         check_run_dir(self.path)
 
     def create(
         self, preset: Preset, run: RunParameters, others: dict[str, Any] | None = None, lock: RunLock | None = None
     ) -> str:
-        """Makes the folder, locks it and writes its config. Where that fails, what it made is gone.
-
-        Args:
-            preset, run: what is run, and how.
-            others: what the config says beside them, such as the names of the user's functions.
-            lock: of who trains in it.
+        """Makes the folder, locks it and writes its config, with `others` beside the parameters. Where that fails, what
+        it made is gone.
 
         Returns:
             what `RunLock.acquire` returns.
-
-        Raises:
-            BlockingIOError: another process has just made it.
-            FileExistsError: there is something in it.
-            OSError: it cannot be written.
         """
         self.refuse_existing()
         made = [path for path in (self.path, *self.path.parents) if not path.exists()]
@@ -164,16 +146,8 @@ class RunDirectory(NamedTuple):
         return note
 
     def note_resume(self, preset: Preset, run: RunParameters, step: int, run_files: Mapping[str, bytes]) -> None:
-        """Brings the run's files to where they were at a checkpoint, and adds where and how the run was continued to
-        the config. What killed writers left is removed.
-
-        Args:
-            preset, run: with which it continues.
-            step: environment steps at the checkpoint.
-            run_files: contents of files by name at the checkpoint.
-
-        Raises:
-            OSError: a file cannot be written.
+        """Brings the run's files to their contents `run_files` at a checkpoint, and adds where and how the run was
+        continued to the config. What killed writers left is removed.
         """
         for path in list(self.path.iterdir()):
             if TEMP_FILE.fullmatch(path.name) and path.is_file() and not path.is_symlink():
@@ -192,11 +166,7 @@ class RunDirectory(NamedTuple):
         self._write(preset, run, resumed, earlier)
 
     def add_to_config(self, values: Mapping[str, Any]) -> None:
-        """Adds values to the top level of the config.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Adds values to the top level of the config."""
         content = sealed({**read_object(self.config), **values})
         with atomic_write(self.config) as file:
             file.write(content)
@@ -209,12 +179,7 @@ class RunDirectory(NamedTuple):
             file.write(sealed(content))
 
     def read(self) -> tuple[Preset, RunParameters]:
-        """Returns the preset and how it was run.
-
-        Raises:
-            FileNotFoundError: not a run directory.
-            ParameterError: its config is damaged.
-        """
+        """Returns the preset and how it was run."""
         return read_config(self.config)
 
 

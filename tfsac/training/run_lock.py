@@ -21,7 +21,7 @@ class RunLock:
     def __init__(self) -> None:
         self.file: IO[bytes] | None = None
         self.path = pathlib.Path()
-        self._releases = 0  # that are still to come
+        self._is_kept = False
         _locks.add(self)
 
     @property
@@ -30,17 +30,10 @@ class RunLock:
         return self.file is not None
 
     def acquire(self, folder: pathlib.Path) -> str:
-        """Locks the run in a folder.
-
-        Args:
-            folder: an existing one.
-
-        Returns:
-            A line to print where the file system has no locks, else nothing.
+        """Locks the run in an existing folder, and returns a line to print where the file system has no locks.
 
         Raises:
             BlockingIOError: another process, or another trainer of this one, has the run.
-            OSError: the file cannot be made.
         """
         if self.held:
             return ""
@@ -60,15 +53,14 @@ class RunLock:
             file.close()
             path.unlink(missing_ok=True)
             return f"No file locks here ({error.strerror}): make sure that only one process trains {folder}."
-        self.file, self.path, self._releases = file, path, 1
+        self.file, self.path = file, path
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         return ""
 
     def release(self) -> None:
         """Unlocks, unless `kept` waits for something else to end."""
-        self._releases = max(self._releases - 1, 0)
-        if self.file is not None and not self._releases:
+        if self.file is not None and not self._is_kept:
             self.path.unlink(missing_ok=True)
             self._close()
 
@@ -78,16 +70,17 @@ class RunLock:
             self.file = None
 
     def __del__(self) -> None:
-        self._releases = 0
+        self._is_kept = False
         self.release()
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """Keeps a lock that is held until the end of the block, though it is released inside."""
-        self._releases += self.held
+        self._is_kept = True
         try:
             yield
         finally:
+            self._is_kept = False
             self.release()
 
 

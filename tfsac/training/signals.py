@@ -17,7 +17,7 @@ from typing import Any
 from tfsac.utils.machine import SIGNALLED, ending_signals
 
 SECONDS_OF_SILENCE, SECONDS_BETWEEN_LOOKS = 2.0, 0.1
-PATIENCE = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
+SIGNAL_HINT = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
 SHOW_CURSOR = b"\x1b[?25h"  # which the progress bar hides
 
 
@@ -39,15 +39,15 @@ class StopSignals:
         self.previous: dict[int, Any] = {}
         self.replaced: dict[int, Any] = {}  # handlers that were installed during the run
         self.in_notebook = "ipykernel" in sys.modules
-        self.told: socket.socket | None = None
+        self.wakeup: socket.socket | None = None
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
             self.previous = {number: signal.signal(number, self._remember) for number in ending_signals()}
             if not self.in_notebook:
-                heard, self.told = socket.socketpair()
-                self.told.setblocking(False)
-                self.earlier = signal.set_wakeup_fd(self.told.fileno(), warn_on_full_buffer=False)
+                heard, self.wakeup = socket.socketpair()
+                self.wakeup.setblocking(False)
+                self.earlier = signal.set_wakeup_fd(self.wakeup.fileno(), warn_on_full_buffer=False)
                 threading.Thread(target=self._end_at_the_second, args=(heard,), name="signals", daemon=True).start()
         return self
 
@@ -70,15 +70,11 @@ class StopSignals:
             if (found := signal.getsignal(number)) != self._remember:
                 self.replaced[number] = found
                 signal.signal(number, self._remember)
-        if self.told:
-            signal.set_wakeup_fd(self.told.fileno(), warn_on_full_buffer=False)
+        if self.wakeup:
+            signal.set_wakeup_fd(self.wakeup.fileno(), warn_on_full_buffer=False)
 
     def interrupt(self) -> None:
-        """Takes a KeyboardInterrupt that was raised, such as by a callback, for the first Ctrl-C.
-
-        Raises:
-            KeyboardInterrupt: it is the second one.
-        """
+        """Takes a KeyboardInterrupt that was raised, such as by a callback, for the first Ctrl-C; raises the second."""
         if self.interrupted or (self.received and self.in_notebook):
             raise KeyboardInterrupt
         self.interrupted, self.received = True, self.received or signal.SIGINT
@@ -90,7 +86,7 @@ class StopSignals:
                 try:
                     arrived = heard.recv(16)
                 except TimeoutError:
-                    os.write(2, PATIENCE)
+                    os.write(2, SIGNAL_HINT)
                     arrived, silent = b" ", False
                 if not arrived:
                     return
@@ -111,6 +107,6 @@ class StopSignals:
         for number, handler in self.previous.items():
             signal.signal(number, handler)
         self.previous, self.replaced = {}, {}
-        if self.told:
+        if self.wakeup:
             signal.set_wakeup_fd(self.earlier)
-            self.told.close()  # ends the thread
+            self.wakeup.close()  # ends the thread

@@ -17,15 +17,12 @@ PRIORITY = "updates/priority"  # array of a checkpoint
 
 
 class Updates:
-    """Hands batches to an agent, and its results to the memory (priorities) and to who acts (weights).
+    """Hands batches to an agent, and its results to the memory (priorities) and to the collector (weights).
 
     Args:
-        agent: that learns.
-        memory: takes the priorities.
-        collector: gets the weights.
-        asynchronous: compute in a thread of its own, so that the caller can act meanwhile. A result takes effect when
-            the next call begins, never earlier, so that a run does not depend on how fast the thread is, or on who
-            waits for it.
+        agent, memory, collector: of the run.
+        asynchronous: compute in a thread, so that the caller can act meanwhile. A result takes effect when the next
+            call begins, never earlier, so that a run does not depend on how fast the thread is.
 
     Attributes:
         on_result: called in the thread of the caller with each batch and its result, as soon as someone waits for it.

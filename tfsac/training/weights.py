@@ -4,13 +4,14 @@ serve from.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters
@@ -18,10 +19,11 @@ from tfsac.errors import TfsacError
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import wrap_checkpoint_errors
+from tfsac.training.checkpoints.stacking import read_agent, stack_critics
 from tfsac.training.recorded_functions import refuse_other_order
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import TARGET
-from tfsac.utils.files import Header, atomic_write, glob_safe, no_weights, parse_object, read_npz, read_object
+from tfsac.utils.files import Header, atomic_write, no_weights, parse_object, read_npz, read_object
 
 STATISTICS = "filters"  # the entry of their statistics
 LOG_ALPHA, ALPHA = "/log_alpha", "/alpha"  # how the name of a temperature ends, by its `log_space`
@@ -30,13 +32,7 @@ SMALLEST_ALPHA = 1e-8  # of a temperature whose logarithm is learned further
 
 def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
     """Writes the weights of all networks, what else the agent trains, such as temperatures, and the filters' statistics
-    to an npz file, atomically.
-
-    Returns:
-        the content of the file.
-
-    Raises:
-        OSError: it cannot be written.
+    to an npz file, atomically, and returns its content.
     """
     arrays = {name: variable.numpy() for name, variable in {**_variables(agent), **_other_trained(agent)}.items()}
     arrays[STATISTICS], packed = np.array(json.dumps(filters.state())), io.BytesIO()
@@ -55,10 +51,6 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
         path: of the file.
         learned: an agent of the same networks, or the policy of one, which takes its own networks out of the file.
         filters: whose statistics are read.
-
-    Raises:
-        FileNotFoundError: no such file.
-        TfsacError: the file is damaged or belongs to other networks or filters.
     """
     if not path.is_file():
         raise no_weights(path)
@@ -70,26 +62,26 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     others |= converted
 
     def choose(headers: dict[str, Header]) -> list[str]:
-        found = {
-            name: header.shape
-            for name, header in headers.items()
+        of_networks = [
+            name
+            for name in headers
             if name != STATISTICS
             and (name in variables or not _is_other_trained(name))
             and name.partition("/")[0] not in left_out
-        }
-        expected = {name: tuple(variable.shape) for name, variable in variables.items()}
-        extra = [name for name in others if name in headers]
-        found |= {name: headers[name].shape for name in extra}
-        expected |= {name: tuple(others[name].shape) for name in extra}
-        if name := next((name for name in {**expected, **found} if expected.get(name) != found.get(name)), None):
-            raise TfsacError(
-                f"{path} belongs to other networks: {name} has shape {found.get(name)}, the agent needs "
-                f"{expected.get(name)}"
-            )
-        return [*expected, STATISTICS]
+        ]
+        return [*of_networks, *(name for name in others if name in headers), STATISTICS]
 
     arrays = read_npz(path, "a file of weights", choose)
-    statistics, own = parse_object(str(arrays.pop(STATISTICS))), filters.state()
+    needed = {name: tuple(variable.shape) for name, variable in variables.items()}
+    statistics_text = str(arrays.pop(STATISTICS))
+    arrays = _with_stacked_critics(arrays, needed)
+    needed |= {name: tuple(others[name].shape) for name in others if name in arrays}
+    found = {name: array.shape for name, array in arrays.items()}
+    if name := next((name for name in {**needed, **found} if needed.get(name) != found.get(name)), None):
+        raise TfsacError(
+            f"{path} belongs to other networks: {name} has shape {found.get(name)}, the agent needs {needed.get(name)}"
+        )
+    statistics, own = parse_object(statistics_text), filters.state()
     if {key: np.shape(mean) for key, mean in statistics["mean"].items()} != {
         key: np.shape(mean) for key, mean in own["mean"].items()
     }:
@@ -105,20 +97,24 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     (agent.policy if agent else learned).refresh()
 
 
+def _with_stacked_critics(arrays: dict[str, np.ndarray], needed: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Returns weights by name with the critics of earlier versions stacked, for the shapes that are needed."""
+    converted = dict(arrays)
+    for network in {name.partition("/")[0] for name in needed}:
+        given, names = ([name for name in of if re.fullmatch(rf"{network}/\d+", name)] for of in (arrays, needed))
+        if [arrays[name].shape for name in given] == [needed[name] for name in names]:
+            continue
+        with contextlib.suppress(ValueError):  # of other networks, as the caller says
+            stacked = stack_critics([arrays[name] for name in given], [needed[name] for name in names])
+            converted = {name: array for name, array in converted.items() if name not in given}
+            converted |= zip(names, stacked, strict=True)
+    return converted
+
+
 def load_checkpoint(place: pathlib.Path, agent: Agent, filters: Filters) -> None:
-    """Reads what an agent and the filters' statistics were at a checkpoint, without the memory.
-
-    Args:
-        place: the checkpoint's folder.
-        agent: with the parameters and networks of the run.
-        filters: whose statistics are read.
-
-    Raises:
-        CheckpointError: it is of another version or of other networks.
-    """
+    """Reads what agent and filters were at the checkpoint in the folder `place`, without the memory."""
     with wrap_checkpoint_errors(place):
-        with glob_safe(place) as folder:
-            tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
+        read_agent(agent, place)
         filters.restore(read_object(place / "state.json")["filters"])
     agent.policy.refresh()
 
@@ -126,10 +122,6 @@ def load_checkpoint(place: pathlib.Path, agent: Agent, filters: Filters) -> None
 def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:
     """Begins a new run with the best weights of another one: target networks, temperatures and statistics included.
     Networks of unit weights are projected, for the other run's need not have been.
-
-    Raises:
-        FileNotFoundError: no run there, or one without an evaluation.
-        TfsacError: as `load_weights`; its observations have their keys in another order.
     """
     directory.read()
     refuse_other_order(directory, agent.spec)

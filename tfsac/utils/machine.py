@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import platform
 import signal
 from collections.abc import Iterator
 
@@ -43,6 +44,16 @@ def usable_cores() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota, _, period = _limit("cpu.max").partition(" ")  # microseconds in each period of so many
     return max(1, min(cores, -(-int(quota) // int(period)))) if quota.isdecimal() and period.isdecimal() else cores
+
+
+def cpu() -> tuple[str, set[str]]:
+    """Returns the name of the processor and the flags that Linux knows of it."""
+    known: dict[str, str] = {}
+    path = pathlib.Path("/proc/cpuinfo")
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        name, _, value = line.partition(":")
+        known.setdefault(name.strip(), value.strip())
+    return known.get("model name", platform.machine()), set(known.get("flags", "").split())
 
 
 def usable_memory() -> int:

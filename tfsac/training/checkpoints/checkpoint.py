@@ -36,6 +36,7 @@ from tfsac.training.checkpoints.format import (
     wrap_checkpoint_errors,
 )
 from tfsac.training.checkpoints.identity import with_defaults
+from tfsac.training.checkpoints.stacking import read_agent
 from tfsac.utils.files import atomic_write, differences, glob_safe, read_object, sealed, sync
 from tfsac.utils.machine import option
 
@@ -43,13 +44,8 @@ CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that sa
 
 
 class Restored(NamedTuple):
-    """What a checkpoint held beside agent and memory.
-
-    Attributes:
-        place: its folder.
-        state, arrays, run_files: as they were given to `CheckpointManager.save`.
-        notes: a line for each checkpoint that was passed over.
-        workers: number of workers that shared the run.
+    """What a checkpoint held beside agent and memory, as it was given to `CheckpointManager.save`; a note for each one
+    that was passed over, and the number of workers that shared the run.
     """
 
     place: pathlib.Path
@@ -64,11 +60,9 @@ class CheckpointManager:
     """Saves and restores one run.
 
     Args:
-        directory: of the checkpoints.
-        agent: whose variables are saved.
-        memory: whose rows are saved.
+        directory: of the checkpoints, of which `keep` are kept.
+        agent, memory: whose variables and rows are saved.
         identity: what must be equal to restore, as `identity_of` returns it.
-        keep: how many checkpoints to keep.
         workers: that share the run, all of which call `save` and `restore` together; None where there is one.
     """
 
@@ -100,16 +94,12 @@ class CheckpointManager:
         arrays: Mapping[str, np.ndarray] | None = None,
         run_files: Mapping[str, bytes] | None = None,
     ) -> pathlib.Path:
-        """Saves everything, of the memory what is new since the checkpoint before.
+        """Saves everything, of the memory what is new since the checkpoint before, and returns the folder.
 
         Args:
             step: environment steps; names the checkpoint.
-            state: JSON values of everything that is neither agent nor memory.
-            arrays: of the same, where they are arrays.
+            state, arrays: JSON values and arrays of everything that is neither agent nor memory.
             run_files: contents of files of the run's folder by name, to mend them from.
-
-        Returns:
-            the checkpoint's folder.
 
         Raises:
             CheckpointError: the disk is full or cannot be written; earlier checkpoints are as they were.
@@ -233,18 +223,15 @@ class CheckpointManager:
     # -- restoring -----------------------------------------------------------------------------------------------------
 
     def restore(self) -> Restored:
-        """Restores agent and memory from the newest checkpoint that is whole.
-
-        Raises:
-            CheckpointError: there is no checkpoint, none is whole, or it belongs to another run.
-        """
+        """Restores agent and memory from the newest checkpoint that is whole."""
+        if self.workers.task.is_chief:
+            clean_up(self.directory)
         place, notes = self._choose()
         manifest = read_manifest(place)
         with wrap_checkpoint_errors(place):
             self._check_identity(place, manifest["identity"])
             self._read_memory(place, manifest)
-            with glob_safe(place) as folder:
-                self.checkpoint.read(str(folder / "agent")).assert_consumed()
+            read_agent(self.agent, place)
             arrays, state = read_arrays(place / "state.npz"), read_object(place / "state.json")
         run_files = {name: (place / name).read_bytes() for name in manifest["run_files"]}
         return Restored(place, state, arrays, run_files, notes, len(memories_in(manifest)))
@@ -253,7 +240,6 @@ class CheckpointManager:
         """Returns what `newest_whole` does at the chief, at every worker."""
         choice: dict[str, Any] = {}
         if self.workers.task.is_chief:
-            clean_up(self.directory)
             try:
                 place, notes = newest_whole(self.directory, chunks=True)
                 choice = {"place": place.name, "notes": notes}
@@ -275,15 +261,7 @@ class CheckpointManager:
             )
 
     def take_memory(self, directory: pathlib.Path) -> None:
-        """Fills the memory with that of another run's newest checkpoint.
-
-        Args:
-            directory: of its checkpoints.
-
-        Raises:
-            CheckpointError: there is none that is whole, or its memory is of another kind, size or number of
-                environments.
-        """
+        """Fills the memory with that of another run's newest checkpoint in `directory`."""
         other = CheckpointManager(directory, self.agent, self.memory, self.identity, workers=self.workers)
         place, _ = other._choose()
         manifest = read_manifest(place)

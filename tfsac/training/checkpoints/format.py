@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.utils.files import Header, is_sealed, parse_object, read_npz
+from tfsac.utils.files import is_sealed, parse_object
 
 FORMAT = 4
 MANIFEST, CHUNKS = "manifest.json", "memory"
@@ -69,12 +69,7 @@ def checkpoints_in(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def read_manifest(place: pathlib.Path) -> dict[str, Any]:
-    """Returns the manifest of a checkpoint.
-
-    Raises:
-        OSError, ValueError: it is missing or damaged.
-        CheckpointError: it was written by another version.
-    """
+    """Returns the manifest of a checkpoint; raises OSError or ValueError where it is missing or damaged."""
     content = (place / MANIFEST).read_bytes()
     manifest = parse_object(content)
     if manifest.get("format", FORMAT) != FORMAT:  # not damaged, so none before it is used
@@ -90,7 +85,6 @@ def verify(place: pathlib.Path, chunks: bool = True) -> dict[str, Any]:
 
     Raises:
         OSError, ValueError: one is missing or altered.
-        CheckpointError: it was written by another version.
     """
     manifest = read_manifest(place)
     files = {place / name: expected for name, expected in manifest["files"].items()}
@@ -111,9 +105,6 @@ def newest_whole(
         folder: of the checkpoints.
         place: of the only one to look at; None for all.
         chunks: whether the chunks of its memory must be whole, too.
-
-    Raises:
-        CheckpointError: there is none, or the newest was written by another version.
     """
     notes: list[str] = []
     for each in reversed(checkpoints_in(folder)) if place is None else [place]:
@@ -132,14 +123,9 @@ def newest_whole(
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of a file that was written without compression."""
-
-    def choose(headers: dict[str, Header]) -> list[str]:
-        if sum(int(np.prod(header.shape)) * header.dtype.itemsize for header in headers.values()) > path.stat().st_size:
-            raise ValueError("its arrays are larger than the file")
-        return list(headers)
-
-    return read_npz(path, "a file of a checkpoint", choose)
+    """Returns the arrays of an npz file."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def clean_up(folder: pathlib.Path) -> None:
@@ -153,12 +139,8 @@ def clean_up(folder: pathlib.Path) -> None:
 
 
 def prune(folder: pathlib.Path, step: int, keep: int) -> None:
-    """Deletes all but the newest checkpoints, and the chunks that none of them needs.
-
-    Args:
-        folder: of the checkpoints.
-        step: of the newest; later ones are damaged ones, from before the run went back to the one that was whole.
-        keep: how many stay.
+    """Deletes all but the newest checkpoints, and the chunks that none of them needs. Those after `step` are damaged
+    ones, from before the run went back to the one that was whole.
     """
     with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
         places = [place for place in checkpoints_in(folder) if int(place.name) <= step]
@@ -176,11 +158,7 @@ def prune(folder: pathlib.Path, step: int, keep: int) -> None:
 
 @contextlib.contextmanager
 def wrap_checkpoint_errors(place: pathlib.Path) -> Iterator[None]:
-    """Names the checkpoint where what is in it, though whole, is not what this version writes.
-
-    Raises:
-        CheckpointError: the code inside raised an error that is not the user's to mend.
-    """
+    """Names the checkpoint where what is in it, though whole, is not what this version writes."""
     try:
         yield
     except TfsacError:

@@ -26,12 +26,7 @@ def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
 
 
 def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
-    """Returns the identity of a checkpoint with the parameters that came later, as they have been before: their
-    defaults.
-
-    Raises:
-        ParameterError: it has parameters that there are not any more.
-    """
+    """Returns the identity of a checkpoint with the defaults of parameters that came later."""
     agent = json.loads(json.dumps(identity["agent"]))
     if agent["memory"]["kind"] in ("sqil", "prior_data"):
         agent["memory"][DEMONSTRATIONS] = DEMONSTRATIONS

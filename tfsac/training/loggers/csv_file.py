@@ -15,9 +15,6 @@ from tfsac.utils.files import atomic_write
 class CSVLogger:
     """Writes a row for each evaluation, and the whole file anew with it, so that it is never half written.
 
-    Args:
-        path: of the file.
-
     Attributes:
         columns: of every row; a row may leave cells empty.
         content: of the file, for checkpoints.
@@ -39,11 +36,7 @@ class CSVLogger:
         self._save()
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
-        """Adds the row of an evaluation.
-
-        Raises:
-            OSError: it cannot be written; the file is as it was.
-        """
+        """Adds the row of an evaluation."""
         if kind == "evaluation":
             self.columns += [name for name in values if name not in self.columns]
             self.rows.append(dict(values))

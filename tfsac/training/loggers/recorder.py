@@ -22,11 +22,7 @@ def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, 
 
 
 class Means:
-    """Averages the metrics of updates, each over the updates that reported it.
-
-    Args:
-        names: of the metrics that an update returns.
-    """
+    """Averages the metrics of updates, by name, each over the updates that reported it."""
 
     def __init__(self, names: Sequence[str]):
         self.names = list(names)
@@ -71,12 +67,7 @@ class Means:
 
 
 class Recorder:
-    """Collects episodes and update metrics between two rows.
-
-    Args:
-        names: of the metrics that an update returns.
-        num_envs: E, environments of the run.
-        logged: keys of `info` whose values are averaged.
+    """Collects episodes of E environments, the values in their `logged` infos and update metrics between two rows.
 
     Attributes:
         running: `[E]`, the returns so far of the episodes that run.

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from tfsac.errors import TfsacError
 from tfsac.training.loggers.logger import Kind, RunInfo
 from tfsac.utils.files import atomic_write, leaves
 
@@ -28,7 +29,7 @@ class WandbLogger:
         **kwargs: for `wandb.init`, such as `entity`, `tags` or `mode="offline"`.
 
     Raises:
-        ImportError: the package wandb is missing.
+        TfsacError: the package wandb is missing.
 
     Example:
         >>> tfsac.train(preset, "runs/first", loggers=[WandbLogger("pendulum", mode="offline")])
@@ -74,7 +75,7 @@ class MLflowLogger:
             MLflow is set up.
 
     Raises:
-        ImportError: the package mlflow is missing.
+        TfsacError: the package mlflow is missing.
 
     Example:
         >>> tfsac.train(preset, "runs/first", loggers=[MLflowLogger("pendulum", "sqlite:///mlflow.db")])
@@ -115,7 +116,7 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f"{name} is missing: pip install 'tfsac[{name}]'", name=name) from error
+        raise TfsacError(f"{name} is missing: pip install 'tfsac[{name}]'") from error
 
 
 def _config(run: RunInfo) -> dict[str, Any]:

@@ -27,11 +27,8 @@ class TensorBoardLogger:
     """Writes an event file of its own for every start of a run.
 
     TensorBoard's own record writer takes the events, because only an event with a session's start makes TensorBoard
-    drop what an earlier file has after the checkpoint, and because it raises OSError on a full disk.
-
-    Args:
-        directory: of the event files.
-        weights: returns arrays by tag, which become histograms at each evaluation.
+    drop what an earlier file has after the checkpoint, and because it raises OSError on a full disk. The arrays that
+    `weights` returns by tag become histograms at each evaluation.
     """
 
     def __init__(self, directory: pathlib.Path, weights: Callable[[], Mapping[str, Any]] | None = None):

@@ -14,31 +14,22 @@ import rich.progress
 from tfsac.training.loggers.logger import Kind, RunInfo
 
 COLUMNS = ("evaluation/return_mean", "evaluation/return_std", "training/return_mean", "steps_per_second")
+TITLES = {"steps": 9, "evaluation return": 20, "training return": 15, "steps/s": 7}  # with their widths
 
 
 class _Stdout:
     """What `sys.stdout` is at that time; a terminal that was closed is a broken pipe, too."""
 
-    def write(self, text: str) -> int:
-        """Writes text."""
-        return self._call("write", text)
-
-    def flush(self) -> None:
-        """Writes what is buffered."""
-        self._call("flush")
-
-    def _call(self, name: str, *arguments: str) -> Any:
-        try:
-            return getattr(_stdout(), name)(*arguments)
-        except OSError as error:
-            raise BrokenPipeError from error
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(_stdout(), name)
+        found = getattr(getattr(sys.stdout, "rich_proxied_file", sys.stdout), name)  # rich's, while it shows a bar
 
+        def call(*arguments: str) -> Any:
+            try:
+                return found(*arguments)
+            except OSError as error:
+                raise BrokenPipeError from error
 
-def _stdout() -> Any:
-    return getattr(sys.stdout, "rich_proxied_file", sys.stdout)  # which rich replaces while it shows a bar
+        return call if name in ("write", "flush") else found
 
 
 class _Console(rich.console.Console):
@@ -90,35 +81,26 @@ class TerminalLogger:
         self.bar.start()
 
     def advance(self, completed: int, speed: float, value: float | None) -> None:
-        """Moves the bar.
-
-        Args:
-            completed: steps, in the run's unit.
-            speed: environment steps a second.
-            value: mean return of recent training episodes.
-        """
+        """Moves the bar to `completed` steps in the run's unit; shows environment steps a second and a mean return."""
         self.bar.update(self.task, completed=completed, speed=speed, value="-" if value is None else f"{value:.1f}")
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Prints one evaluation."""
         if kind != "evaluation":
             return
-        if not self.header_printed:
-            titles = "".join(f"  {name:>12}" for name in self.extra)
-            self.print(f"{'steps':>9}  {'evaluation return':>20}  {'training return':>15}  {'steps/s':>7}{titles}")
-            self.header_printed = True
-        mean, std, training, speed = (values.get(column) for column in COLUMNS)
-        evaluated = "-" if mean is None else f"{mean:.1f} {self._plus_minus()} {std:<7.1f}"
-        trained = "-" if training is None else f"{training:.1f}"
-        more = "".join(f"  {_short(values.get(name)):>{max(12, len(name))}}" for name in self.extra)
-        self.print(f"{step:>9}  {evaluated:>20}  {trained:>15}  {speed:>7.0f}{more}")
+        widths = [*TITLES.values(), *(max(12, len(name)) for name in self.extra)]
+        header = [] if self.header_printed else [[*TITLES, *self.extra]]
+        for cells in [*header, self.cells(step, values)]:
+            self.print("  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))
+        self.header_printed = True
 
-    def _plus_minus(self) -> str:
-        try:
-            "±".encode(self.console.encoding)
-        except (UnicodeError, LookupError):
-            return "+"
-        return "±"
+    def cells(self, step: int, values: Mapping[str, Any]) -> list[str]:
+        """Returns an evaluation as text, a cell for each of `TITLES` and for each metric of callbacks."""
+        mean, std, training, speed = (values.get(column) for column in COLUMNS)
+        evaluated = "-" if mean is None else f"{mean:.1f} ± {std:<7.1f}"
+        trained = "-" if training is None else f"{training:.1f}"
+        more = [f"{value:.4g}" if (value := values.get(name)) is not None else "-" for name in self.extra]
+        return [str(step), evaluated, trained, f"{speed:.0f}", *more]
 
     def print(self, text: str) -> None:
         """Prints a line above the bar."""
@@ -130,11 +112,7 @@ class TerminalLogger:
 
 
 class NotebookLogger(TerminalLogger):
-    """A progress bar and a table of evaluations in the output of a notebook's cell, both updated in place.
-
-    Args:
-        quiet: print nothing.
-    """
+    """A progress bar and a table of evaluations in the output of a notebook's cell, both updated in place."""
 
     def __init__(self, quiet: bool = False):
         super().__init__(quiet)
@@ -158,9 +136,7 @@ class NotebookLogger(TerminalLogger):
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Adds one evaluation to the table."""
         if kind == "evaluation":
-            mean, std, training, speed = (values.get(column) for column in COLUMNS)
-            cells = [str(step), "-" if mean is None else f"{mean:.1f} ± {std:.1f}", _short(training), f"{speed:.0f}"]
-            self.rows.append([*cells, *(_short(values.get(name)) for name in self.extra)])
+            self.rows.append([cell.strip() for cell in self.cells(step, values)])
             self._show()
 
     def print(self, text: str) -> None:
@@ -176,20 +152,15 @@ class NotebookLogger(TerminalLogger):
             return
         from IPython.display import HTML, display
 
-        titles = ["steps", "evaluation return", "training return", "steps/s", *self.extra]
         lines = [
             "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-            for tag, cells in [("th", titles), *(("td", cells) for cells in self.rows)]
+            for tag, cells in [("th", [*TITLES, *self.extra]), *(("td", cells) for cells in self.rows)]
         ]
         content = HTML(f"<div>{self.state}</div><table>{''.join(lines)}</table>")
         if self.handle is None:
             self.handle = display(content, display_id=True)
         else:
             self.handle.update(content)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else "-"
 
 
 def terminal_or_notebook(quiet: bool) -> TerminalLogger:
