@@ -138,11 +138,11 @@ def _follow(cls: type, location: list[int | str]) -> tuple[type, list[str]]:
     """
     owners, path = list(classes_in(cls)) or [cls], []
     for part in location:
-        matching = [owner for owner in owners if part in (getattr(owner, "kind", None), owner.__name__)]
+        of_this_kind = [owner for owner in owners if part in (getattr(owner, "kind", None), owner.__name__)]
         fields = [getattr(owner, "__pydantic_fields__", {}).get(str(part)) for owner in owners]
-        inner = [inner_class for field in fields if field for inner_class in classes_in(field.annotation)]
-        owners = matching or inner or owners
-        if not matching and (isinstance(part, int) or part.isidentifier()):
+        inner = [one for field in fields if field for one in classes_in(field.annotation)]
+        owners = of_this_kind or inner or owners
+        if not of_this_kind and (isinstance(part, int) or part.isidentifier()):
             path.append(str(part))
     return owners[0], path
 
@@ -172,13 +172,13 @@ def parameters(cls: type[T]) -> type[T]:
         if check:
             check(self)
 
-    cls_with_checks: Any = cls
-    cls_with_checks.__post_init__ = __post_init__
+    named: Any = cls
+    named.__post_init__ = __post_init__
     # Numbers of tfsac's own fields are finite; infinities in what an environment or an optimizer is given stay as they
     # are.
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants")
-    dataclass_: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
-    construct: Callable[..., None] = dataclass_.__init__
+    made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
+    construct: Callable[..., None] = made.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if rename := getattr(cls, "with_current_names", None):
@@ -186,7 +186,7 @@ def parameters(cls: type[T]) -> type[T]:
         try:
             construct(self, *python_numbers(args), **python_numbers(kwargs))
         except ValidationError as error:
-            raise explain(error, dataclass_) from None
+            raise explain(error, made) from None
         _reject_other_classes(self)
 
     def _repr_html_(self: Any) -> str:
@@ -198,21 +198,21 @@ def parameters(cls: type[T]) -> type[T]:
         return f"<table><tr><th>parameter</th><th>value</th></tr>{rows}</table>"
 
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
-    dataclass_.__init__, dataclass_._repr_html_ = __init__, _repr_html_
-    if ":" in (kind := str(getattr(dataclass_, "kind", ""))):
-        USER_CLASSES[kind] = dataclass_
-    return dataclass_
+    made.__init__, made._repr_html_ = __init__, _repr_html_
+    if ":" in (kind := str(getattr(made, "kind", ""))):
+        USER_CLASSES[kind] = made
+    return made
 
 
-def _reject_other_classes(instance: Any) -> None:
+def _reject_other_classes(made: Any) -> None:
     """Rejects parts of a subclass of the declared class, whose own fields a run's config would lose."""
-    for name, field in type(instance).__pydantic_fields__.items():
-        value, classes = getattr(instance, name), list(classes_in(field.annotation))
+    for name, field in type(made).__pydantic_fields__.items():
+        value, classes = getattr(made, name), list(classes_in(field.annotation))
         for part in value.values() if isinstance(value, dict) and classes else [value]:
             user_class = ":" in str(getattr(part, "kind", ""))  # the config keeps its class
             if dataclasses.is_dataclass(part) and classes and not user_class and type(part) not in classes:
-                holds = f"{type(instance).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
-                raise ParameterError(f"{holds}: decorate it with @parameters, and declare the field in a subclass")
+                holds = f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
+                raise ParameterError(f"{holds}: use @tfsac.parameters.parameters and a subclass with the field")
 
 
 def reject_unused_fields(instance: Any, names: Iterable[str], because: str) -> None:
