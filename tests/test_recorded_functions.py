@@ -404,7 +404,7 @@ def test_what_a_policy_cannot_read_or_do_is_refused(asymmetric, made, named, tmp
 
 @pytest.mark.parametrize("path", ["agent.algorithm.discount", "environment.filters.reward_rescale_factor"])
 def test_what_belongs_to_the_policy_is_not_changed(asymmetric, path):
-    with pytest.raises(ParameterError, match=f"keeps its agent.*{path}"):
+    with pytest.raises(ParameterError, match=path):
         tfsac.evaluate(asymmetric, 1, changes={path: 0.5})
 
 
@@ -427,7 +427,7 @@ def test_the_commands_take_another_environment(asymmetric, own, tmp_path, capsys
     for wrong, word in (
         ("--level=Pendulm-v1", "'Pendulum-v1'"),
         ("--set=environment.kwargs.slope=1", "slope"),
-        ("--set=agent.algorithm.discount=0.9", "its environment"),
+        ("--set=agent.algorithm.discount=0.9", "agent.algorithm.discount"),
     ):
         assert ends(f"evaluate {run} {wrong}") == 2
         printed = capsys.readouterr().err

@@ -69,8 +69,8 @@ FEATURES = {
     "stochastic": ("`--stochastic_evaluation`", {}, {"stochastic_evaluation": True}),
     "shared": ("`environment.evaluation=shared`", {"environment.evaluation": "shared"}, {}),
     "none": ("`environment.evaluation=none`", {"environment.evaluation": "none"}, {}),
-    "level": ("an environment of your own as a level (`module:Id`)", {}, {}),
-    "env_fn": ("an environment of your own as a function (`env_fn`)", {}, {}),
+    "level": ("your own environment as a level (`module:Id`)", {}, {}),
+    "env_fn": ("your own environment as a function (`env_fn`)", {}, {}),
     "models": ("custom Keras models (`models`)", {}, {}),
     "deterministic": ("`--deterministic`", {}, {"deterministic": True}),  # last: a process cannot take it back
 }
