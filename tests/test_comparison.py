@@ -381,8 +381,8 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"sweep/rate=2/seed0.*--resume"):
         grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}
-    assert grouping.left_out(["sweep", "run"]) == [two, three] == grouping.left_out(["x=run,sweep"])
-    assert grouping.left_out(["sweep/rate=1"]) == [two] and grouping.left_out(["run", str(one)]) == []
+    assert grouping.unused_runs(["sweep", "run"]) == [two, three] == grouping.unused_runs(["x=run,sweep"])
+    assert grouping.unused_runs(["sweep/rate=1"]) == [two] and grouping.unused_runs(["run", str(one)]) == []
     assert grouping.groups_of(["sweep/rate=1"]) == {"soft_actor_critic": [one]}
     with pytest.raises(ValueError, match="has finished"):
         grouping.groups_of(["sweep/rate=2"])
