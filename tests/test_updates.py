@@ -199,7 +199,7 @@ def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one
 
     def update(batch):
         computed.append(threading.current_thread().name)
-        return SimpleNamespace(priority=batch, acting=None)
+        return SimpleNamespace(priority=batch, actor_weights=None)
 
     updates = updates_of(SimpleNamespace(update=update, policy=None), taken.append, asynchronous=True)
     for i, batch in enumerate(batches):
