@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pathlib
 import re
@@ -95,6 +96,8 @@ def main(arguments: list[str] | None = None) -> None:
     TFSAC_TRACEBACK=1 shows that of every error.
     """
     warnings.formatwarning = _format_warning
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without a sign shows another
+        sys.stdout.reconfigure(errors="replace")
     try:
         status = run(sys.argv[1:] if arguments is None else arguments)
         print(end="", flush=True)
