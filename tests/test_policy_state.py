@@ -328,8 +328,15 @@ def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, m
     path = exporting.export(case.policy, tmp_path / "policy")
     observations = [case.raw(step, 0) for step in range(STEPS)]
     assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
-    switch, chosen = acting._switch, []
-    monkeypatch.setattr(acting, "_switch", lambda *given: chosen.append(~switch(*given)) or chosen[-1])
+    limited, chosen = acting._limited, []
+
+    def opposite(switch, repeats):
+        if isinstance(switch, np.ndarray):
+            chosen.append(~switch)
+            return chosen[-1]
+        return limited(switch, repeats)
+
+    monkeypatch.setattr(acting, "_limited", opposite)
     difference = exporting.verify(case.policy, path, observations)
     assert len(chosen) == STEPS
     if tie:

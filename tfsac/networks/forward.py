@@ -5,7 +5,7 @@ a call of TensorFlow takes hundreds, or in a compiled graph.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
@@ -52,7 +52,7 @@ class GraphForward:
     def load(self, weights: list[Array]) -> None:
         """Does nothing: the graph reads the variables."""
 
-    def __call__(self, observation: dict[str, Array], action: Array | None = None) -> list[Array]:
+    def __call__(self, observation: Mapping[str, Array], action: Array | None = None) -> list[Array]:
         """Returns the outputs for observations and state `[B, ...]` by key, and an action where it reads one."""
         use_tensorflow()
         inputs = {name: observation[name] for name in self.names}
@@ -136,7 +136,7 @@ class NumpyForward:
         cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(candidate)
         return [_sigmoid(o) * np.tanh(cell), cell]
 
-    def __call__(self, observation: dict[str, Array], action: Array | None = None) -> list[Array]:
+    def __call__(self, observation: Mapping[str, Array], action: Array | None = None) -> list[Array]:
         """Returns what the head computes: two parameters of a Gaussian, or logits `[B, A]`; of critics, `[B, N, D]`.
 
         After that come hidden state and cells of an LSTM, `[B, H]`.

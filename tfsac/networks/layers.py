@@ -27,6 +27,34 @@ Value = Callable[[keras.Variable], Any]  # what to compute with in a variable's 
 Masks = Callable[[str, float, int, int], tf.Tensor]  # dropout's factors `[B, N, F]`: of a layer's name and rate, N, F
 
 
+class NumpyFunctions:
+    """NumPy's functions under the names of `keras.ops`, for formulas that acting and training share."""
+
+    abs, clip, concatenate, exp, log = np.abs, np.clip, np.concatenate, np.exp, np.log
+    maximum, minimum, ones_like, sqrt = np.maximum, np.minimum, np.ones_like, np.sqrt
+    min, split, sum, tanh, where = np.min, np.split, np.sum, np.tanh, np.where
+
+    @staticmethod
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        """Returns `1 / (1 + exp(-x))`, without overflow."""
+        return 0.5 * (1.0 + np.tanh(0.5 * x))
+
+    @staticmethod
+    def softplus(x: np.ndarray) -> np.ndarray:
+        """Returns `log(1 + exp(x))`, without overflow."""
+        return np.logaddexp(np.zeros([], x.dtype), x)
+
+    @staticmethod
+    def stop_gradient(x: np.ndarray) -> np.ndarray:
+        """Returns the array, which has no gradient."""
+        return x
+
+
+def functions_of(x: Any) -> Any:
+    """Returns what computes with `x`: NumPy's functions for an array, otherwise `keras.ops`."""
+    return NumpyFunctions if isinstance(x, np.ndarray) else keras.ops
+
+
 class ForwardMode(NamedTuple):
     """How layers compute that do not always compute the same.
 

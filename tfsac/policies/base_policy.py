@@ -148,11 +148,25 @@ class BasePolicy(ABC):
             actions `[E, A]` in [-1, 1], or discrete actions `[E]` from 0.
         """
 
+    @abstractmethod
+    def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        """Draws uniform (valid) actions `[rows, ...]`."""
+
+    @abstractmethod
+    def noise(self, rows: int) -> np.ndarray:
+        """Draws the noise of a sample, `[rows, A]`."""
+
     def initial_state(self, rows: int) -> dict[str, np.ndarray]:
         """Returns the policy's state at episode starts, zeros `[rows, ...]` by field; empty for policies without
         one.
         """
         return {name: np.zeros((rows, *array.shape), array.dtype) for name, array in self.state.items()}
+
+    def outputs(self, name: str, inputs: Mapping[str, Any], *action: Any) -> list[Any]:
+        """Returns what a network computes: arrays for arrays, tensors for tensors."""
+        if isinstance(next(iter(inputs.values())), np.ndarray):
+            return self.forwards[name](inputs, *action)
+        return tf.nest.flatten(self.networks[name](inputs, *action))
 
     @abstractmethod
     def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
@@ -181,9 +195,13 @@ class BasePolicy(ABC):
             state: of the policy, as `initial_state` has it; None for policies without one.
         """
 
-    @abstractmethod
     def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Draws the noise with which `act_tensors` samples for these observations, with TensorFlow's own randomness."""
+        return self.noise_tensor(tf.shape(next(iter(observation.values())))[0])
+
+    @abstractmethod
+    def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
+        """Draws the noise of a sample, `[rows, A]`, with TensorFlow's own randomness, anew in every process."""
 
     # -- weights -------------------------------------------------------------------------------------------------------
 
@@ -285,15 +303,3 @@ def state_before(
         name: np.where(first.reshape(-1, *[1] * (value.ndim - 1)), initial[name], value)
         for name, value in state.items()
     }
-
-
-def fresh_normal(shape: Any) -> tf.Tensor:
-    """Draws standard normal noise, anew in every process: a global seed set at the export must not make exports
-    repeat.
-    """
-    return tf.raw_ops.RandomStandardNormal(shape=shape, dtype=tf.float32)  # seeds of zero are drawn when it runs
-
-
-def fresh_uniform(shape: Any) -> tf.Tensor:
-    """Draws uniform noise in [0, 1), anew in every process."""
-    return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32)
