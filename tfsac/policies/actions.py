@@ -9,21 +9,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.policies.distributions import MaskedCategorical, likeliest
-from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
+from tfsac.types import ACTION_MASK
 
 
 class DiscreteActions:
     """Discrete actions `[B]`, numbered from 0, with a logit each; those outside the mask are never chosen."""
 
-    spec: Spec
+    num_actions: int
     rng: np.random.Generator
     distribution_at: Any
-
-    @property
-    def num_actions(self) -> int:
-        """How many there are, A."""
-        assert isinstance(self.spec.action, DiscreteSpec)
-        return self.spec.action.num_actions
 
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> MaskedCategorical:
         """Returns the distribution of logits `[B, A]`, arrays or tensors."""
@@ -50,13 +44,8 @@ class DiscreteActions:
 class ContinuousActions:
     """Actions `[B, A]`, which are sampled with standard normal noise."""
 
-    spec: Spec
+    action_size: int
     rng: np.random.Generator
-
-    @property
-    def action_size(self) -> int:
-        """Number of dimensions, A."""
-        return self.spec.action.shape[-1]
 
     def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         """Draws actions uniform in [-1, 1]."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, ModelMaker, Network, NumpyForward, make_networks
+from tfsac.networks.heads import action_size
 from tfsac.parameters import AgentParameters
 from tfsac.random_streams import Stream
 from tfsac.types import ACTION_MASK, ActResult, ArraySpec, Spec, check_actions, input_name
@@ -35,6 +36,7 @@ class BasePolicy(ABC):
     Attributes:
         spec: of the environment, with the extras that are stored beside each step.
         networks: those that it acts through, by name.
+        num_actions, action_size: A, of discrete actions or of the dimensions of a continuous one.
         forwards: their evaluation outside of updates, by name.
         state: specs of the fields of its state, of one environment; empty for policies without a state.
         recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with; empty
@@ -49,6 +51,7 @@ class BasePolicy(ABC):
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         self.parameters, self.spec = parameters, spec
         self.networks = dict(networks)
+        self.num_actions = self.action_size = action_size(spec.single_agent())
         self.state: dict[str, ArraySpec] = {}
         self.recurrent_state: dict[str, ArraySpec] = {}
         self.rng = np.random.default_rng([seed, Stream.ACTING])

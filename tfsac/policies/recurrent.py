@@ -30,9 +30,6 @@ class RecurrentPolicy(BasePolicy):
     While it collects experience, all networks with an LSTM run along, so that learning can start in the middle of an
     episode.
 
-    Args:
-        parameters, spec, networks, seed: see `BasePolicy`.
-
     Fields of states are named "<network>_<field>"; `state` has those of the networks that choose actions,
     `recurrent_state` all.
     """
@@ -160,11 +157,7 @@ class RecurrentPolicy(BasePolicy):
 
 
 class RecurrentCategoricalPolicy(DiscreteActions, RecurrentPolicy):
-    """Discrete actions `[E]`, numbered from 0, with a logit each; those outside the mask are never chosen.
-
-    Args:
-        parameters, spec, networks, seed: see `RecurrentPolicy`.
-    """
+    """Discrete actions `[E]`, numbered from 0, with a logit each; those outside the mask are never chosen."""
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         super().__init__(parameters, spec, networks, seed)
@@ -177,9 +170,6 @@ class RecurrentCategoricalPolicy(DiscreteActions, RecurrentPolicy):
 
 class RecurrentGaussianPolicy(ContinuousActions, RecurrentPolicy):
     """Actions `[E, A]` of a Gaussian over all of R^A; the environment clips samples outside [-1, 1].
-
-    Args:
-        parameters, spec, networks, seed: see `RecurrentPolicy`.
 
     Attributes:
         min_variance: added to the variances.

@@ -25,9 +25,6 @@ class StatelessPolicy(BasePolicy):
 
     A subclass chooses actions of single agents, `[B, ...]`; where the spec has several, their axis is folded into B
     before and unfolded after.
-
-    Args:
-        parameters, spec, networks, seed: see `BasePolicy`.
     """
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
@@ -135,19 +132,11 @@ def leading_sizes(observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
 
 
 class CategoricalPolicy(DiscreteActions, StatelessPolicy):
-    """Discrete actions `[B]`, numbered from 0, with a logit each; those outside the mask are never chosen.
-
-    Args:
-        parameters, spec, networks, seed: see `BasePolicy`.
-    """
+    """Discrete actions `[B]`, numbered from 0, with a logit each; those outside the mask are never chosen."""
 
 
 class SquashedGaussianPolicy(ContinuousActions, StatelessPolicy):
-    """Actions `[B, A]` in (-1, 1), tanh of a Gaussian whose location and log scale the network computes.
-
-    Args:
-        parameters, spec, networks, seed: see `BasePolicy`.
-    """
+    """Actions `[B, A]` in (-1, 1), tanh of a Gaussian whose location and log scale the network computes."""
 
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> SquashedGaussian:
         """Returns the policy's distribution."""

@@ -53,7 +53,7 @@ class Trajectory:
 
     def step(self, tau: Tau) -> Tau:
         """Returns where a trajectory is one step later: first the change moves by `2 u`, then the action by `2 v`."""
-        after = dict(tau)
+        after = {field: tau[field] for field in self.fields}
         if U in after:
             after[V] = _clip(tau[V] + 2.0 * tau[U])
         if V in after:
