@@ -29,7 +29,7 @@ from tfsac.exporting.loading import EnvFn, environment_of, playing_environment, 
 from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
-from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
+from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
@@ -114,12 +114,6 @@ class DrawingError(TfsacError, RuntimeError):
         super().__init__(message)
         self.evaluation = evaluation
 
-    @classmethod
-    def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
-        """Returns the error of an evaluation whose video or plot failed with another one."""
-        mean = f"mean return {evaluation.returns.mean():.2f}"
-        return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
-
 
 def evaluate(
     run_dir: str | pathlib.Path,
@@ -161,46 +155,61 @@ def evaluate(
         NonFiniteError: an action is not finite.
         DrawingError: video or plot failed; it has the evaluation.
     """
-    check_display(render)
-    video = None if dump_mp4 is None else pathlib.Path(dump_mp4)
-    plot_file = None if plot_actions is None else pathlib.Path(plot_actions)
     parameters = playing_environment(run_dir, env_fn, models, changes, quiet=False)
+
+    def play(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
+        policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
+        policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
+        duration = EnvironmentEpisodes(episodes)
+        return evaluate_policy(policy, env, duration, deterministic, seed, AFTER_TRAINING, each_step)
+
+    title = f"{pathlib.Path(run_dir).name}, one episode"
+    return play_episodes(play, parameters, env_fn, seed, render, dump_mp4, plot_actions, title)
+
+
+def play_episodes(
+    play: Callable[[gym.Env, Callable[..., None]], Evaluation],
+    parameters: EnvironmentParameters,
+    env_fn: EnvFn | None = None,
+    seed: int = 0,
+    render: Literal["", "human"] = "",
+    dump_mp4: str | pathlib.Path | None = None,
+    plot_actions: str | pathlib.Path | None = None,
+    title: str = "",
+) -> Evaluation:
+    """Makes an environment, evaluates a policy in it and draws the episodes; see `evaluate`.
+
+    Args:
+        play: evaluates the policy in the environment; it calls its second argument after every step.
+        parameters: of the environment, unless `env_fn` makes it.
+        env_fn, seed, render, dump_mp4, plot_actions: see `evaluate`.
+        title: of the plot of actions.
+    """
+    check_display(render)
     render_kwargs = {"render_mode": render} if render and env_fn is None else {}
     env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **render_kwargs}), env_fn, to_play=True)()
     actions: list[np.ndarray] = []
     try:
-        policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
-        policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
-        for path, endings in ((video, (".mp4", ".gif")), (plot_file, (".png",))):
-            if path is not None:
-                new_file(path, *endings)
-        num_episodes = EnvironmentEpisodes(episodes)
-        evaluation = evaluate_policy(
-            policy,
-            env,
-            num_episodes,
-            deterministic,
-            seed,
-            AFTER_TRAINING,
-            lambda _, action, *step: actions.append(action),
-        )
-        evaluation = evaluation._replace(
-            info={key: evaluation.info[key] for key in parameters.logged_keys if key in evaluation.info}
-        )
+        video = None if dump_mp4 is None else new_file(dump_mp4, ".mp4", ".gif")
+        plot_file = None if plot_actions is None else new_file(plot_actions, ".png")
+        evaluation = play(env, lambda _, action, *step: actions.append(action))
     finally:
         env.close()
+    info = {key: evaluation.info[key] for key in parameters.logged_keys if key in evaluation.info}
+    evaluation = evaluation._replace(info=info)
     by_episode = np.split(np.array(actions), np.cumsum(evaluation.lengths)[:-1])
     try:
         if plot_file:
             from tfsac.experiments import plots
 
             switched = None if evaluation.switched is None else evaluation.switched[: len(by_episode[0])]
-            plots.plot_actions(by_episode[0], plot_file, switched, f"{pathlib.Path(run_dir).name}, one episode")
+            plots.plot_actions(by_episode[0], plot_file, switched, title)
         if video:
-            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
+            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(len(by_episode))]
             write_video(parameters, seeds, by_episode, video, env_fn, evaluation.returns.tolist())
     except (OSError, ImportError, ValueError, RuntimeError) as error:
-        raise DrawingError.of(evaluation, error) from error
+        mean = f"mean return {evaluation.returns.mean():.2f}"
+        raise DrawingError(f"the episodes were played ({mean}) but not drawn: {error}", evaluation) from error
     return evaluation
 
 

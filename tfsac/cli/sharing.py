@@ -29,10 +29,8 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
     for run in results["runs"] if len(results["runs"]) > 1 else ():
         print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}")
     if len(results["runs"]) > 1:
-        chosen = next(run for run in results["runs"] if run["seed"] == results["exported_seed"])
-        print(
-            f"export  seed {chosen['seed']}, whose mean in other episodes is the highest: {chosen['choice_mean']:.2f}"
-        )
+        exported, choice_mean = results["exported_seed"], results["choice_mean"]
+        print(f"export  seed {exported}, whose mean in other episodes is the highest: {choice_mean:.2f}")
     print(f"return  mean {results['mean']:.2f}  std {results['std']:.2f}  over {counted(f.episodes, 'episode')}")
     for name, reason in written_card.left_out.items():
         print(f"without {name}: {reason}")

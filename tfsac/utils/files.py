@@ -171,8 +171,11 @@ def parse_object(content: bytes | str) -> dict[str, Any]:
 
 
 def read_object(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the JSON object in a file, or raises OSError or ValueError."""
-    return parse_object(path.read_bytes())
+    """Returns the JSON object in a file, or raises OSError or TfsacError."""
+    try:
+        return parse_object(path.read_bytes())
+    except ValueError as error:
+        raise TfsacError(f"{path} is damaged: {error}") from error
 
 
 def sealed(content: dict[str, Any]) -> bytes:
