@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac.api import AFTER_TRAINING, play_episodes
+from tfsac.api import AFTER_TRAINING, play
 from tfsac.environments import spec_of
 from tfsac.errors import TfsacError
 from tfsac.exporting.exported import Exported, load_exported
@@ -72,23 +73,20 @@ class Card:
 
         Raises:
             TfsacError: `env_fn` is missing, or the environment's spaces are not those of the policy.
-            DrawingError: the video failed; it has the evaluation.
         """
         if self.environment.by_env_fn and env_fn is None:
             raise TfsacError(f"a Python function made the environment {self.environment.name}; pass it as env_fn")
-        duration = EnvironmentEpisodes(episodes or len(self.results.get("returns", ())) or 10)
+        number = EnvironmentEpisodes(episodes or len(self.results.get("returns", ())) or 10)
         seed = self.results.get("seed", 0) if seed is None else seed
 
-        def act(observation: Any) -> np.ndarray:
-            return self.act(observation, deterministic)
-
-        def play(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
+        def run_in(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
             spec = spec_of(env)
             keys = [key for key in spec.observation if input_name(key) in self.policy.reads]
             check_spaces(RunDirectory(self.path), spec, keys)
-            return evaluate(act, env, duration, seed, AFTER_TRAINING, each_step, self.reset)
+            act = functools.partial(self.act, deterministic=deterministic)
+            return evaluate(act, env, number, seed, AFTER_TRAINING, each_step, self.reset)
 
-        return play_episodes(play, self.environment, env_fn, seed, render, dump_mp4)
+        return play(self.environment, run_in, seed, render, dump_mp4, env_fn)[0]
 
 
 def load_card(folder: str | pathlib.Path) -> Card:

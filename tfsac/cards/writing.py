@@ -179,7 +179,7 @@ def write_card(
             plot_curves({level: list(paths.values())}, folder / "curve.png", f"{level}, {number} seeds")
         try:
             card.evaluate(1, seed=seed, dump_mp4=folder / "replay.mp4", env_fn=env_fn)
-        except ValueError as error:  # it cannot be drawn
+        except (OSError, RuntimeError, ValueError) as error:  # it cannot be drawn
             left_out["replay.mp4"] = str(error)
         config = read_object(card.path / "config.json")
         shared_config = {FORMAT: 1, **{name: config[name] for name in CONFIG_ENTRIES if name in config}}
