@@ -83,7 +83,7 @@ def export(
     if not replace or not holds_only_export(out):
         check_new_folder(out)
     new_file(out, replace=True)
-    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    temporary = pathlib.Path(tempfile.mkdtemp(".tmp", f".{out.name}.", out.parent))
     try:
         graph, module = PolicyGraph(policy, values), tf.Module()
         module.weights = graph.weights
