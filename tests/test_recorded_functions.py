@@ -15,7 +15,7 @@ from toys import tiny_preset
 
 import tfsac
 from tfsac import api, cli
-from tfsac.environments import spec_of
+from tfsac.environments import EnvironmentFailure, spec_of
 from tfsac.errors import TfsacError
 from tfsac.networks import Network
 from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
@@ -309,10 +309,9 @@ def test_a_film_is_drawn_of_what_a_function_makes(own, env_fn, tmp_path):
     assert len(frames) == 20 and frames[0].shape[:2] == (16, 16)
 
 
-def test_a_film_that_fails_leaves_the_numbers(own, tmp_path):
-    with pytest.raises(api.DrawingError, match=r"^the episodes were played \(mean return -.*no camera") as caught:
+def test_a_film_that_fails_leaves_no_file(own, tmp_path):
+    with pytest.raises(EnvironmentFailure, match="no camera"):
         film_of(own, tmp_path / "film.gif", lambda: Arm("rgb_array", undrawable=True))
-    np.testing.assert_array_equal(caught.value.evaluation.returns, tfsac.evaluate(own, 2, **GIVEN).returns)
     assert not list(tmp_path.iterdir())
 
 
