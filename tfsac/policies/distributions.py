@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfsac.networks.layers import functions_of
 
 LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
-MIN_LOGIT = 0.5 * np.finfo(np.float32).min  # of masked actions
+MIN_LOGIT = 0.5 * float(np.finfo(np.float32).min)  # of masked actions
 
 
 class SquashedGaussian:
