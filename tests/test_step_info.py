@@ -9,7 +9,7 @@ import pytest
 from info_tools import EPISODE
 from toys import tiny_preset
 
-from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
+from tfsac.environments import Environments, episode_seed
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
 from tfsac.parameters import EnvironmentParameters, RunParameters
@@ -82,17 +82,6 @@ def test_infos_of_all_environments_come_with_the_step_and_numbers_with_the_last(
     np.testing.assert_array_equal(result.logged["three"], np.where(expected == 3, 3, np.nan))
 
 
-def test_an_environment_in_another_process_sends_the_infos_that_can_be_sent():
-    one = maker(EnvironmentParameters(LEVEL))
-    env = IsolatedEnvironment(one(), one, 60.0)
-    try:
-        env.reset(seed=5)
-        info = env.step(np.float32([1.5]))[-1]
-    finally:
-        env.close()
-    assert info.keys() == {"action", "seen"} and info["action"].tolist() == [1.5]
-
-
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
@@ -115,17 +104,6 @@ def test_infos_become_columns_of_training_and_evaluations(trained):
             assert float(row[f"{kind}/number"]) == pytest.approx(values.mean())
             assert float(row[f"{kind}/is_success"]) == pytest.approx((values % 2).mean())
             assert row[f"{kind}/three"] == ("3.0" if 3 in values else "") and row[f"{kind}/words"] == ""
-
-
-def test_tensorboard_gets_the_numbers_alone(trained):
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-
-    (path,) = (trained[0] / "events").iterdir()
-    values = [value for event in EventFileLoader(str(path)).Load() for value in event.summary.value]
-    tags = {value.tag for value in values}
-    assert {"training/is_success", "evaluation/number"} <= tags and "evaluation/words" not in tags
-    scalars = [value.tensor.float_val[0] for value in values if value.tensor.float_val]
-    assert scalars and not np.isnan(scalars).any()
 
 
 def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interrupted(trained, tmp_path):

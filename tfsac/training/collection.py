@@ -60,10 +60,9 @@ class Collector:
     def sync_from(self, learned: BasePolicy, actor_weights: list[np.ndarray] | None = None) -> None:
         """Acts from now on as the agent's policy does, perhaps its own; the last update returned `actor_weights`."""
         if learned is not self.policy:
-            self.set_weights(learned.actor_weights(actor_weights))
+            self._set_weights(learned.actor_weights(actor_weights))
 
-    def set_weights(self, weights: list[np.ndarray]) -> None:
-        """Acts from now on with the weights of another policy."""
+    def _set_weights(self, weights: list[np.ndarray]) -> None:
         self.actor_weights = weights
         self.policy.load_acting_weights(weights)
 
@@ -105,7 +104,7 @@ class Collector:
         }
         weights = [arrays[f"{ACTOR_WEIGHTS}{i}"] for i in range(sum(name.startswith(ACTOR_WEIGHTS) for name in arrays))]
         if weights and learned is not self.policy:
-            self.set_weights(weights)
+            self._set_weights(weights)
         else:
             self.sync_from(learned)
         keys = self.environments.spec.observation

@@ -15,7 +15,7 @@ from tfsac.agents import Agent
 from tfsac.environments import episode_seed, name_of_environment
 from tfsac.environments.check import check_finite, longest_episode, placed
 from tfsac.environments.groups import convert
-from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW, number
+from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
@@ -23,7 +23,7 @@ from tfsac.training.loggers.recorder import RECENT, SUMMARY, summary
 from tfsac.training.non_finite import refuse_non_finite_action, refuse_non_finite_weights
 from tfsac.training.policy import Policy
 from tfsac.training.run_directory import BEST, RunDirectory
-from tfsac.training.schedule import Counters
+from tfsac.training.schedule import Counters, Period
 from tfsac.training.weights import save_weights
 from tfsac.types import SWITCH
 
@@ -79,16 +79,11 @@ def evaluate_policy(
     seed: int = 0,
     evaluation_index: int = 0,
     each_step: Callable[..., None] | None = None,
-    seeds_below: int = SEEDS_BELOW,
     first_observation: Any = None,
-    begin: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """Runs whole episodes of a policy, whose state is reset at each episode start.
+    """Runs whole episodes of a policy, its mode or samples, whose state is reset at each episode start.
 
-    Args:
-        policy: to be evaluated.
-        deterministic: its mode instead of samples.
-        env, duration, seed, evaluation_index, each_step, seeds_below, first_observation, begin: see `evaluate`.
+    The other arguments are those of `evaluate`.
     """
     switched: list[bool] = []
 
@@ -99,24 +94,8 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    def begin_episode() -> None:
-        policy.reset()
-        begin()
-
-    evaluation = evaluate(
-        act, env, duration, seed, evaluation_index, each_step, begin_episode, seeds_below, first_observation
-    )
+    evaluation = evaluate(act, env, duration, seed, evaluation_index, each_step, policy.reset, first_observation)
     return evaluation._replace(switched=np.array(switched) if switched else None)
-
-
-def time_limit_warning(env: gym.Env) -> str | None:
-    """Returns a line for an environment without a known time limit, None for others."""
-    if longest_episode(env):
-        return None
-    return (
-        f"{name_of_environment(env)} has no registered time limit. If it never ends an episode, stop now and set "
-        f"environment.max_episode_steps; evaluation episodes are cut off after {LONGEST_EPISODE} steps."
-    )
 
 
 def evaluate(
@@ -127,7 +106,6 @@ def evaluate(
     evaluation_index: int = 0,
     each_step: Callable[..., None] | None = None,
     begin: Callable[[], None] | None = None,
-    seeds_below: int = SEEDS_BELOW,
     first_observation: Any = None,
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
@@ -141,7 +119,6 @@ def evaluate(
         evaluation_index: distinguishes evaluations of one run; the episodes' seeds follow from both.
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
         begin: called at the begin of every episode.
-        seeds_below: what the episodes' seeds are below.
         first_observation: of the first episode, where its reset was made already.
 
     Raises:
@@ -157,9 +134,7 @@ def evaluate(
         with _failing_in(name, len(returns), 0):
             observation, first_observation = first_observation, None
             if observation is None:
-                observation, _ = env.reset(
-                    seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns), below=seeds_below)
-                )
+                observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns)))
             check_finite(observation, 0.0)
         total, length, done = 0.0, 0, False
         if begin is not None:
@@ -207,14 +182,13 @@ class Evaluator:
 
     Args:
         preset, settings, policy, agent, env, directory: of the run.
-        begin_episode: called at each episode start.
 
     Attributes:
         best_return: mean return of the best evaluation; minus infinity before the first.
         best_step, best_updates: environment steps and updates of the run at that evaluation; None before the first.
         best_weights: content of their file.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
-        periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
+        period, evaluated_at: periods between evaluations, and the environment steps of the last one.
     """
 
     def __init__(
@@ -225,17 +199,14 @@ class Evaluator:
         agent: Agent,
         env: gym.Env,
         directory: RunDirectory,
-        begin_episode: Callable[[], None],
     ):
         self.preset, self.settings, self.policy, self.agent = preset, settings, policy, agent
         self.env, self.directory = env, directory
-        self.begin_episode = begin_episode
         self.best_return, self.accepted = -np.inf, False
         self.best_step: int | None = None
         self.best_updates: int | None = None
         self.best_weights = b""
-        self.periods, self.evaluated_at = 0, 0
-        self.seeds_below = SEEDS_BELOW
+        self.period, self.evaluated_at = Period(preset.schedule.steps_between_evaluation_periods.num_steps), 0
 
     def columns(self) -> list[str]:
         """Returns the names of what `evaluate` returns."""
@@ -247,15 +218,15 @@ class Evaluator:
 
     def due(self, counters: Counters) -> bool:
         """Returns whether a period between evaluations has passed since the last evaluation that was completed."""
-        return self._periods(counters) > self.periods
+        return self.period.due(self._count(counters))
 
     def completed(self, counters: Counters) -> None:
         """Notes that the run was evaluated at these counters."""
-        self.periods, self.evaluated_at = self._periods(counters), counters.env_steps
+        self.period.start(self._count(counters))
+        self.evaluated_at = counters.env_steps
 
-    def _periods(self, counters: Counters) -> int:
-        period = self.preset.schedule.steps_between_evaluation_periods
-        return counters.of(period) // period.num_steps
+    def _count(self, counters: Counters) -> int:
+        return counters.of(self.preset.schedule.steps_between_evaluation_periods)
 
     def evaluate(self, env_steps: int, first_observation: dict[str, np.ndarray] | None = None) -> dict[str, float]:
         """Returns the summary of an evaluation, and of one with sampled actions where the run asks for it.
@@ -272,8 +243,7 @@ class Evaluator:
             for kind, deterministic in kinds.items():
                 acting.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
                 given = self.policy, self.env, amount, deterministic, seed, env_steps
-                more: dict[str, Any] = {"first_observation": first_observation, "begin": self.begin_episode}
-                row |= evaluate_policy(*given, seeds_below=self.seeds_below, **more).summary(kind)
+                row |= evaluate_policy(*given, first_observation=first_observation).summary(kind)
                 first_observation = None
         finally:
             acting.rng = training
@@ -320,8 +290,9 @@ class Evaluator:
     def restore(self, state: dict[str, Any], counters: Counters, files: Mapping[str, bytes]) -> None:
         """Takes what `state` and `files` returned when the run was at `counters`."""
         self.best_weights = files.get(BEST, b"")
-        failed = state["due"]  # an evaluation that its environment ended, which is made again
-        self.periods, self.evaluated_at = self._periods(counters) - failed, state["evaluated_at"]
+        self.period.start(self._count(counters))
+        self.period.completed -= state["due"]  # an evaluation that its environment ended, which is made again
+        self.evaluated_at = state["evaluated_at"]
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
         self.best_step, self.best_updates = state["best_step"], state["best_updates"]
         self.accepted = state["accepted"]

@@ -7,7 +7,6 @@ import dataclasses
 import pathlib
 import shlex
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,30 +55,30 @@ class Reporter:
     ):
         names, environment = agent.metric_names, preset.environment
         columns = columns_of_row(names, evaluation, environment.logged_info, extra)
-        described = to_json(preset), to_json(settings)
-        self.info = RunInfo(path, columns, names, list(extra), *schedule.length(), *described)
+        resolved = to_json(preset), to_json(settings)
+        self.info = RunInfo(path, columns, names, list(extra), *schedule.length(), *resolved)
         self.schedule, self.counters, self.terminal = schedule, schedule.counters, terminal
         self.csv = CSVLogger(path / METRICS) if is_chief else None
         self.loggers: list[Logger] = [*([self.csv] if self.csv else []), terminal]
-        self.others, self.running = list(loggers) if is_chief else [], False
+        self.not_started, self.shows_bar = list(loggers) if is_chief else [], False
         if is_chief and settings.tensorboard:
             histograms = (lambda: weights_of(agent)) if settings.histograms else None
-            self.others.insert(0, TensorBoardLogger(path / "events", histograms))
+            self.not_started.insert(0, TensorBoardLogger(path / "events", histograms))
         self.recorder = Recorder(names, environment.num_envs, environment.logged_keys)
         self.curves, self.curve_period = Means(names), Period(STEPS_BETWEEN_CURVES)
         self.clipping_warned, self.wall_seconds = False, 0.0
         self.started = self.bar_moved = time.perf_counter()
-        self.row_started = (self.started, 0)
+        self.start_row()
 
     def start(self, resumed_at: int | None) -> None:
         """Starts the clock and the loggers, but for metrics.csv, which has started already."""
         self.started = time.perf_counter() - self.wall_seconds
         self.curve_period.start(self.counters.env_steps)
         self.terminal.start(self.info, resumed_at)
-        for logger in self.others:
+        self.shows_bar = True
+        for logger in self.not_started:
             logger.start(self.info, resumed_at)
             self.loggers.append(logger)
-        self.running = True
         self.start_row()
 
     def start_row(self) -> None:
@@ -87,11 +86,10 @@ class Reporter:
         self.row_started = (time.perf_counter(), self.counters.env_steps)
 
     def close(self, reason: str) -> None:
-        """Closes all loggers, also where one raises; what a full disk ended has raised already."""
-        loggers, self.loggers, self.running = self.loggers, [], False
-        full = contextlib.suppress(OSError) if reason.startswith("failed") else contextlib.nullcontext()
-        with full, contextlib.ExitStack() as closing:
-            for logger in loggers:
+        """Closes all loggers, also where one raises."""
+        self.shows_bar = False
+        with contextlib.ExitStack() as closing:
+            for logger in self.loggers:
                 closing.callback(logger.close, reason)
 
     def _write(self, kind: Kind, values: Mapping[str, Any]) -> None:
@@ -110,7 +108,7 @@ class Reporter:
 
     def row(self, speed: float) -> dict[str, Any]:
         """Returns the next row of metrics without its evaluation, with the speed before it; empties the recorder."""
-        row = {**dataclasses.asdict(self.counters), "wall_seconds": round(self._clock(), 3)}
+        row = {**dataclasses.asdict(self.counters), "wall_seconds": round(time.perf_counter() - self.started, 3)}
         return row | {"steps_per_second": round(speed, 1), **self.recorder.take()}
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,18 +130,14 @@ class Reporter:
         """Moves the progress bar, and the curves of updates, from time to time."""
         if self.curve_period.tick(self.counters.env_steps):
             self._write("update", self.curves.take())
-        if self.running and time.perf_counter() - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
+        if time.perf_counter() - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
             self._move_bar()
 
     def _move_bar(self) -> None:
         self.bar_moved = time.perf_counter()
-        if self.running:
+        if self.shows_bar:
             done = self.counters.of(self.schedule.parameters.improve_steps)
             self.terminal.advance(done, self.steps_per_second(), self.recorder.recent_return())
-
-    def _clock(self) -> float:
-        """Returns the seconds that the run has taken, also before it was resumed."""
-        return time.perf_counter() - self.started
 
     def steps_per_second(self) -> float:
         """Returns the speed since the last row, in environment steps."""
@@ -152,7 +146,7 @@ class Reporter:
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""
-        return {"wall_seconds": self._clock(), "recorder": self.recorder.state()}
+        return {"wall_seconds": time.perf_counter() - self.started, "recorder": self.recorder.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes what `state` returned."""
@@ -173,32 +167,29 @@ def columns_of_row(
     columns += [*(f"training/{name}" for name in SUMMARY), *update_metrics, *AVERAGED, *evaluation]
     kinds = [name.partition("/")[0] for name in columns if name.endswith("/return_mean")]
     columns += [*(f"{kind}/{key}" for kind in kinds for key in logged_info), *extra]
-    if duplicates := [name for name, count in Counter(columns).items() if count > 1]:
+    if duplicates := [name for name in columns if columns.count(name) > 1]:
         raise TfsacError(
             f"each metric needs its own name, got {duplicates[0]!r} twice: rename that of a callback or of logged_info"
         )
     return columns
 
 
-def opening(directory: RunDirectory, agent: Agent, visible: Sequence[int] | None, tensorboard: bool) -> str:
-    """Returns what a run says before its first step: folder, device, number of parameters, entries of the observation
-    if some are hidden, and where TensorBoard finds it.
-    """
+def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
+    """Returns what a run says before its first step: folder, device, parameters, where TensorBoard finds it."""
     sizes = {
         name: sum(int(np.prod(variable.shape)) for variable in network.trainable_variables)
         for name, network in agent.networks.items()
     }
     networks = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    lines = [
-        f"run         {directory.as_typed()}",
-        f"device      {device()}",
-        f"parameters  {sum(sizes.values()):,} ({networks})",
-    ]
-    if visible is not None:
-        lines.append(f"observation only the entries {', '.join(map(str, visible))} (environment.visible_entries)")
-    if tensorboard:
-        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.as_typed()}')}")
-    return "\n".join(lines)
+    curves = f"curves      tensorboard {shlex.quote(f'--logdir={directory.as_typed()}')}"
+    return "\n".join(
+        [
+            f"run         {directory.as_typed()}",
+            f"device      {device()}",
+            f"parameters  {sum(sizes.values()):,} ({networks})",
+            *([curves] if tensorboard else []),
+        ]
+    )
 
 
 def weights_of(agent: Agent) -> dict[str, Any]:

@@ -40,19 +40,24 @@ class Counters:
 
 
 class Period:
-    """Tells when another period of a counter is complete."""
+    """Watches a counter for complete periods."""
 
     def __init__(self, length: int):
         self.length, self.completed = length, 0
 
     def start(self, count: int) -> None:
-        """Begins to watch a counter that is at `count`."""
+        """Watches the counter from `count` on."""
         self.completed = count // self.length
 
+    def due(self, count: int) -> bool:
+        """Returns whether a period was completed since `start`."""
+        return count // self.length > self.completed
+
     def tick(self, count: int) -> bool:
-        """Returns whether a period was completed since the last call, or since `start`."""
-        before, self.completed = self.completed, count // self.length
-        return self.completed > before
+        """Returns whether a period is due, and starts the next one."""
+        is_due = self.due(count)
+        self.start(count)
+        return is_due
 
 
 class Schedule:
@@ -118,7 +123,7 @@ class Sampler:
     """Draws the batches of the updates that are pending, normalised as the agent sees them.
 
     Args:
-        preset, memory, filters, schedule, seed: of the run, and its share where workers have one each.
+        preset, memory, filters, schedule, seed: of the run, or of this worker's share.
         device_memory: the memory's copy on the accelerator, where batches are drawn there.
 
     Attributes:

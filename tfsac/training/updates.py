@@ -1,4 +1,4 @@
-"""Compiled updates, made at once or in a thread of their own while the collector acts."""
+"""Compiled updates, made at once or in a thread while the collector acts."""
 
 from __future__ import annotations
 
@@ -39,31 +39,32 @@ class Updates:
     ):
         self.agent, self.memory, self.collector = agent, memory, collector
         self.on_result: Callable[[Batches, UpdateResult], None] = lambda batch, result: None
-        self.is_asynchronous, self.thread = asynchronous, ThreadPoolExecutor(1, "updates") if asynchronous else None
+        self.thread = ThreadPoolExecutor(1, "updates") if asynchronous else None
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
-    def start(self, batch: Batches) -> None:
-        """Learns from stacked batches `[U, B, ...]` in the thread, after the call before has taken effect."""
-        assert self.thread is not None
-        self.finish()
-        self.running = batch, self.thread.submit(self.agent.update, batch)
-
-    def take(self, batch: Batches, result: UpdateResult) -> None:
-        """Lets the result of an update take effect at once."""
-        self.pending = result
-        self.on_result(batch, result)
-        self.finish()
+    def update(self, batch: Batches) -> None:
+        """Learns from stacked batches `[U, B, ...]`: now, or in the thread once the call before has taken effect."""
+        if self.thread:
+            self.finish()
+            self.running = batch, self.thread.submit(self.agent.update, batch)
+        else:
+            self.pending = self.agent.update(batch)
+            self.on_result(batch, self.pending)
+            self.finish()
 
     def wait(self) -> None:
-        """Waits for the call that is running, whose result does not take effect yet; raises what the update raised."""
+        """Waits for the call that is running, whose result does not take effect yet; raises what the update raised,
+        also when it is called again.
+        """
         if self.running:
-            (batch, future), self.running = self.running, None
+            batch, future = self.running
             self.pending = future.result()
             self.on_result(batch, self.pending)
+            self.running = None
 
     def finish(self) -> None:
-        """Waits for the call that is running and lets its result take effect; raises what the update raised."""
+        """Waits for the call that is running and lets its result take effect."""
         self.wait()
         if self.pending is not None:
             result, self.pending = self.pending, None

@@ -36,17 +36,12 @@ class Means:
             self._sum()
 
     def _sum(self) -> None:
-        rows = np.concatenate([np.zeros((0, len(self.names))), *self.added])
-        reported = ~np.isnan(rows)
-        # One row after the other, so that the sums are the same to the bit however many are summed at once.
-        self.sums = np.cumsum(np.concatenate([self.sums[None], np.where(reported, rows, 0.0)]), axis=0)[-1]
+        metrics = np.concatenate([np.zeros((0, len(self.names))), *self.added])
+        reported = ~np.isnan(metrics)
+        # One update after the other, so that the sums are the same to the bit however many are summed at once.
+        self.sums = np.cumsum(np.concatenate([self.sums[None], np.where(reported, metrics, 0.0)]), axis=0)[-1]
         self.counts += reported.sum(axis=0)
         self.added = []
-
-    def averaged(self) -> tuple[int, int]:
-        """Returns the largest and the smallest number of updates that a mean is over."""
-        self._sum()
-        return int(self.counts.max()), int(self.counts.min())
 
     def take(self) -> dict[str, float]:
         """Returns the means since the last call, without metrics that no update reported."""
@@ -74,15 +69,13 @@ class Recorder:
     """
 
     def __init__(self, names: Sequence[str], num_envs: int, logged: Sequence[str] = ()):
-        self.updates = Means(names)
+        self.updates, self.running = Means(names), np.zeros(num_envs)
         self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
-        self.running = np.zeros(num_envs)
-        self.returns: list[float] = []
-        self.lengths: list[int] = []
+        self.episodes: list[tuple[float, int]] = []  # return and length
         self.logged: dict[str, list[float]] = {key: [] for key in logged}
 
     def add_step(
-        self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray] | None = None
+        self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]
     ) -> list[tuple[float, int]]:
         """Adds a step of all environments.
 
@@ -100,17 +93,11 @@ class Recorder:
             return []
         episodes = [(float(self.running[i]), int(length[i])) for i in np.flatnonzero(ended)]
         self.running[ended] = 0.0
-        for episode_return, steps in episodes:
-            self.returns.append(episode_return)
-            self.lengths.append(steps)
-            self.recent.append(episode_return)
-        for key, values in (logged or {}).items():
+        self.episodes += episodes
+        self.recent += (episode_return for episode_return, _ in episodes)
+        for key, values in logged.items():
             self.logged[key] += values[~np.isnan(values)].tolist()
         return episodes
-
-    def drop_running(self) -> None:
-        """Forgets the episodes that run; new ones start."""
-        self.running[:] = 0.0
 
     def recent_return(self) -> float | None:
         """Returns the mean return of the last training episodes."""
@@ -118,19 +105,19 @@ class Recorder:
 
     def take(self) -> dict[str, float]:
         """Returns the means since the last call, and of how many updates; what did not happen is left out."""
-        row = summary("training", np.array(self.returns), np.array(self.lengths)) if self.returns else {}
+        row = summary("training", *np.array(self.episodes).T) if self.episodes else {}
         row |= {f"training/{key}": float(np.mean(values)) for key, values in self.logged.items() if values}
-        self.returns, self.lengths, self.logged = [], [], {key: [] for key in self.logged}
-        averaged = dict(zip(AVERAGED, self.updates.averaged(), strict=True))
-        return row | self.updates.take() | averaged
+        self.episodes, self.logged = [], {key: [] for key in self.logged}
+        counts = self.updates.state()["counts"]
+        return row | self.updates.take() | dict(zip(AVERAGED, (max(counts), min(counts)), strict=True))
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values, exactly."""
         return {
             "recent": list(self.recent),
             "running": self.running.tolist(),
-            "returns": self.returns,
-            "lengths": self.lengths,
+            "returns": [episode_return for episode_return, _ in self.episodes],
+            "lengths": [length for _, length in self.episodes],
             "logged": list(self.logged.values()),
             "updates": self.updates.state(),
         }
@@ -139,6 +126,6 @@ class Recorder:
         """Takes what `state` returned."""
         self.recent.extend(state["recent"])
         self.running = np.array(state["running"], np.float64)
-        self.returns, self.lengths = list(state["returns"]), list(state["lengths"])
+        self.episodes = list(zip(state["returns"], state["lengths"], strict=True))
         self.logged = dict(zip(self.logged, map(list, state["logged"]), strict=True))
         self.updates.restore(state["updates"])
