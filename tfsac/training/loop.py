@@ -177,7 +177,7 @@ class Trainer:
             self.stop(signal.Signals(signals.received).name)
         saved = self.save()
         if signals.received:
-            self.print(f"Saved in {run.directory.as_typed(saved)}. Continue with: {run.resume_command}")
+            self.print(f"Saved in {saved}. Continue with: {run.resume_command}")
         run.hooks.raise_error()
 
     def _fail(self, error: Exception) -> Exception:
@@ -189,7 +189,7 @@ class Trainer:
             self.print(f"Failed at step {run.counters.env_steps}. {run.resume_advice()}")
             return error
         try:
-            saved = run.directory.as_typed(self.save())
+            saved = self.save()
             self.print(f"Failed; the state before is saved in {saved}. Continue with: {run.resume_command}")
         except Exception as unsaved:
             self.print(f"Failed, and the state could not be saved: {unsaved}. {run.resume_advice()}")

@@ -181,10 +181,10 @@ def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
         for name, network in agent.networks.items()
     }
     networks = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    curves = f"curves      tensorboard {shlex.quote(f'--logdir={directory.as_typed()}')}"
+    curves = f"curves      tensorboard {shlex.quote(f'--logdir={directory.path}')}"
     return "\n".join(
         [
-            f"run         {directory.as_typed()}",
+            f"run         {directory.path}",
             f"device      {device()}",
             f"parameters  {sum(sizes.values()):,} ({networks})",
             *([curves] if tensorboard else []),

@@ -42,23 +42,17 @@ from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, termina
 from tfsac.training.loggers.recorder import RECENT, RECENT_EPISODES
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.recorded_functions import (
-    bounds_warning,
-    check_functions,
-    check_spaces,
-    recorded,
-    refuse_other_order,
-    resolve_preset,
-)
+from tfsac.training.recorded_functions import check_order, check_spaces, resolve_preset, spaces_of
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
-from tfsac.training.run_lock import RunLock
+from tfsac.training.run_lock import acquire, run_lock
 from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
 from tfsac.utils.files import read_object
+from tfsac.utils.imports import name_of
 from tfsac.utils.machine import option
 
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
@@ -95,10 +89,10 @@ class Run:
         restore_memory: bool = False,
         loggers: Sequence[Logger | str] = (),
     ):
-        self.directory = directory = RunDirectory.fixed(pathlib.Path(run_dir))
+        self.directory = directory = RunDirectory(run_dir)
         source = None
         if initial_weights is not None and not resume:  # a resumed run has its weights from its checkpoint
-            source = RunDirectory.fixed(pathlib.Path(initial_weights))
+            source = RunDirectory(initial_weights)
         if restore_memory and not source:
             raise TfsacError(
                 f"restore_memory needs {option('--checkpoint_restore_dir', 'initial_weights')} of a new run"
@@ -112,12 +106,10 @@ class Run:
         task = worker_task(settings)
         preset_of_worker(preset, task)  # raises
         refuse_timeout_in_this_process(preset, settings)
-        if exists:
-            check_functions(directory, env_fn, models)
-        elif not resume:
+        if not resume:
             directory.refuse_existing()
         terminal, made_loggers = make_terminal(quiet or not task.is_chief), make_loggers(loggers)
-        self.signals, self.lock = StopSignals(), RunLock()
+        self.signals, self.lock = StopSignals(), run_lock(directory.path)
         self.hooks = Hooks(callbacks, self.signals)
         self.run_files: dict[str, bytes] = {}
         self.resumed_at: int | None = None
@@ -146,12 +138,13 @@ class Run:
                 self.agent = agent = make_agent(settings.seed)
             algorithm: Any = preset.agent.algorithm
             self.filters = filters = Filters(preset.environment.filters, agent.spec, algorithm.discount)
+            existing = next(path for path in (directory.path, *directory.path.parents) if path.is_dir())
             self.memory = memory = build_memory(
                 worker_preset,
                 agent.spec,
                 filters,
                 agent.policy.recurrent_state,
-                on_disk(directory.disk) if settings.memory_on_disk else in_ram,
+                on_disk(existing) if settings.memory_on_disk else in_ram,
                 older_policies=settings.asynchronous_collection or settings.ray_address is not None,
             )
             acting = agent.policy
@@ -166,7 +159,6 @@ class Run:
                 filters.learn(self.workers.gather(self.environments.observation))
             if source:
                 load_initial_weights(source, agent, filters)
-                notes.append(bounds_warning(source, spec))
             device_memory = build_device_memory(memory, worker_preset, filters, agent, settings.seed)
             one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
                 preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
@@ -186,11 +178,17 @@ class Run:
             identity, keep = identity_of(preset, settings.seed, agent.spec), settings.num_checkpoints_to_keep
             self.checkpoints = CheckpointManager(directory.checkpoints, agent, memory, identity, keep, self.workers)
             self.checkpoint_period = Period(settings.checkpoint_save_steps or schedule.steps_between_checkpoints())
-            functions = recorded(env_fn, models, source, restore_memory, spec)
-            self.resume_command = resume_command(directory, functions, bool(callbacks))
+            recorded = {
+                "env_fn": env_fn and name_of(env_fn),
+                "models": models and name_of(models),
+                "initial_weights": source and str(source.path),
+                "restore_memory": restore_memory,
+                "spaces": spaces_of(spec),
+            }
+            self.resume_command = resume_command(directory, recorded, bool(callbacks))
             if self.several:
                 self.reseed()
-            self._open(source if restore_memory else None, resume, functions)
+            self._open(source if restore_memory else None, resume, recorded)
             failed.pop_all()
         for line in (*agent.notes, *filter(None, notes)):
             self.print(line)
@@ -234,25 +232,24 @@ class Run:
         failed.callback(self.environments.close)
         return evaluation_env
 
-    def _open(self, source: RunDirectory | None, resume: bool, functions: dict[str, Any]) -> None:
+    def _open(self, source: RunDirectory | None, resume: bool, recorded: dict[str, Any]) -> None:
         """Makes the run's folder, or brings the parts to where the newest checkpoint was taken; `source` is the run
-        whose memory to begin with, `functions` what `recorded` returned.
+        whose memory to begin with, `recorded` what the config has next to the parameters.
         """
-        chief, directory, note = self.workers.task.is_chief, self.directory, ""
+        chief, directory = self.workers.task.is_chief, self.directory
         if source:
             check_spaces(source, self.environments.spec)
             self.checkpoints.take_memory(source.checkpoints)
-            self.print(f"The memory of {source.as_typed()} has {len(self.memory)} steps, so there is no warm-up.")
+            self.print(f"The memory of {source.path} has {len(self.memory)} steps, so there is no warm-up.")
         if not resume:
-            note = directory.create(self.preset, self.settings, functions, self.lock) if chief else ""
+            if chief:
+                directory.create(self.preset, self.settings, recorded, self.lock)
         else:
             if chief and self.checkpoints.saved_checkpoints():
-                note = self.lock.acquire(directory.path)
+                acquire(self.lock)
             self.restore()
             if chief:
                 directory.note_resume(self.preset, self.settings, self.counters.env_steps, self.run_files)
-        if note:
-            self.print(note)
         if self.reporter.csv:
             self.reporter.csv.start(self.reporter.info, self.resumed_at)
         self.checkpoint_period.start(self.counters.env_steps)
@@ -381,7 +378,7 @@ class Run:
         """Brings a new run to where the newest whole checkpoint in its folder was taken."""
         if self.directory.config.is_file():  # a missing one is made again
             check_spaces(self.directory, self.environments.spec)
-            refuse_other_order(self.directory, self.environments.spec)
+            check_order(self.directory, self.environments.spec)
         restored = self.checkpoints.restore()
         for note in restored.notes:
             self.print(note)
@@ -391,7 +388,7 @@ class Run:
         if not exact:
             self.checkpoints.rewrite_newest_chunk()
             self.print("The running episodes cannot be continued exactly; new ones begin.")
-        self.print(f"Continuing {self.directory.as_typed()} from step {self.counters.env_steps}.")
+        self.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
 
     def _restore(self, restored: Restored) -> bool:
         """Has each part take its state, and returns whether the running episodes continue."""
@@ -434,6 +431,6 @@ def resume_command(directory: RunDirectory, functions: dict[str, Any], callbacks
     """Returns the command that continues a run, or the call in Python where it needs functions or callbacks."""
     keywords = [f"{name}={functions[name].rpartition('.')[2]}" for name in ("env_fn", "models") if functions[name]]
     keywords += ["callbacks=[...]"] if callbacks else []
-    config, folder = str(directory.as_typed(directory.config)), str(directory.as_typed())
+    config, folder = str(directory.config), str(directory.path)
     in_python = f"tfsac.train({', '.join([repr(config), repr(folder), 'resume=True', *keywords])})"
     return in_python if keywords else option(f"tfsac train {shlex.quote(f'--run_dir={folder}')} --resume", in_python)
