@@ -14,7 +14,6 @@ from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
 from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer
-from tfsac.training.loggers.recorder import Recorder
 
 LEVEL = "info_tools:TfsacTelling-v0"
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
@@ -83,16 +82,6 @@ def test_infos_of_all_environments_come_with_the_step_and_numbers_with_the_last(
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
-
-
-def test_values_without_a_number_are_left_out_of_means_also_after_a_checkpoint():
-    recorder = Recorder(["loss/q"], 2, ["is_success"])
-    nan, ended = np.nan, np.array([True, True])
-    recorder.add_step(np.zeros(2), ended, np.ones(2), {"is_success": np.array([1.0, nan])})
-    other = Recorder(["loss/q"], 2, ["is_success"])
-    other.restore(recorder.state())
-    other.add_step(np.zeros(2), ended, np.ones(2), {"is_success": np.array([nan, 0.0])})
-    assert other.take()["training/is_success"] == 0.5 and "training/is_success" not in other.take()
 
 
 def test_infos_become_columns_of_training_and_evaluations(trained):

@@ -68,7 +68,7 @@ def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchro
     agent = SimpleNamespace(update=lambda batch: result, policy=None)
     updates = updates_of(agent, lambda priority: events.append("applied"), asynchronous)
     updates.on_result = lambda *_: events.append(updates.arrays())
-    updates.update("batch")
+    updates.start("batch") if asynchronous else updates.take("batch", result)
     updates.finish()
     updates.close()
     written, applied = events
@@ -203,7 +203,7 @@ def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one
 
     updates = updates_of(SimpleNamespace(update=update, policy=None), taken.append, asynchronous=True)
     for i, batch in enumerate(batches):
-        updates.update(batch)
+        updates.start(batch)
         assert taken == batches[:i]
         updates.wait()  # an evaluation or a checkpoint
         assert taken == batches[:i] and updates.pending.priority is batch

@@ -93,10 +93,7 @@ class Collector:
     ) -> bool:
         """Continues where a checkpoint was taken, and returns whether the running episodes do; else new ones start.
 
-        Args:
-            state, arrays: what `state` and `arrays` returned, from among other arrays.
-            actions: of the running episode; see `Environments.restore`.
-            learned: the policy of the agent, which acts itself or hands its weights over.
+        `actions` are those of the running episode, see `Environments.restore`; `learned` is the agent's policy.
         """
         self.policy.rng.bit_generator.state = state["rng"]
         self.policy_state = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import pathlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -19,10 +20,10 @@ from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
-from tfsac.training.loggers.recorder import RECENT, SUMMARY, summary
+from tfsac.training.loggers.means import RECENT, SUMMARY, summary
 from tfsac.training.non_finite import refuse_non_finite_action, refuse_non_finite_weights
 from tfsac.training.policy import Policy
-from tfsac.training.run_directory import BEST, RunDirectory
+from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
 from tfsac.training.weights import save_weights
 from tfsac.types import SWITCH
@@ -50,9 +51,7 @@ class Evaluation(NamedTuple):
         return f"{estimate(mean, [self.returns])}, {len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
 
     def summary(self, prefix: str) -> dict[str, float]:
-        """Returns mean, std, min and max of the returns, the mean length and means of `info` as `prefix/name`; and how
-        often it switched.
-        """
+        """Returns statistics of returns, lengths, `info` and how often it switched, as `prefix/name`."""
         row = {f"{prefix}/{key}": float(np.nanmean(values)) for key, values in self.info.items()}
         row |= summary(prefix, self.returns, self.lengths)
         if self.switched is not None:
@@ -60,9 +59,7 @@ class Evaluation(NamedTuple):
         return row
 
     def switching(self) -> tuple[float, float]:
-        """Returns the part of the steps in which the policy switched, and for how many steps a trajectory lasted on
-        average.
-        """
+        """Returns the part of the steps in which the policy switched, and the mean length of a trajectory."""
         assert self.switched is not None
         # Every episode begins a trajectory, also where the first choice is to keep the one of zeros.
         starts = np.cumsum(self.lengths) - self.lengths
@@ -180,33 +177,29 @@ def _failing_in(name: str, episode: int, step: int) -> Iterator[None]:
 class Evaluator:
     """Evaluates the policy of a run and keeps its weights when they are the best so far.
 
-    Args:
-        preset, settings, policy, agent, env, directory: of the run.
-
     Attributes:
         best_return: mean return of the best evaluation; minus infinity before the first.
         best_step, best_updates: environment steps and updates of the run at that evaluation; None before the first.
         best_weights: content of their file.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
-        period, evaluated_at: periods between evaluations, and the environment steps of the last one.
+        evaluated_at: environment steps of the last evaluation.
     """
 
     def __init__(
-        self,
-        preset: Preset,
-        settings: RunParameters,
-        policy: Policy,
-        agent: Agent,
-        env: gym.Env,
-        directory: RunDirectory,
+        self, preset: Preset, settings: RunParameters, policy: Policy, agent: Agent, env: gym.Env, best: pathlib.Path
     ):
         self.preset, self.settings, self.policy, self.agent = preset, settings, policy, agent
-        self.env, self.directory = env, directory
+        self.env, self.path = env, best
         self.best_return, self.accepted = -np.inf, False
         self.best_step: int | None = None
         self.best_updates: int | None = None
         self.best_weights = b""
         self.period, self.evaluated_at = Period(preset.schedule.steps_between_evaluation_periods.num_steps), 0
+
+    @property
+    def best(self) -> float | None:
+        """The mean return of the best evaluation, None before the first."""
+        return None if np.isinf(self.best_return) else self.best_return
 
     def columns(self) -> list[str]:
         """Returns the names of what `evaluate` returns."""
@@ -269,19 +262,12 @@ class Evaluator:
         """Saves the weights as the best so far; see `save_if_best`."""
         refuse_non_finite_weights(self.agent.trained, counters.env_steps)
         self.best_return, self.best_step, self.best_updates = value, counters.env_steps, counters.updates
-        self.best_weights = save_weights(self.directory.best, self.agent, self.policy.filters)
+        self.best_weights = save_weights(self.path, self.agent, self.policy.filters)
 
     def state(self, counters: Counters) -> dict[str, Any]:
         """Returns what a checkpoint keeps of a run at `counters`, as JSON values."""
-        best = None if np.isinf(self.best_return) else self.best_return
-        return {
-            "evaluated_at": self.evaluated_at,
-            "due": self.due(counters),
-            "best_return": best,
-            "best_step": self.best_step,
-            "best_updates": self.best_updates,
-            "accepted": self.accepted,
-        }
+        kept = {name: getattr(self, name) for name in ("evaluated_at", "best_step", "best_updates", "accepted")}
+        return {**kept, "due": self.due(counters), "best_return": self.best}
 
     def files(self) -> dict[str, bytes]:
         """Returns the content of the file of the best weights by its name, once there is one."""

@@ -22,7 +22,7 @@ from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import Preset, RunParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.loggers import Logger, terminal_or_notebook
-from tfsac.training.loggers.recorder import RECENT
+from tfsac.training.loggers.means import RECENT
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
 from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, Run
@@ -71,7 +71,6 @@ class Trainer:
         agent, memory, environments, filters, policy, counters, schedule, preset, directory: parts, for callbacks.
         update_metrics: names of the metrics that an update returns.
         last_step: the last step of all environments in this process.
-        stop_reason: why the run ends after this step; "" where it does not.
         error: what ended the run, if it failed.
 
     Raises:
@@ -105,8 +104,7 @@ class Trainer:
     # Callbacks use these parts, and must not replace them: it would have no effect, or none that can be resumed.
     agent, memory, environments, filters = _proxy("agent"), _proxy("memory"), _proxy("environments"), _proxy("filters")
     policy, counters, schedule = _proxy("policy"), _proxy("counters"), _proxy("schedule")
-    preset, directory, stop_reason = _proxy("preset"), _proxy("directory"), _proxy("stop_reason")
-    update_metrics = _proxy("agent.metric_names")
+    preset, directory, update_metrics = _proxy("preset"), _proxy("directory"), _proxy("agent.metric_names")
 
     @property
     def last_step(self) -> Step | None:
@@ -146,12 +144,11 @@ class Trainer:
                 raise
             run.hooks.call("on_training_end", self)
             run.hooks.raise_error()
-            reason = self.stop_reason or "finished"
+            reason = run.stop_reason or "finished"
         evaluator = run.evaluator
-        best = None if np.isinf(evaluator.best_return) else evaluator.best_return
         accepted = None if run.preset.validation.min_reward_threshold is None else evaluator.accepted
-        received = run.signals.received
-        return Result(reason, run.directory.path, run.counters, best, received, accepted, evaluator.best_step)
+        best, received = (evaluator.best, evaluator.best_step), run.signals.received
+        return Result(reason, run.directory.path, run.counters, best[0], received, accepted, best[1])
 
     def _train(self) -> None:
         run, signals = self.parts, self.parts.signals
@@ -231,8 +228,7 @@ class Trainer:
             run.filters.learn_reward(data["reward"], data["ended"])
         run.schedule.count(len(data["ended"]), int(np.count_nonzero(data["ended"])))
         logged = {key: data[f"info/{key}"] for key in step.logged}
-        for episode in run.reporter.recorder.add_step(data["reward"], data["ended"], data["length"], logged):
-            run.reporter.write_episode(*episode)
+        run.reporter.add_step(data["reward"], data["ended"], data["length"], logged)
 
     def update(self) -> None:
         """Makes the updates that are pending; where it is time, a reset before them."""
@@ -243,10 +239,15 @@ class Trainer:
             run.collector.sync_from(run.agent.policy)
             self.print(f"Reset {number} of {len(run.resets.steps)} at step {run.counters.env_steps}; the memory stays.")
         for count in run.sampler.pending():
-            run.updates.finish()  # its priorities count in the next sample
-            if (batch := run.sampler.draw(count)) is not None:
-                run.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
-                run.updates.update(batch)
+            if run.updates.thread:
+                run.updates.finish()  # its priorities count in the next sample
+            if (batch := run.sampler.draw(count)) is None:
+                continue
+            run.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
+            if run.updates.thread:
+                run.updates.start(batch)
+            else:
+                run.updates.take(batch, run.agent.update(batch))
         self._can_be_saved = True
 
     def evaluate(self) -> dict[str, Any]:
@@ -274,7 +275,7 @@ class Trainer:
             if run.evaluator.reached_threshold(value, run.counters) and run.settings.stop_at_threshold:
                 self.stop("threshold reached")
         run.hooks.call("on_evaluation", self, row)
-        ends = self._started and (run.schedule.finished() or self.stop_reason or run.signals.received)
+        ends = self._started and (run.schedule.finished() or run.stop_reason or run.signals.received)
         if run.shared and not ends:
             run.start_shared_episode()
         run.reporter.start_row()

@@ -27,13 +27,8 @@ def refuse_non_finite(
     env_steps: int,
     folder: pathlib.Path,
 ) -> None:
-    """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
-
-    Args:
-        names: of the metrics, in the order of the update, so that the first bad one is where it went wrong.
-        result, batch: of the updates, and what they learned from, `[U, B, ...]` or `[U, T, B, ...]`.
-        before, env_steps: updates before these, and environment steps of the run so far.
-        folder: where the batch is written, as an npz file.
+    """Checks the metrics of U updates, whose `names` are in the order of the update, so that the first bad one is where
+    it went wrong; saves the batch of that update in the run's folder.
     """
     finite = np.isfinite(result.metrics) | ~result.reported
     if finite.all():

@@ -7,6 +7,7 @@ import dataclasses
 import pathlib
 import shlex
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.devices import device
 from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TensorBoardLogger, TerminalLogger
-from tfsac.training.loggers.recorder import AVERAGED, SUMMARY, Means, Recorder
+from tfsac.training.loggers.means import AVERAGED, RECENT_EPISODES, SUMMARY, Means, summary
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
@@ -27,17 +28,10 @@ STEPS_BETWEEN_CURVES = 1000  # environment steps over which loggers get the mean
 
 
 class Reporter:
-    """Collects what a run reports, and sends it to all loggers.
+    """Collects what a run reports, and sends it to metrics.csv, TensorBoard, the terminal and `loggers`.
 
-    Args:
-        preset, settings, path, schedule, agent: of the run.
-        evaluation, extra: columns of an evaluation, and of callbacks.
-        terminal, loggers: where metrics go besides metrics.csv and TensorBoard.
-        is_chief: whether this worker evaluates; others have no logger but the terminal.
-
-    Attributes:
-        recorder: collects episodes and update metrics for the next row; part of a checkpoint.
-        csv: metrics.csv; None at workers other than the chief.
+    Workers other than the chief have no logger but the terminal, and `csv` is None there. `evaluation` and `extra` are
+    the columns of evaluations and of callbacks. `running` `[E]` are the returns so far of the episodes that run.
     """
 
     def __init__(
@@ -64,8 +58,11 @@ class Reporter:
         if is_chief and settings.tensorboard:
             histograms = (lambda: weights_of(agent)) if settings.histograms else None
             self.not_started.insert(0, TensorBoardLogger(path / "events", histograms))
-        self.recorder = Recorder(names, environment.num_envs, environment.logged_keys)
-        self.curves, self.curve_period = Means(names), Period(STEPS_BETWEEN_CURVES)
+        self.running = np.zeros(environment.num_envs)
+        self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
+        self.episodes: list[tuple[float, int]] = []  # return and length
+        self.logged: dict[str, list[float]] = {key: [] for key in environment.logged_keys}
+        self.updates, self.curves, self.curve_period = Means(names), Means(names), Period(STEPS_BETWEEN_CURVES)
         self.clipping_warned, self.wall_seconds = False, 0.0
         self.started = self.bar_moved = time.perf_counter()
         self.start_row()
@@ -96,20 +93,45 @@ class Reporter:
         for logger in self.loggers:
             logger.write(kind, self.counters.env_steps, values)
 
-    def write_episode(self, episode_return: float, length: int) -> None:
-        """Writes a training episode that has ended."""
-        self._write("episode", {"training/episode_return": episode_return, "training/episode_length": length})
+    def add_step(
+        self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]
+    ) -> None:
+        """Adds a step of all environments, rewards `[E]` or `[E, D]`, which are summed; where episodes `ended`, writes
+        them, and the numbers in `logged` count unless they are NaN.
+        """
+        self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
+        if not ended.any():
+            return
+        for i in np.flatnonzero(ended):
+            episode_return, steps = float(self.running[i]), int(length[i])
+            self.episodes.append((episode_return, steps))
+            self.recent.append(episode_return)
+            self._write("episode", {"training/episode_return": episode_return, "training/episode_length": steps})
+        self.running[ended] = 0.0
+        for key, values in logged.items():
+            self.logged[key] += values[~np.isnan(values)].tolist()
+
+    def recent_return(self) -> float | None:
+        """Returns the mean return of the last training episodes."""
+        return float(np.mean(self.recent)) if self.recent else None
 
     def add_updates(self, metrics: np.ndarray) -> None:
         """Adds the metrics `[U, M]` of U updates."""
         copied = metrics.copy()  # callbacks get the array next, and may change it
-        self.recorder.updates.add(copied)
+        self.updates.add(copied)
         self.curves.add(copied)
 
     def row(self, speed: float) -> dict[str, Any]:
-        """Returns the next row of metrics without its evaluation, with the speed before it; empties the recorder."""
+        """Returns the next row of metrics without its evaluation, with the speed before it: means since the last row,
+        and of how many updates; what did not happen is left out.
+        """
         row = {**dataclasses.asdict(self.counters), "wall_seconds": round(time.perf_counter() - self.started, 3)}
-        return row | {"steps_per_second": round(speed, 1), **self.recorder.take()}
+        row |= summary("training", *np.array(self.episodes).T) if self.episodes else {}
+        row |= {f"training/{key}": float(np.mean(values)) for key, values in self.logged.items() if values}
+        self.episodes, self.logged = [], {key: [] for key in self.logged}
+        counts = self.updates.state()["counts"]
+        averaged = dict(zip(AVERAGED, (max(counts), min(counts)), strict=True))
+        return row | {"steps_per_second": round(speed, 1), **self.updates.take(), **averaged}
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Sends a row everywhere, without NaN, and returns it with NaN in the columns that have no value."""
@@ -137,7 +159,7 @@ class Reporter:
         self.bar_moved = time.perf_counter()
         if self.shows_bar:
             done = self.counters.of(self.schedule.parameters.improve_steps)
-            self.terminal.advance(done, self.steps_per_second(), self.recorder.recent_return())
+            self.terminal.advance(done, self.steps_per_second(), self.recent_return())
 
     def steps_per_second(self) -> float:
         """Returns the speed since the last row, in environment steps."""
@@ -146,13 +168,26 @@ class Reporter:
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""
-        return {"wall_seconds": time.perf_counter() - self.started, "recorder": self.recorder.state()}
+        recorder = {
+            "recent": list(self.recent),
+            "running": self.running.tolist(),
+            "returns": [episode_return for episode_return, _ in self.episodes],
+            "lengths": [length for _, length in self.episodes],
+            "logged": list(self.logged.values()),
+            "updates": self.updates.state(),
+        }
+        return {"wall_seconds": time.perf_counter() - self.started, "recorder": recorder}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes what `state` returned."""
         self.wall_seconds = state["wall_seconds"]
         self.started = time.perf_counter() - self.wall_seconds
-        self.recorder.restore(state["recorder"])
+        recorder = state["recorder"]
+        self.recent.extend(recorder["recent"])
+        self.running = np.array(recorder["running"], np.float64)
+        self.episodes = list(zip(recorder["returns"], recorder["lengths"], strict=True))
+        self.logged = dict(zip(self.logged, map(list, recorder["logged"]), strict=True))
+        self.updates.restore(recorder["updates"])
 
     def files(self) -> dict[str, bytes]:
         """Returns the contents of the run's files that are written here, by name, for a checkpoint."""

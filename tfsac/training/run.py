@@ -39,7 +39,7 @@ from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, terminal_or_notebook
-from tfsac.training.loggers.recorder import RECENT, RECENT_EPISODES
+from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_functions import check_order, check_spaces, resolve_preset, spaces_of
@@ -47,7 +47,7 @@ from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
 from tfsac.training.run_lock import acquire, run_lock
-from tfsac.training.schedule import Counters, Period, Sampler, Schedule
+from tfsac.training.schedule import Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
@@ -66,6 +66,7 @@ class Run:
 
     Attributes:
         preset, settings: the experiment, as config.json has it, and how it is run.
+        several: whether other workers share the run.
         resume_command: the command, or the call in Python, that continues the run.
         bfloat16_before: the process's precision, perhaps that of a run around this one.
         run_files: contents of files in the run's folder that checkpoints keep, by name, beside those of its parts.
@@ -115,7 +116,7 @@ class Run:
         self.resumed_at: int | None = None
         self.stop_reason, self.stop_agreed = "", False
         notes = [configure_once()]
-        self.workers = Workers(make_strategy(settings, task), task)
+        self.workers, self.several = Workers(make_strategy(settings, task), task), task.num_workers > 1
         given = {"env_fn": env_fn is not None, "models": models is not None, "initial_weights": source is not None}
         flags = {"resume": resume, "restore_memory": restore_memory}
         self.workers.check_shared({"preset": to_json(preset), "run": to_json(settings), **flags, **given})
@@ -166,11 +167,12 @@ class Run:
             agent.trace(single=one_by_one)
             self.collector.sync_from(agent.policy)
             self.schedule = schedule = Schedule(preset.schedule)
+            self.counters = schedule.counters
             self.sampler = Sampler(worker_preset, memory, filters, schedule, settings.seed, device_memory)
             self.updates = Updates(agent, memory, self.collector, settings.asynchronous_collection)
             self.resets = Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, settings.seed)
             self.policy = Policy(agent.policy, filters, agent)
-            self.evaluator = Evaluator(preset, settings, self.policy, agent, evaluation_env, directory)
+            self.evaluator = Evaluator(preset, settings, self.policy, agent, evaluation_env, directory.best)
             columns = self.evaluator.columns(), [name for callback in callbacks for name in callback.metric_names]
             self.reporter = Reporter(
                 preset, settings, directory.path, schedule, agent, *columns, terminal, made_loggers, task.is_chief
@@ -261,16 +263,6 @@ class Run:
             )
 
     @property
-    def counters(self) -> Counters:
-        """Environment steps, episodes, updates."""
-        return self.schedule.counters
-
-    @property
-    def several(self) -> bool:
-        """Whether other workers share the run."""
-        return self.workers.task.num_workers > 1
-
-    @property
     def shared(self) -> Environments | None:
         """The environments of training where evaluations are made in them, too."""
         is_shared = self.preset.environment.evaluation == "shared"
@@ -331,7 +323,7 @@ class Run:
     def evaluate(self) -> dict[str, float]:
         """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
         if self.preset.environment.evaluation == "none":
-            mean, episodes = self.reporter.recorder.recent_return(), self.schedule.since_heatup(EnvironmentEpisodes(1))
+            mean, episodes = self.reporter.recent_return(), self.schedule.since_heatup(EnvironmentEpisodes(1))
             enough = episodes >= RECENT_EPISODES and self.counters.updates
             return {RECENT: mean} if mean is not None and enough else {}
         first_observation = None
@@ -418,7 +410,7 @@ class Run:
         """Notes that the running episodes do not continue."""
         self.memory.end_episodes()
         self.filters.end_episodes()
-        self.reporter.recorder.running[:] = 0.0
+        self.reporter.running[:] = 0.0
 
     def reseed(self) -> None:
         """Gives this worker streams of random numbers that neither another one has nor itself had before this step."""

@@ -19,10 +19,8 @@ PRIORITY = "updates/priority"  # array of a checkpoint
 class Updates:
     """Hands batches to an agent, and its results to the memory (priorities) and to the collector (weights).
 
-    Args:
-        agent, memory, collector: of the run.
-        asynchronous: compute in a thread, so that the caller can act meanwhile. A result takes effect when the next
-            call begins, never earlier, so that a run does not depend on how fast the thread is.
+    If `asynchronous`, a thread computes while the caller acts. A result takes effect when the next call begins, never
+    earlier, so that a run does not depend on how fast the thread is.
 
     Attributes:
         on_result: called in the thread of the caller with each batch and its result, as soon as someone waits for it.
@@ -43,15 +41,17 @@ class Updates:
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
-    def update(self, batch: Batches) -> None:
-        """Learns from stacked batches `[U, B, ...]`: now, or in the thread once the call before has taken effect."""
-        if self.thread:
-            self.finish()
-            self.running = batch, self.thread.submit(self.agent.update, batch)
-        else:
-            self.pending = self.agent.update(batch)
-            self.on_result(batch, self.pending)
-            self.finish()
+    def start(self, batch: Batches) -> None:
+        """Learns from stacked batches `[U, B, ...]` in the thread, after the call before has taken effect."""
+        assert self.thread
+        self.finish()
+        self.running = batch, self.thread.submit(self.agent.update, batch)
+
+    def take(self, batch: Batches, result: UpdateResult) -> None:
+        """Lets the result of an update take effect at once."""
+        self.pending = result
+        self.on_result(batch, result)
+        self.finish()
 
     def wait(self) -> None:
         """Waits for the call that is running, whose result does not take effect yet; raises what the update raised,
