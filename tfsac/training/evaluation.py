@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes with seeds of their own, and a run's evaluations with its best weights and threshold."""
+"""Evaluation: whole episodes with separate seeds, and a run's evaluations with its best weights and threshold."""
 
 from __future__ import annotations
 
@@ -235,8 +235,8 @@ class Evaluator:
         try:
             for kind, deterministic in kinds.items():
                 acting.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
-                given = self.policy, self.env, amount, deterministic, seed, env_steps
-                row |= evaluate_policy(*given, first_observation=first_observation).summary(kind)
+                arguments = self.policy, self.env, amount, deterministic, seed, env_steps
+                row |= evaluate_policy(*arguments, first_observation=first_observation).summary(kind)
                 first_observation = None
         finally:
             acting.rng = training

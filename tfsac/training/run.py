@@ -69,7 +69,7 @@ class Run:
         several: whether other workers share the run.
         resume_command: the command, or the call in Python, that continues the run.
         bfloat16_before: the process's precision, perhaps that of a run around this one.
-        run_files: contents of files in the run's folder that checkpoints keep, by name, beside those of its parts.
+        run_files: contents of files in the run's folder that checkpoints keep, by name, besides those of its parts.
         resumed_at: environment steps of the checkpoint that is continued; None for a new run.
         stop_reason: why the run ends after this step; "" where it does not.
         stop_agreed: whether one of several workers stops, and so all of them.
@@ -109,7 +109,7 @@ class Run:
         refuse_timeout_in_this_process(preset, settings)
         if not resume:
             directory.refuse_existing()
-        terminal, made_loggers = make_terminal(quiet or not task.is_chief), make_loggers(loggers)
+        terminal, all_loggers = make_terminal(quiet or not task.is_chief), make_loggers(loggers)
         self.signals, self.lock = StopSignals(), run_lock(directory.path)
         self.hooks = Hooks(callbacks, self.signals)
         self.run_files: dict[str, bytes] = {}
@@ -117,9 +117,9 @@ class Run:
         self.stop_reason, self.stop_agreed = "", False
         notes = [configure_once()]
         self.workers, self.several = Workers(make_strategy(settings, task), task), task.num_workers > 1
-        given = {"env_fn": env_fn is not None, "models": models is not None, "initial_weights": source is not None}
-        flags = {"resume": resume, "restore_memory": restore_memory}
-        self.workers.check_shared({"preset": to_json(preset), "run": to_json(settings), **flags, **given})
+        functions = {"env_fn": env_fn is not None, "models": models is not None}
+        flags = {"resume": resume, "restore_memory": restore_memory, "initial_weights": source is not None}
+        self.workers.check_shared({"preset": to_json(preset), "run": to_json(settings), **flags, **functions})
         self.bfloat16_before = uses_bfloat16()
         with contextlib.ExitStack() as failed:
             failed.callback(use_bfloat16, self.bfloat16_before)
@@ -175,7 +175,7 @@ class Run:
             self.evaluator = Evaluator(preset, settings, self.policy, agent, evaluation_env, directory.best)
             columns = self.evaluator.columns(), [name for callback in callbacks for name in callback.metric_names]
             self.reporter = Reporter(
-                preset, settings, directory.path, schedule, agent, *columns, terminal, made_loggers, task.is_chief
+                preset, settings, directory.path, schedule, agent, *columns, terminal, all_loggers, task.is_chief
             )
             identity, keep = identity_of(preset, settings.seed, agent.spec), settings.num_checkpoints_to_keep
             self.checkpoints = CheckpointManager(directory.checkpoints, agent, memory, identity, keep, self.workers)
@@ -226,8 +226,8 @@ class Run:
             failed.callback(evaluation_env.close)
         self.environments: Environments | RayEnvironments
         if settings.ray_address is None:
-            own, begin = preset_of_worker(preset, task).environment, not resume  # which begins those of a checkpoint
-            self.environments = Environments(own, settings.seed, make_env, task.index * own.num_envs, begin)
+            local, begin = preset_of_worker(preset, task).environment, not resume  # which begins those of a checkpoint
+            self.environments = Environments(local, settings.seed, make_env, task.index * local.num_envs, begin)
         else:
             arguments = preset, settings, make_env, models
             self.environments = RayEnvironments(preset, settings, RolloutActor, arguments, note)
@@ -294,7 +294,7 @@ class Run:
             closing.callback(self.updates.close)
 
     def gather_step(self, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns a step of all workers, which agree here on when they update and stop."""
+        """Returns a step of all workers, which agree on when they update and stop."""
         stop = self.signals.received or (-1 if self.stop_reason else 0)
         data = self.workers.gather({**data, **self.sampler.local_status(), "stop": np.array([stop])})
         self.sampler.merge_status(data)
@@ -328,7 +328,7 @@ class Run:
             return {RECENT: mean} if mean is not None and enough else {}
         first_observation = None
         if self.shared and self.shared.local_group:
-            self.evaluator.env = self.shared.local_group.envs[0]  # it may have been made again
+            self.evaluator.env = self.shared.local_group.envs[0]  # the run may have made another
             if not self.shared.length.any():
                 first_observation = {key: seen[0] for key, seen in self.shared.observation.items()}
         return self.evaluator.evaluate(self.counters.env_steps, first_observation)
@@ -341,7 +341,7 @@ class Run:
             self.checkpoints.rewrite_newest_chunk()
         self.shared.start_episodes()
 
-    # -- what a checkpoint holds beside agent and memory ---------------------------------------------------------------
+    # -- what a checkpoint holds besides agent and memory --------------------------------------------------------------
 
     def save(self) -> pathlib.Path:
         """Writes a checkpoint and returns its folder; all workers call it together."""
@@ -393,8 +393,8 @@ class Run:
         self.filters.restore(state["filters"])
         self.sampler.restore(state["sampler"])
         envs = len(environments["length"]) // task.num_workers
-        own = slice(task.index * envs, (task.index + 1) * envs)
-        environments |= {name: environments[name][own] for name in PER_ENVIRONMENT}
+        local = slice(task.index * envs, (task.index + 1) * envs)
+        environments |= {name: environments[name][local] for name in PER_ENVIRONMENT}
         alone = restored.workers == task.num_workers == 1
         arrays = restored.arrays if alone else {}
         self.updates.restore(arrays)
