@@ -88,7 +88,7 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hook", ["on_training_begin", "on_step", "on_evaluation", "on_training_end"])
+@pytest.mark.parametrize("hook", ["on_training_begin", "on_evaluation", "on_training_end"])
 def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
     stopping = Acting(hook, lambda trainer: trainer.stop("enough"))
     trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[stopping], quiet=True)

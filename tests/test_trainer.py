@@ -313,7 +313,7 @@ class Send(Callback):
             os.kill(os.getpid(), self.number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 @pytest.mark.slow
 def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has ignored
