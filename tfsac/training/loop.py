@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from tfsac.distributed.workers import worker_lost_error
 from tfsac.environments import action_map
-from tfsac.errors import TfsacError
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import Preset, RunParameters
@@ -113,7 +112,7 @@ class Trainer:
         return step and step._replace(action=action_map(self.parts.environments.spec)(step.action))
 
     def run(self) -> Result:
-        """Trains until the schedule, a threshold, a callback or a signal ends it, and saves.
+        """Trains until the schedule, a threshold, a callback or a signal ends it, and saves; to be called once.
 
         Raises:
             EnvironmentFailure: an environment raised; the state before that step was saved.
@@ -122,8 +121,6 @@ class Trainer:
             CheckpointError: a checkpoint could not be written.
         """
         run = self.parts
-        if self._started:
-            raise TfsacError("a Trainer runs once: to continue, make a new one with resume=True")
         self._started = True
         reason = "failed"
         use_bfloat16(run.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
@@ -292,9 +289,7 @@ class Trainer:
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step; the result has the reason."""
-        if not reason:
-            raise TfsacError("stop() needs a reason, e.g. 'no improvement'")
-        self.parts.stop_reason = reason
+        self.parts.stop_reason = reason or "stopped"
 
     def print(self, text: str) -> None:
         """Prints a line above the progress bar, unless the run is quiet."""
