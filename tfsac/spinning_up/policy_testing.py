@@ -13,7 +13,7 @@ from tfsac.environments import as_arrays, maker, spec_of
 from tfsac.exporting.exported import load_exported
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.training.recorded_functions import check_spaces
+from tfsac.training.recorded_spaces import check_spaces
 
 
 def test_policy(

@@ -30,7 +30,6 @@ from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, build_run
 from tfsac.training.schedule import Counters
 from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
-from tfsac.utils.machine import option
 
 
 @dataclasses.dataclass
@@ -412,9 +411,8 @@ class Trainer:
         failed = "A callback failed" if error is run.hooks.error else self._environment_failure
         explained, step = error, run.counters.env_steps
         if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
-            on_disk = option("--memory_on_disk", "RunParameters(memory_on_disk=True)")
             explained = TfsacError(
-                f"out of memory at environment step {step}: set {on_disk}, a smaller agent.memory.max_size or "
+                f"out of memory at environment step {step}: set memory_on_disk, a smaller agent.memory.max_size or "
                 f"batch_size, or fewer environments. {run.resume_advice()}"
             )
         elif isinstance(error, tf.errors.OpError) and several:

@@ -37,7 +37,14 @@ from tfsac.parameters import (
     to_json,
 )
 from tfsac.random_streams import Stream
-from tfsac.training.build import build_agent, build_device_memory, build_memory, build_policy, with_absolute_paths
+from tfsac.training.build import (
+    build_agent,
+    build_device_memory,
+    build_memory,
+    build_policy,
+    resolve_preset,
+    with_absolute_paths,
+)
 from tfsac.training.callbacks import Callback, Hooks
 from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of, wrap_checkpoint_errors
 from tfsac.training.collection import Collector
@@ -46,7 +53,7 @@ from tfsac.training.evaluation import Evaluator, time_limit_warning
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, terminal_or_notebook
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.recorded_functions import check_spaces, resolve_preset, spaces_of
+from tfsac.training.recorded_spaces import check_spaces, spaces_of
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
@@ -57,7 +64,6 @@ from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
 from tfsac.utils.files import read_object
 from tfsac.utils.imports import name_of
-from tfsac.utils.machine import option
 
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 STOPPED = "stopped"  # entry of a checkpoint's state: why the run ended before its schedule
@@ -86,7 +92,7 @@ class Run:
     evaluation_env: gym.Env
     environments: Environments | RayEnvironments
     filters: Filters
-    collector: Collector | RayCollector
+    collector: Collector
     memory: TransitionMemory | EpisodicMemory
     sampler: Sampler
     agent: Agent
@@ -244,7 +250,7 @@ def build_run(
     """
     directory = RunDirectory(run_dir)
     source = None if initial_weights is None else RunDirectory(initial_weights)
-    weights_flag = option("--checkpoint_restore_dir", "initial_weights")
+    weights_flag = "initial_weights (--checkpoint_restore_dir)"
     if resume and source:
         raise TfsacError(f"a resumed run has its weights from its checkpoint: leave {weights_flag} out")
     if restore_memory and not source:
@@ -297,7 +303,7 @@ def build_run(
         collecting_policy = agent.policy
         if settings.asynchronous_collection:
             collecting_policy = build_policy(preset, settings, spec, models, collecting=True)
-        collector: Collector | RayCollector = (
+        collector: Collector = (
             RayCollector(collecting_policy, filters, environments, settings.actor_steps)
             if isinstance(environments, RayEnvironments)
             else Collector(collecting_policy, filters, environments)
@@ -469,10 +475,7 @@ def _check_schedule(run: Run) -> None:
 def _for_more(run: Run) -> str:
     improve = run.preset.schedule.improve_steps
     trained = max(run.schedule.since_heatup(improve), improve.num_steps)
-    more = option(
-        f"--set=schedule.improve_steps={trained + 1000}",
-        f'tfsac.override(preset, {{"schedule.improve_steps": {trained + 1000}}})',
-    )
+    more = f"--set=schedule.improve_steps={trained + 1000}, or tfsac.override of the preset in Python"
     return f"It has trained {trained} after its warm-up; for 1000 more: {more}"
 
 
@@ -483,6 +486,8 @@ def resume_command(directory: RunDirectory, functions: dict[str, Any], callbacks
     ]
     if callbacks:
         keywords.append("callbacks=[...]")
-    config, folder = str(directory.config), str(directory.path)
-    in_python = f"tfsac.train({', '.join([repr(config), repr(folder), 'resume=True', *keywords])})"
-    return in_python if keywords else option(f"tfsac train {shlex.quote(f'--run_dir={folder}')} --resume", in_python)
+    if not keywords:
+        return f"tfsac train {shlex.quote(f'--run_dir={directory.path}')} --resume"
+    return (
+        f"tfsac.train({', '.join([repr(str(directory.config)), repr(str(directory.path)), 'resume=True', *keywords])})"
+    )
