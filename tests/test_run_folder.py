@@ -129,7 +129,7 @@ def garbage(path):
     path.write_bytes(bytes(range(256)))
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [garbage, pathlib.Path.unlink])
 def test_damaged_files_of_a_run_are_mended_from_the_checkpoint(run, finished, damage):
     for name in ("metrics.csv", "best.npz"):
@@ -139,25 +139,17 @@ def test_damaged_files_of_a_run_are_mended_from_the_checkpoint(run, finished, da
             assert (run / name).read_bytes() == (finished / name).read_bytes()
 
 
-@pytest.mark.usefixtures("untraced")
-def test_leftovers_of_killed_writers_are_removed(run):
+def test_leftovers_of_killed_writers_are_removed_and_a_checkpoint_that_was_being_replaced_comes_back(run):
     for name in (".best.npz.123.tmp", ".metrics.csv.5.tmp", "mine.txt", ".mine.3"):
         (run / name).write_text("half")
     for folder in (run / ".policy.abc123.tmp", run / "checkpoints" / ".000000840.tmp"):
         (folder / "inside").mkdir(parents=True)
-    with resumed(run):
-        pass
-    assert {path.name for path in run.iterdir() if path.name.startswith(".")} == {LOCK, ".mine.3"}
-    assert (run / "mine.txt").exists()
-    assert {path.name for path in (run / "checkpoints").iterdir()} == {"000000050", "000000060", "memory"}
-
-
-@pytest.mark.usefixtures("untraced")
-def test_a_checkpoint_that_was_being_replaced_comes_back(run):
-    shutil.rmtree(run / "checkpoints" / "000000050")
     (run / "checkpoints" / "000000060").rename(run / "checkpoints" / ".000000060.old")
     with resumed(run) as trainer:
         assert trainer.counters.env_steps == 60
+    assert {path.name for path in run.iterdir() if path.name.startswith(".")} == {LOCK, ".mine.3"}
+    assert (run / "mine.txt").exists()
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"000000050", "000000060", "memory"}
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"run": 3}', b"\xff\xfe"])
@@ -169,7 +161,6 @@ def test_a_damaged_config_is_named_together_with_its_copy(run, content):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.usefixtures("untraced")
 def test_a_missing_config_is_made_again(run):
     (run / "config.json").unlink()
     with resumed(run):
@@ -294,7 +285,6 @@ def test_a_folder_may_have_any_name_and_stays_where_it_is(tmp_path, finished, mo
         assert verify(policy, path, api.observations_of(folder, policy)[0]) < 1e-5
 
 
-@pytest.mark.usefixtures("untraced")
 def test_only_chunks_are_deleted_and_no_link_is_followed(run, tmp_path):
     memory = run / "checkpoints" / "memory"
     (tmp_path / "foreign.npy").write_text("mine")
