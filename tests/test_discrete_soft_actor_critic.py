@@ -107,7 +107,7 @@ def errors(agent, batch):
 # -- steps and their order ---------------------------------------------------------------------------------------------
 
 STEPS = {
-    "q": lambda agent, batch: agent.apply(agent.critic_step(batch).gradients),
+    "q": lambda agent, batch: agent.apply(*agent.critic_step(batch).gradients),
     "policy": lambda agent, batch: agent.apply(agent.policy_step(batch).gradients[0]),
     "temperature": lambda agent, batch: agent.apply(agent.policy_step(batch).gradients[1]),
     "q_target": lambda agent, batch: agent.update_target("q"),

@@ -100,7 +100,7 @@ def policy_step(agent, batch):
 STEPS = {
     "policy": policy_step,
     "v": lambda agent, batch: agent.apply(agent.value_step(batch, tf.ones(BATCH))[0]),
-    "q": lambda agent, batch: agent.apply(agent.critic_step(batch).gradients),
+    "q": lambda agent, batch: agent.apply(*agent.critic_step(batch).gradients),
 }
 
 

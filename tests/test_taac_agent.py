@@ -101,7 +101,7 @@ def compute(agent, stacked):
         rows,
         proposed.proposal,
         proposed.choice,
-        {gradients.name: gradients for gradients in (policy, critics, *temperatures)},
+        {gradients.name: gradients for gradients in (*policy, *critics, *temperatures)},
         {name: float(value) for name, value in metrics.items()},
     )
 

@@ -70,7 +70,7 @@ def batches(updates, seed=0, weight=None):
 def test_a_step_has_gradients_of_its_own_weights_and_moves_them_alone(name):
     agent, batch = make_agent(), one(batches(1))
     before = weights(agent)
-    steps = [agent.critic_step(batch).gradients, *agent.policy_step(batch).gradients]
+    steps = [*agent.critic_step(batch).gradients, *agent.policy_step(batch).gradients]
     assert changed(before, weights(agent)) == set()  # computing moves nothing
     assert [gradients.name for gradients in steps] == ["q", "policy", "temperature"]
     gradients = next(gradients for gradients in steps if gradients.name == name)
@@ -178,7 +178,7 @@ def test_an_order_without_the_policy_updates_the_critics_as_if_it_were_alone(ord
     before = weights(agent)
     agent.update_critics_once(batch)
     assert changed(before, weights(agent)) == {"q", "q_target"}
-    alone.apply(alone.critic_step(batch).gradients)
+    alone.apply(*alone.critic_step(batch).gradients)
     alone.update_target("q")
     assert_same(agent, alone)
 

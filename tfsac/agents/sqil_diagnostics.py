@@ -11,11 +11,6 @@ import tensorflow as tf
 from tfsac.types import Metrics
 
 
-def critic_diagnostics(td_error_B: tf.Tensor, expert_B: tf.Tensor) -> Metrics:
-    """Returns the mean absolute TD errors of the agent's own and of the demonstrated rows."""
-    return means_by_origin("imitation/td_error", td_error_B, expert_B)
-
-
 def policy_diagnostics(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape: tf.GradientTape) -> Metrics:
     """Returns the policy's mean losses of own and of demonstrated rows, and the cosine between their gradients.
 

@@ -7,18 +7,16 @@ update looks at sequences `[T, B]`, whose rows are `[R]`, R = T * B, where time 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.batches import sequence_spec
-from tfsac.agents.learner import Agent, Gradients, flat, per_critic
+from tfsac.agents.learner import Agent, Gradients, Tensors, flat, per_critic
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
 from tfsac.errors import TfsacError
 from tfsac.losses import temporally_abstract_actor_critic as losses
-from tfsac.networks import ModelMaker
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
 from tfsac.policies import TemporallyAbstractPolicy
 from tfsac.policies.temporally_abstract import Choice, Proposal, Tau, choice, pessimistic
@@ -86,24 +84,14 @@ class TemporallyAbstractActorCriticAgent(Agent):
     policy: TemporallyAbstractPolicy
     batch_axis = 1
 
-    def __init__(
-        self,
-        parameters: TemporallyAbstractActorCriticAgentParameters,
-        spec: Spec,
-        seed: int = 0,
-        eager: bool = False,
-        models: ModelMaker | None = None,
-        jit_compile: bool = False,
-    ):
+    def __init__(self, parameters: TemporallyAbstractActorCriticAgentParameters, spec: Spec, *args: Any, **kwargs: Any):
         self.steps = parameters.memory.sequence_length
-        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        super().__init__(parameters, spec, *args, **kwargs)
         algorithm, rewards = parameters.algorithm, spec.num_rewards or 1
         self.reward_discounts = np.array(algorithm.reward_discounts or [algorithm.discount] * rewards, np.float32)
         alpha = LearnedAlphaParameters(algorithm.initial_alpha, algorithm.alpha_learning_rate)
-        self.proposal_temperature = LearnedTemperature(alpha, "proposal_temperature")
-        self.choice_temperature = LearnedTemperature(alpha, "choice_temperature")
-        self.proposal_temperature.register_with(self)
-        self.choice_temperature.register_with(self)
+        self.proposal_temperature = LearnedTemperature(self, alpha, "proposal_temperature")
+        self.choice_temperature = LearnedTemperature(self, alpha, "choice_temperature")
         self.choice_alpha = self.policy.choice_alpha  # a checkpoint holds the variables of the agent, not the policy's
         of_choice, of_action = _pair(algorithm.min_prob)
         self.choice_target_entropy = losses.discrete_target_entropy(of_choice, 2)
@@ -127,7 +115,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         proposed, policy_gradients, policy_metrics = self.policy_step(rows)
         critic_gradients, critic_metrics = self.critic_step(batch, rows, proposed)
         temperature_gradients, temperature_metrics = self.temperature_steps(rows, proposed)
-        self.apply(critic_gradients, policy_gradients, *temperature_gradients)
+        self.apply(*critic_gradients, *policy_gradients, *temperature_gradients)
         self.update_target("q")
         self.policy.choice_alpha.assign(self.choice_temperature.value())
         return Update({**policy_metrics, **critic_metrics, **temperature_metrics}, tf.zeros([0]))
@@ -136,7 +124,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         """One update of the critic, then the target."""
         rows = self.flatten_time(batch)
         gradients, metrics = self.critic_step(batch, rows, self.propose(rows))
-        self.apply(gradients)
+        self.apply(*gradients)
         self.update_target("q")
         return Update(metrics, tf.zeros([0]))
 
@@ -161,7 +149,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         clipping = self.algorithm.b1_advantage_clipping
         return Proposed(proposal, switch_q_R, choice(keep_q_R, switch_q_R, self.choice_temperature.value(), clipping))
 
-    def policy_step(self, rows: Rows) -> tuple[Proposed, Gradients, Metrics]:
+    def policy_step(self, rows: Rows) -> tuple[Proposed, list[Gradients], Metrics]:
         """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high
         entropy (equation 8).
         """
@@ -171,14 +159,14 @@ class TemporallyAbstractActorCriticAgent(Agent):
             proposal, switch_q_R, both = proposed
             loss_R = losses.policy_loss(proposal.log_prob_B, both.switch_B, switch_q_R, alpha)
             loss = self.mean_loss("policy", rows.mask_R * loss_R)
-        gradients = self.gradients("policy", loss, tape)
+        gradients = self.gradients(loss, tape, "policy")
         metrics = {
             "loss/policy": loss,
             "policy/mean": rows.mean(tf.reduce_mean(proposal.policy.loc, axis=-1)),
             "policy/log_std": rows.mean(tf.reduce_mean(proposal.policy.log_scale, axis=-1)),
             "policy/log_prob": rows.mean(proposal.log_prob_B),
             "policy/q": rows.mean(switch_q_R),
-            "policy/gradient_norm": gradients.norm,
+            "policy/gradient_norm": gradients[0].norm,
             "switch/keep_prob": rows.mean(both.keep_B),
             "switch/entropy": rows.mean(both.entropy_B),
             "switch/advantage": rows.mean(both.advantage_B),
@@ -188,7 +176,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         }
         return proposed, gradients, metrics
 
-    def critic_step(self, batch: Sequence, rows: Rows, proposed: Proposed) -> tuple[Gradients, Metrics]:
+    def critic_step(self, batch: Sequence, rows: Rows, proposed: Proposed) -> tuple[list[Gradients], Metrics]:
         """Computes the step that regresses every Q(s, tau) of the stored trajectories on the compare-through return
         (equation 9).
         """
@@ -217,14 +205,14 @@ class TemporallyAbstractActorCriticAgent(Agent):
             huber = self.network_parameters["q"].replace_mse_with_huber_loss
             loss_RN = rows.mask_R[:, None] * flat(losses.critic_loss(self._sequences(q_RND), return_TBD, huber))
             loss = self.mean_loss("q", loss_RN)
-        gradients = self.gradients("q", loss, tape)
+        gradients = self.gradients(loss, tape, "q")
         q_RN = tf.linalg.matvec(q_RND, weights)
         return_sum = tf.reduce_sum(self._sequences(rows.mask_R)[:-1] * tf.linalg.matvec(return_TBD, weights))
         metrics = {
             **per_critic("q/q", tf.stack([rows.mean(q_R) for q_R in tf.unstack(q_RN, axis=1)])),
             **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_RN, axis=0)),
             "q/target": tf.math.divide_no_nan(return_sum, rows.num_returns),
-            "q/gradient_norm": gradients.norm,
+            "q/gradient_norm": gradients[0].norm,
         }
         return gradients, metrics
 
@@ -242,9 +230,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         """Returns rows `[R, ...]` as `[T, B, ...]`."""
         return tf.reshape(x_R, [self.steps, -1, *x_R.shape[1:]])
 
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns "switch_q", the value of a new trajectory with the action as the proposal, and "keep_q", of the
         present one, `[B]`.
         """

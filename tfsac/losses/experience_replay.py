@@ -72,9 +72,6 @@ def retrace_returns(
         reward_TB, discount_TB: scaled reward, and gamma * (1 - terminated); other episodes may follow terminated steps.
         q_TB, v_TB, trace_TB: Q of the actions taken, V, and c.
         bootstrap_B, valid_TB: V after the last step; whether there is a step (else what comes after is passed on).
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(reward=(reward_TB, "TB"), discount=(discount_TB, "TB"), q=(q_TB, "TB"), v=(v_TB, "TB"))
     assert_shapes(
@@ -100,9 +97,6 @@ def policy_loss(
     Args:
         log_prob_R, log_ratio_R: of the actions taken, with the gradient; and their `log_ratio`.
         advantage_R, on_policy_R, truncation: return minus V; see above; c, or None for none.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
     assert_shapes(log_prob=(log_prob_R, "R"), on_policy=(on_policy_R, "R"))
@@ -127,9 +121,6 @@ def full_correction(
         prob_RA, log_prob_RA: of the policy; only the second carries the gradient.
         log_ratio_RA, q_RA, v_R: `log_ratio` of every action, and values, all constants.
         truncation: c.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(
         prob=(prob_RA, "RA"), log_prob=(log_prob_RA, "RA"), log_ratio=(log_ratio_RA, "RA"), q=(q_RA, "RA"), v=(v_R, "R")
@@ -145,9 +136,6 @@ def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Ten
         log_prob_R: of a', a fresh action of the policy, itself a constant; it carries the gradient.
         log_ratio_R, advantage_R: `log_ratio` of a', and Q(a') - V.
         truncation: c.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
     return -tf.stop_gradient(correction_weight(log_ratio_R, truncation) * advantage_R) * log_prob_R
@@ -162,9 +150,6 @@ def trust_region(gradient_RS: Tensor, kl_gradient_RS: Tensor, delta: float) -> t
 
     Returns:
         z `[R, S]` and the factor of k `[R]`; zero where k is.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(gradient=(gradient_RS, "RS"), kl_gradient=(kl_gradient_RS, "RS"))
     # The square of a narrow Gaussian's k would be infinite, so k is measured in units of its largest entry.
@@ -202,21 +187,13 @@ def constrained(
 
 
 def q_loss(q_R: Tensor, q_ret_R: Tensor) -> Tensor:
-    """Section 4: `0.5 (Qret - Q)^2`, `[R]`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
+    """Section 4: `0.5 (Qret - Q)^2`, `[R]`."""
     assert_shapes(q=(q_R, "R"), q_ret=(q_ret_R, "R"))
     return 0.5 * tf.square(tf.stop_gradient(q_ret_R) - q_R)
 
 
 def v_loss(v_R: Tensor, q_R: Tensor, q_ret_R: Tensor, log_ratio_R: Tensor) -> Tensor:
-    """Equation 14: `0.5 (Vtarget - V)^2` with `Vtarget = min(1, rho) (Qret - Q) + V`, `[R]`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
+    """Equation 14: `0.5 (Vtarget - V)^2` with `Vtarget = min(1, rho) (Qret - Q) + V`, `[R]`."""
     assert_shapes(v=(v_R, "R"), q=(q_R, "R"), q_ret=(q_ret_R, "R"), log_ratio=(log_ratio_R, "R"))
     target_R = tf.exp(tf.minimum(0.0, log_ratio_R)) * (q_ret_R - q_R) + v_R
     return 0.5 * tf.square(tf.stop_gradient(target_R) - v_R)
