@@ -69,7 +69,7 @@ MUTANTS = [
     ("compare-through ignores that the step switched", [("last_TB1[t] | switched_TB1[t]", "last_TB1[t]")], TAAC),
     ("compare-through bootstraps past a terminal step", [("gamma_D * nonterminal_TB[t][:, None] * accumulated_BD", "gamma_D * accumulated_BD")], TAAC),
     ("the policy's loss of TAAC differentiates beta", [("tf.stop_gradient(switch_B) * switch_q_B", "switch_B * switch_q_B")], TAAC),
-    ("padding rows count in TAAC's policy loss", [('self.mean_loss("policy", rows.mask_R * loss_R)', 'self.mean_loss("policy", loss_R)')], TAAC),
+    ("padding rows count in TAAC's policy loss", [('self.mean_loss("policy", entries.mask_R * loss_R)', 'self.mean_loss("policy", loss_R)'), ('self.mean_loss("policy", rows.mask_R * loss_R)', 'self.mean_loss("policy", loss_R)')], TAAC),
     ("padding rows count in TAAC's temperatures", [("tf.reduce_mean(mask_B * loss_B)", "tf.reduce_mean(loss_B)")], TAAC),
     # ACER
     ("Retrace is not cut at one", [("tf.exp(tf.minimum(0.0, log_ratio / action_size))", "tf.exp(log_ratio / action_size)")], ACER),

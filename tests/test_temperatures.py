@@ -125,7 +125,7 @@ def test_both_losses_and_their_gradients_are_the_golden_ones(loss, kind):
         types.SimpleNamespace(trained={}, optimizers={}, updates=None),
         kind(initial_alpha=math.exp(golden["temperature/log_alpha"]), loss=loss),
     )
-    (gradient,), metrics = temperature.step(
+    (gradient,), metrics, _ = temperature.step(
         watching(temperature), tf.constant(golden["temperature/log_prob"]), float(golden["temperature/target_entropy"])
     )
     assert float(metrics["loss/temperature"]) == pytest.approx(float(golden[f"temperature/loss_{loss}"]), rel=1e-5)

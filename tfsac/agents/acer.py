@@ -21,7 +21,7 @@ from tfsac.losses.soft_actor_critic import expectation
 from tfsac.parameters import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
 from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
-from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, average_of, features_of_segments
+from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, features_of_segments
 from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Update
 
 ACERAgentParameters = DiscreteACERAgentParameters | GaussianACERAgentParameters
@@ -54,14 +54,9 @@ class RowValues(NamedTuple):
 class ACERAgent(Agent):
     """One loss for all networks; their gradients are taken and clipped together, then the average policy moves.
 
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`; there are no custom models.
-
     Attributes:
         averages: running averages of `RUNNING_AVERAGES`.
 
-    Raises:
-        TfsacError: see `Agent`.
     """
 
     batch_axis = 1
@@ -124,7 +119,9 @@ class ACERAgent(Agent):
         for name in self.policy.acts_through:
             self.update_target(name)
         metrics = {f"loss/{name}": part for name, part in parts.items()}
-        metrics |= self.row_metrics(batch, rows, q_ret_R, region, entropy_R, steps)
+        metrics_R = {"policy/value": rows.v_R, "policy/entropy": entropy_R, "policy/kl": region.kl}
+        metrics_R |= {"q/target": q_ret_R, "trust_region/active": tf.cast(region.factor > 0, tf.float32)}
+        metrics |= self.row_metrics(batch, rows, metrics_R, steps)
         metrics |= {"segments/length": tf.math.divide_no_nan(steps, segments), "gradient_norm": gradients[0].norm}
         return Update(metrics, tf.zeros([0]))
 
@@ -132,27 +129,15 @@ class ACERAgent(Agent):
         """Returns what a network's head computes, `[R, ...]` each."""
         return tf.nest.flatten(self.networks[name].head_model([flat(features_TBF), *action]))
 
-    def row_metrics(
-        self,
-        batch: Segments,
-        rows: RowValues,
-        q_ret_R: tf.Tensor,
-        region: losses.Constrained,
-        entropy_R: tf.Tensor,
-        steps: tf.Tensor,
-    ) -> Metrics:
+    def row_metrics(self, batch: Segments, rows: RowValues, more_R: Metrics, steps: tf.Tensor) -> Metrics:
         """Returns means over the steps, of which a replica has so many on average, and running averages of some."""
         threshold, mask_R = self.algorithm.truncation_threshold, tf.cast(flat(batch.length) > 0, tf.float32)
         is_large_R = tf.exp(rows.log_ratio_R) > (np.inf if threshold is None else threshold)
         metrics_R = {
-            "policy/value": rows.v_R,
-            "policy/entropy": entropy_R,
-            "policy/kl": region.kl,
+            **more_R,
             "q/q": rows.q_R,
-            "q/target": q_ret_R,
             "importance/ratio": tf.exp(tf.minimum(rows.log_ratio_R, 10.0)),
             "importance/truncated": (1.0 - flat(batch.on_policy)) * tf.cast(is_large_R, tf.float32),
-            "trust_region/active": tf.cast(region.factor > 0, tf.float32),
         }
         means = {name: tf.math.divide_no_nan(tf.reduce_sum(mask_R * x_R), steps) for name, x_R in metrics_R.items()}
         newest = self.mean_over_replicas(tf.stack([means[f"policy/{name}"] for name in RUNNING_AVERAGES]))
@@ -172,34 +157,26 @@ class ACERAgent(Agent):
 
     def policy_and_inputs(self, observation: Tensors, state: Tensors | None) -> tuple[Any, Tensors]:
         """Returns the policy's distribution in one step, and what the critics read there."""
-        self.check_values()
         outputs, _, inputs = self.policy.advance_tensors(observation, state)
         return self.policy.distribution(outputs, observation), inputs
 
     @property
     def values_through(self) -> list[str]:
-        """Names of the networks that `values` needs, since values are means over the policy; see `check_values`."""
-        self.check_values()
-        return list(self.network_parameters)
-
-    def check_values(self) -> None:
-        """Refuses the values of a critic with an LSTM of its own, whose state is no part of the policy's.
+        """Names of the networks that `values` needs: all, since values are means over the policy.
 
         Raises:
-            TfsacError: there is one.
+            TfsacError: a critic with an LSTM of its own, whose state is no part of the policy's.
         """
         for name in self.network_parameters:
             if name not in self.policy.acts_through and self.networks[name].lstm_state:
                 raise TfsacError(
                     f"values need critics without an LSTM of their own, got one in {name!r}: set shared=True"
                 )
+        return list(self.network_parameters)
 
 
 class DiscreteACERAgent(ACERAgent):
     """Q of every action is the critic, `V = sum_a pi(a) Q(a)`, and the bias correction is a sum over actions.
-
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `ACERAgent`.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -214,7 +191,7 @@ class DiscreteACERAgent(ACERAgent):
     def row_values(self, batch: Segments, features: Tensors) -> RowValues:
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
         steps, actions, masks = self.steps, self.policy.num_actions, batch.observation.get(ACTION_MASK)
-        now, average = (self.head(name, features[name])[0] for name in (POLICY, average_of(POLICY, self.networks)))
+        now, average = (self.head(n.name, features[n.name])[0] for n in (self.networks[POLICY], self.targets[POLICY]))
         rows = int(batch.action.shape[0] * batch.action.shape[1])
         mask_RA = None if masks is None else flat(masks[:steps])
         policy, average, behaviour = (
@@ -267,11 +244,7 @@ class DiscreteACERAgent(ACERAgent):
         return {"q": losses.q_loss(rows.q_R, q_ret_R)}
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
-        """Returns "q" of observations and actions, NaN for actions that do not exist, and "v", `[B]`.
-
-        Raises:
-            TfsacError: see `check_values`.
-        """
+        """Returns "q" of observations and actions, NaN for actions that do not exist, and "v", `[B]`."""
         policy, inputs = self.policy_and_inputs(observation, state)
         q_BA = self.networks["q"](inputs)[:, 0]
         exists = (action >= 0) & (action < q_BA.shape[-1])
@@ -285,9 +258,6 @@ class GaussianACERAgent(ACERAgent):
     """V and an advantage are the critics, a dueling network: `Q(a) = V + Adv(a) - mean_n Adv(u_n)`, u_n of the policy.
 
     Samples are not bounded and neither is their density; the environment clips what it is given.
-
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `ACERAgent`.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
@@ -303,8 +273,8 @@ class GaussianACERAgent(ACERAgent):
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
         steps, samples, size = self.steps, self.algorithm.num_advantage_samples, self.policy.action_size
         policy, average = (
-            self.policy.distribution(self.head(name, features[name][:steps]), {})
-            for name in (POLICY, average_of(POLICY, self.networks))
+            self.policy.distribution(self.head(network.name, features[network.name][:steps]), {})
+            for network in (self.networks[POLICY], self.targets[POLICY])
         )
         action_RA, mean_RA, stored_RA = (flat(x) for x in (batch.action, batch.extras[MEAN], batch.extras[VARIANCE]))
         # Where there is no step the stored variance is zero.
@@ -361,11 +331,7 @@ class GaussianACERAgent(ACERAgent):
         return {"advantage": q_loss_R, "v": losses.v_loss(rows.v_R, rows.q_R, q_ret_R, rows.log_ratio_R)}
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
-        """Returns "q" of observations and actions and "v", `[B]`; the same n draws serve as the baseline of every call.
-
-        Raises:
-            TfsacError: see `check_values`.
-        """
+        """Returns "q" of observations and actions and "v", `[B]`; the baseline has the same n draws in every call."""
         policy, inputs = self.policy_and_inputs(observation, state)
         shape = (self.algorithm.num_advantage_samples, 1, self.policy.action_size)
         draws = np.random.default_rng(0).standard_normal(shape, np.float32)

@@ -26,11 +26,6 @@ class CompiledUpdates:
     XLA compiles a whole call, so every number of updates is a program, of which there are at most `MAX_PROGRAMS`. In a
     call of several, it is the last update that can report all metrics, or as many as a policy delay lasts.
 
-    Args:
-        agent: with `update_once`, and `update_critics_once` where a policy delay leaves out the policy.
-        eager: run updates without compiling them, to debug.
-        jit_compile: compile updates with XLA, on one device.
-
     Attributes:
         updates_between_diagnostics: n, every n-th update reports all its metrics; the others report losses, "loss/...",
             alone, and their graph computes nothing else. In a call of several updates the last ones report all.
@@ -231,12 +226,6 @@ def updates_that_report(before: int, count: int, period: int, algorithm: Any) ->
 
     As many as it passes multiples of the period. Where the policy learns in some updates only, multiples are counted
     from one of these, and the call's last policy update is among those that report.
-
-    Args:
-        before: updates made before the call.
-        count: updates of the call.
-        period: n, every n-th update reports.
-        algorithm: of the agent.
     """
     delay = algorithm.num_updates_between_policy_updates
     first = 0 if delay == 1 else algorithm.first_policy_update or 0

@@ -29,9 +29,6 @@ class DiscreteSoftActorCriticAgent(Agent):
 
     With a shared encoder the policy reads the features of q's embedders; only the critic step trains them.
 
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
-
     Attributes:
         temperature: fixed or learned.
         target_entropy: in nats, to which a learned temperature brings the policy's entropy; None for the ratio of the
@@ -107,9 +104,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         return -value_B, policy, tf.reduce_min(q_BNA, axis=1)
 
     def policy_step(self, batch: Transition) -> Step:
-        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 12), and of alpha
-        (equation 11).
-        """
+        """Computes the steps of the policy to high Q and entropy (equation 12) and of alpha (equation 11)."""
         with self.watch("policy") as tape:
             loss_B, policy, q_min_BA = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
@@ -117,18 +112,18 @@ class DiscreteSoftActorCriticAgent(Agent):
         entropy_B, target = policy.entropy(), self.target_entropy
         if target is None:
             target = self.target_entropy_ratio * policy.max_entropy()
-        temperature_gradients, temperature_metrics = self.temperature.step(self, -entropy_B, target)
+        temperature = self.temperature.step(self, -entropy_B, target)
         metrics = {
             "loss/policy": loss,
             "policy/entropy": tf.reduce_mean(entropy_B),
             "policy/q": tf.reduce_mean(losses.expectation(policy.prob, q_min_BA)),
             "policy/gradient_norm": gradients[0].norm,
             "temperature/alpha": self.temperature.value(),
-            **({"policy/target_entropy": tf.reduce_mean(target)} if temperature_metrics else {}),
-            **temperature_metrics,
+            **({"policy/target_entropy": tf.reduce_mean(target)} if temperature.metrics else {}),
+            **temperature.metrics,
             **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
         }
-        return Step(gradients + temperature_gradients, metrics, loss_B)
+        return Step(gradients + temperature.gradients, metrics, loss_B)
 
     def distribution(self, observation: Tensors) -> MaskedCategorical:
         """Returns the policy at observations `[B, ...]`."""

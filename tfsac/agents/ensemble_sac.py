@@ -25,8 +25,8 @@ from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Spec, Transition
 
 
-def concatenated(first: Tensors, second: Tensors) -> Tensors:
-    """Returns two observations `[B, ...]` as one, `[2 B, ...]`."""
+def concatenated(first: Any, second: Any) -> Any:
+    """Returns tensors `[B, ...]` of the same structure as `[2 B, ...]`."""
     return tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), first, second)
 
 
@@ -50,14 +50,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
     """Twin-target soft actor-critic with N critics, of which M make the target, perhaps of distributions of returns,
     with normalisation, dropout and unit weights.
 
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
-
     Attributes:
         critics: reads Q out of the critics' outputs.
-
-    Raises:
-        TfsacError: see `Agent`.
 
     Example:
         >>> head = QHeadParameters(num_critics=10)
@@ -85,9 +79,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         noise_BA = self.noise("next", [self.entries, self.policy.action_size])
         next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)
         alpha = self.temperature.value() if self.algorithm.entropy_in_target else tf.zeros([])
-        forward = self.joint_outputs if self.algorithm.joint_critic_forward else self.separate_outputs
         with self.watch("q") as tape:
-            outputs, next_outputs = forward(batch, next_action_BA)
+            outputs, next_outputs = self.outputs(batch, next_action_BA)
             target, metrics = self.critics.target(batch, next_outputs, next_log_prob_B, alpha)
             loss_BN = self.critics.loss(outputs, target)
             if self.prioritized:
@@ -106,41 +99,26 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         seed = tf.stack([self.noise_seed + zlib.crc32(b"subset"), self.updates])
         return draw_critics(tf.random.stateless_uniform([self.num_critics], seed), self.algorithm.critic_subset)
 
-    def separate_outputs(self, batch: Transition, next_action_BA: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what the critics compute of (s, a), and (a subset of) the target critics of (s', a')."""
-        outputs = self.networks["q"].compute(
-            batch.observation,
-            batch.action,
-            batch_statistics=True,
-            update_statistics=True,
-            dropout_masks=self.dropout_masks("online", 1),
-        )
-        return outputs, self.targets["q"].compute(
-            batch.next_observation,
-            next_action_BA,
-            batch_statistics=True,
-            dropout_masks=self.dropout_masks("target", 1),
-            critic_indices=self.subset(),
-        )
-
-    def joint_outputs(self, batch: Transition, next_action_BA: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the same, computed in one batch of (s, a) and (s', a') (1902.05605, section 3)."""
-        both = concatenated(batch.observation, batch.next_observation)
-        action, size = tf.concat([batch.action, next_action_BA], axis=0), batch.reward.shape[0]
-        masks, critic_indices = self.dropout_masks("online", 2), self.subset()
-        outputs = self.networks["q"].compute(
-            both, action, batch_statistics=True, update_statistics=True, dropout_masks=masks
-        )
+    def outputs(self, batch: Transition, next_action_BA: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what the critics compute of (s, a), and (a subset of) the target critics of (s', a'): apart, or in
+        one batch of both (1902.05605, section 3).
+        """
+        joint, size, subset = self.algorithm.joint_critic_forward, batch.reward.shape[0], self.subset()
+        now, following = (batch.observation, batch.action), (batch.next_observation, next_action_BA)
+        if joint:
+            now = following = concatenated(now, following)
+        masks = self.dropout_masks("online", 1 + joint)
+        outputs = self.networks["q"].compute(*now, batch_statistics=True, update_statistics=True, dropout_masks=masks)
         if self.targets["q"] is not self.networks["q"]:
-            masks = self.dropout_masks("target", 2)
+            masks = self.dropout_masks("target", 1 + joint)
             next_outputs = self.targets["q"].compute(
-                both, action, batch_statistics=True, dropout_masks=masks, critic_indices=critic_indices
+                *following, batch_statistics=True, dropout_masks=masks, critic_indices=subset
             )
         else:
             next_outputs = tf.stop_gradient(outputs)
-            if critic_indices is not None:
-                next_outputs = tf.gather(next_outputs, critic_indices, axis=1)
-        return outputs[:size], next_outputs[size:]
+            if subset is not None:
+                next_outputs = tf.gather(next_outputs, subset, axis=1)
+        return (outputs[:size], next_outputs[size:]) if joint else (outputs, next_outputs)
 
     def dropout_masks(self, use: str, batches: int) -> Masks | None:
         """Returns what draws dropout's factors for so many batches one after the other; None without."""

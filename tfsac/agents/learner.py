@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
@@ -54,7 +54,7 @@ class Step(NamedTuple):
 
 class Agent(tf.Module, ABC):
     """Base class of the agents: a subclass has `policy_class`, its losses in `update_once` (for a policy delay in
-    `update_critics_once` too), and `values`.
+    `update_critics_once` too), and `values`; it takes the same arguments.
 
     Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
     `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent, which
@@ -80,14 +80,14 @@ class Agent(tf.Module, ABC):
         networks: by name, target networks `<name>_target` among them.
         targets: by name, the target network, or the network itself where it has none.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
-        algorithm, network_parameters, loss_weights: parameters; those of networks by name.
+        algorithm, network_parameters, loss_weights: its parameters, those of networks by name.
         prioritized: whether batches have importance weights and updates return priorities.
         imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each entry.
         replicas: how many devices share a batch, of all workers.
         batch_size, local_batch_size: of the global batch before folding, and of this worker's share of it.
         entries: number of entries of the global batch after folding.
         updates: variable, int64, how many updates were made.
-        resets: variable, int64, number of the last reset; only with `reset_steps`.
+        resets: variable, int64, number of the last reset, with `reset_steps`.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
         full_metrics: whether the update being computed or traced reports all metrics, not only its losses.
 
@@ -203,9 +203,7 @@ class Agent(tf.Module, ABC):
         """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported."""
         raise NotImplementedError(f"{type(self).__name__}.values(observation, action, state)")
 
-    def value_tensors(
-        self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None
-    ) -> dict[str, tf.Tensor]:
+    def value_tensors(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, Any]:
         """Returns what `values` does for single agents or several: `[E]`, or `[E, P]`, by name."""
         if self.spec.num_agents is None:
             return self.values(observation, action, state)
@@ -222,9 +220,7 @@ class Agent(tf.Module, ABC):
 
     # -- what updates are made of --------------------------------------------------------------------------------------
 
-    def noise(
-        self, name: str, shape: list[int], draw: Callable[..., tf.Tensor] = tf.random.stateless_normal
-    ) -> tf.Tensor:
+    def noise(self, name: str, shape: list[int], draw: Any = tf.random.stateless_normal) -> tf.Tensor:
         """Returns noise for this replica's entries in this update, standard normal unless `draw` is another function.
 
         A function of seed, update and `name`, it is drawn for the global batch, `shape`, whatever the replicas are.
@@ -265,10 +261,10 @@ class Agent(tf.Module, ABC):
         """Returns the step of critics with one target `[B]` or one each `[B, N]`, and the metrics of all agents."""
         td_error_BN = tf.abs(q_BN - (target[:, None] if target.shape.rank == 1 else target))
         td_error_B = tf.reduce_mean(td_error_BN, axis=-1)
+        of_critics = {"q/q": q_BN, "loss/q": self.loss_weights["q"] * loss_BN, "q/td_error": td_error_BN}
+        means = {name: tf.unstack(tf.reduce_mean(x_BN, axis=0)) for name, x_BN in of_critics.items()}
         metrics = {
-            **per_critic("q/q", tf.reduce_mean(q_BN, axis=0)),
-            **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_BN, axis=0)),
-            **per_critic("q/td_error", tf.reduce_mean(td_error_BN, axis=0)),
+            **{f"{name}{i + 1}": mean for name, values in means.items() for i, mean in enumerate(values)},
             "q/target": tf.reduce_mean(target),
             "q/gradient_norm": gradients[0].norm,
             **(means_by_origin("imitation/td_error", td_error_B, batch.extras[EXPERT]) if self.imitates else {}),
@@ -330,8 +326,3 @@ class Agent(tf.Module, ABC):
 def flat(x_TB: tf.Tensor) -> tf.Tensor:
     """Returns `[T, B, ...]` as `[T * B, ...]`."""
     return tf.reshape(x_TB, [-1, *x_TB.shape[2:]])
-
-
-def per_critic(name: str, values_N: tf.Tensor) -> Metrics:
-    """Returns one metric for each critic: name1, name2."""
-    return {f"{name}{i + 1}": value for i, value in enumerate(tf.unstack(values_N))}

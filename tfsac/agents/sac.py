@@ -25,9 +25,6 @@ class TwinSoftActorCriticAgent(Agent):
     """Steps of critics, policy and temperature in the order that the parameters name, `critic_first` by default, then
     the target.
 
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
-
     Attributes:
         temperature: fixed or learned.
         target_entropy: in nats, to which a learned temperature brings the policy's entropy.
@@ -89,9 +86,7 @@ class TwinSoftActorCriticAgent(Agent):
         return self.critic_result(batch, q_BN, target_B, loss_BN, self.gradients(loss, tape, "q"))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
-        """Returns the loss of each entry `[B]` (equation 7), the policy's distribution, and log-probability `[B]` and Q
-        `[B, N]` of its sample.
-        """
+        """Returns the loss `[B]` (equation 7), the policy, and log-probability `[B]` and Q `[B, N]` of its sample."""
         policy = SquashedGaussian(*self.networks["policy"](batch.observation))
         noise_BA = self.noise("policy", [self.entries, self.policy.action_size])
         action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
@@ -99,14 +94,12 @@ class TwinSoftActorCriticAgent(Agent):
         return -losses.soft_value(q_BN, log_prob_B, self.temperature.value()), policy, log_prob_B, q_BN
 
     def policy_step(self, batch: Transition) -> Step:
-        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 7), and of alpha
-        (equation 18).
-        """
+        """Computes the steps of the policy to high Q and entropy (equation 7) and of alpha (equation 18)."""
         with self.watch("policy") as tape:
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
         gradients = self.gradients(loss, tape, "policy")
-        temperature_gradients, temperature_metrics = self.temperature.step(self, log_prob_B, self.target_entropy)
+        temperature = self.temperature.step(self, log_prob_B, self.target_entropy)
         metrics = {
             "loss/policy": loss,
             "policy/mean": tf.reduce_mean(policy.loc),
@@ -115,10 +108,10 @@ class TwinSoftActorCriticAgent(Agent):
             "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
             "policy/gradient_norm": gradients[0].norm,
             "temperature/alpha": self.temperature.value(),
-            **temperature_metrics,
+            **temperature.metrics,
             **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
         }
-        return Step(gradients + temperature_gradients, metrics, loss_B)
+        return Step(gradients + temperature.gradients, metrics, loss_B)
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns min_i Q_i(s, a), `[B]`, in units of the scaled reward."""

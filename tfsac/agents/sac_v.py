@@ -19,12 +19,6 @@ from tfsac.types import EXPERT, Transition, Update
 class SoftActorCriticAgent(Agent):
     """Policy, then value, then critic, then target: one update.
 
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
-
-    Raises:
-        TfsacError: see `Agent`.
-
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
         >>> agent = SoftActorCriticAgent(SoftActorCriticAgentParameters(), tfsac.environments.spec_of(env))

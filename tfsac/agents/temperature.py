@@ -8,12 +8,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Gradients
+from tfsac.agents.learner import Agent, Step
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.networks import adam, learning_rate_of
 from tfsac.parameters import LEAST_PER_DIMENSION, MOST_PER_DIMENSION, FixedAlphaParameters, LearnedAlphaParameters
-from tfsac.types import Metrics
 
 
 class FixedTemperature:
@@ -26,11 +25,9 @@ class FixedTemperature:
         """Returns alpha, a scalar."""
         return tf.constant(self.alpha, tf.float32)
 
-    def step(
-        self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0
-    ) -> tuple[list[Gradients], Metrics]:
+    def step(self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0) -> Step:
         """Returns no gradients and no metrics."""
-        return [], {}
+        return Step([], {})
 
 
 class LearnedTemperature(keras.layers.Layer):
@@ -60,9 +57,7 @@ class LearnedTemperature(keras.layers.Layer):
         value = self.variable.value
         return tf.stop_gradient(tf.exp(value) if self.log_space else tf.convert_to_tensor(value))
 
-    def step(
-        self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0
-    ) -> tuple[list[Gradients], Metrics]:
+    def step(self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0) -> Step:
         """Returns the gradients that bring the entropy to its target (equation 18), and the loss as a metric.
 
         Args:
@@ -75,7 +70,7 @@ class LearnedTemperature(keras.layers.Layer):
             learned = tf.exp(value) if self.parameters.loss == "alpha" else value
             loss_B = losses.temperature_loss(learned, log_prob_B, target_entropy)
             loss = tf.reduce_mean(mask_B * loss_B)
-        return agent.gradients(loss, tape, self.name), {f"loss/{self.name}": loss}
+        return Step(agent.gradients(loss, tape, self.name), {f"loss/{self.name}": loss})
 
 
 def make_temperature(

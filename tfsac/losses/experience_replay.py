@@ -40,15 +40,8 @@ class Constrained(NamedTuple):
 
 
 def log_ratio(log_prob: Tensor, behaviour_log_prob: Tensor) -> Tensor:
-    """Returns `log pi(a) - log mu(a)`, clipped to where its exponential is finite, without gradient; any shape.
-
-    Raises:
-        ValueError: shapes that differ.
-    """
-    if not log_prob.shape.is_compatible_with(behaviour_log_prob.shape):
-        raise ValueError(
-            f"log-probabilities must have the same shape, got {log_prob.shape} and {behaviour_log_prob.shape}"
-        )
+    """Returns `log pi(a) - log mu(a)`, clipped to where its exponential is finite, without gradient; any shape."""
+    log_prob.shape.assert_is_compatible_with(behaviour_log_prob.shape)
     return tf.stop_gradient(tf.clip_by_value(log_prob - behaviour_log_prob, -LOG_RATIO_MAX, LOG_RATIO_MAX))
 
 
