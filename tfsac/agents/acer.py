@@ -34,6 +34,7 @@ class RowValues(NamedTuple):
 
     Attributes:
         policy, average: distributions of the policy and of the average policy.
+        statistics_RS: the numbers of the policy in which the trust region is measured.
         log_ratio_R, trace_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy, and Retrace's c; constants.
         q_R: Q of the actions taken.
         v_R: V.
@@ -43,6 +44,7 @@ class RowValues(NamedTuple):
 
     policy: Any
     average: Any
+    statistics_RS: tf.Tensor
     log_ratio_R: tf.Tensor
     trace_R: tf.Tensor
     q_R: tf.Tensor
@@ -73,10 +75,6 @@ class ACERAgent(Agent):
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
 
     @abstractmethod
-    def statistics(self, policy: Any) -> tf.Tensor:
-        """Returns the numbers of a policy in which the trust region is measured, `[R, S]`."""
-
-    @abstractmethod
     def loss_and_kl(
         self, statistics_RS: tf.Tensor, rows: RowValues, batch: Segments, advantage_R: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -102,7 +100,7 @@ class ACERAgent(Agent):
             advantage_R = (flat(returns.q_opc) if self.algorithm.use_q_opc else q_ret_R) - tf.stop_gradient(rows.v_R)
             policy_loss_R, region = losses.constrained(
                 lambda statistics_RS: self.loss_and_kl(statistics_RS, rows, batch, advantage_R),
-                self.statistics(rows.policy),
+                rows.statistics_RS,
                 self.algorithm.trust_region_delta if self.algorithm.use_trust_region else None,
             )
             entropy_R = rows.policy.entropy()
@@ -201,11 +199,13 @@ class DiscreteACERAgent(ACERAgent):
         end = MaskedCategorical(now[rows:], None if masks is None else masks[steps])
         q_TBA = tf.reshape(self.head("q", features["q"])[0], [steps + 1, -1, actions])
         q_RA, action_R = flat(q_TBA[:steps]), flat(batch.action)
+        statistics = {"logits": policy.logits, "log_probs": policy.log_prob, "probabilities": policy.prob}
         log_ratio_RA = losses.log_ratio(policy.log_prob, behaviour.log_prob)
         log_ratio_R = (1.0 - flat(batch.on_policy)) * of_action(log_ratio_RA, action_R)
         return RowValues(
             policy=policy,
             average=average,
+            statistics_RS=statistics[self.algorithm.trust_region_statistics],
             log_ratio_R=log_ratio_R,
             trace_R=losses.trace_coefficient(log_ratio_R),
             q_R=of_action(q_RA, action_R),
@@ -213,11 +213,6 @@ class DiscreteACERAgent(ACERAgent):
             bootstrap_B=tf.stop_gradient(expectation(end.prob, q_TBA[steps])),
             correction=(log_ratio_RA, tf.stop_gradient(q_RA)),
         )
-
-    def statistics(self, policy: MaskedCategorical) -> tf.Tensor:
-        """Returns logits, log-probabilities or probabilities, `[R, A]`."""
-        kinds = {"logits": policy.logits, "log_probs": policy.log_prob, "probabilities": policy.prob}
-        return kinds[self.algorithm.trust_region_statistics]
 
     def loss_and_kl(
         self, statistics_RS: tf.Tensor, rows: RowValues, batch: Segments, advantage_R: tf.Tensor
@@ -290,9 +285,12 @@ class GaussianACERAgent(ACERAgent):
         v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
         taken, other = ((policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0]))
         off_policy_R, fresh_ratio_R = 1.0 - flat(batch.on_policy), losses.log_ratio(*other)
+        of_variance = self.algorithm.trust_region_statistics == "variance"
+        width_RA = policy.variance if of_variance else tf.sqrt(policy.variance)
         return RowValues(
             policy=policy,
             average=average,
+            statistics_RS=tf.concat([policy.mean, width_RA], axis=-1),
             log_ratio_R=off_policy_R * losses.log_ratio(*taken),
             # Not of the clipped ratio, whose root would be far from 0 where actions have many dimensions.
             trace_R=losses.trace_coefficient(off_policy_R * tf.stop_gradient(taken[0] - taken[1]), size),
@@ -301,11 +299,6 @@ class GaussianACERAgent(ACERAgent):
             bootstrap_B=tf.stop_gradient(v_TB[steps]),
             correction=(fresh[0], fresh_ratio_R, tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_JR, axis=0))),
         )
-
-    def statistics(self, policy: DiagonalGaussian) -> tf.Tensor:
-        """Returns mean and variance, or mean and standard deviation, side by side, `[R, 2 A]`."""
-        variance = self.algorithm.trust_region_statistics == "variance"
-        return tf.concat([policy.mean, policy.variance if variance else tf.sqrt(policy.variance)], axis=-1)
 
     def loss_and_kl(
         self, statistics_RS: tf.Tensor, rows: RowValues, batch: Segments, advantage_R: tf.Tensor

@@ -37,8 +37,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         num_actions: how many there are, A.
 
     Raises:
-        TfsacError: see `Agent`; a target entropy that so many actions cannot have, or a shared encoder with custom
-            models.
+        TfsacError: see `Agent`; a target entropy that so many actions cannot have.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")

@@ -100,11 +100,6 @@ def policy_loss(
     return -tf.stop_gradient(weight_R * advantage_R) * log_prob_R
 
 
-def correction_weight(log_ratio: Tensor, truncation: float) -> Tensor:
-    """Returns `max(0, 1 - c / rho)`, the part of an action's gradient that truncation cuts off; any shape."""
-    return tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio))
-
-
 def full_correction(
     prob_RA: Tensor, log_prob_RA: Tensor, log_ratio_RA: Tensor, q_RA: Tensor, v_R: Tensor, truncation: float
 ) -> Tensor:
@@ -118,8 +113,8 @@ def full_correction(
     assert_shapes(
         prob=(prob_RA, "RA"), log_prob=(log_prob_RA, "RA"), log_ratio=(log_ratio_RA, "RA"), q=(q_RA, "RA"), v=(v_R, "R")
     )
-    weight_RA = correction_weight(log_ratio_RA, truncation) * prob_RA * (q_RA - v_R[:, None])
-    return -tf.reduce_sum(tf.stop_gradient(weight_RA) * log_prob_RA, axis=-1)
+    cut_off_RA = tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio_RA))
+    return -tf.reduce_sum(tf.stop_gradient(cut_off_RA * prob_RA * (q_RA - v_R[:, None])) * log_prob_RA, axis=-1)
 
 
 def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Tensor, truncation: float) -> Tensor:
@@ -131,7 +126,8 @@ def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Ten
         truncation: c.
     """
     assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
-    return -tf.stop_gradient(correction_weight(log_ratio_R, truncation) * advantage_R) * log_prob_R
+    cut_off_R = tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio_R))
+    return -tf.stop_gradient(cut_off_R * advantage_R) * log_prob_R
 
 
 def trust_region(gradient_RS: Tensor, kl_gradient_RS: Tensor, delta: float) -> tuple[Tensor, Tensor]:
