@@ -160,7 +160,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
     def value(self, observation: Tensors, tau: Tau) -> tf.Tensor:
         """Returns the pessimistic Q of trajectories, a weighted sum over rewards, `[R]`."""
         q_RND = self.networks["q"](observation, self.policy.trajectory.concatenated(tau))
-        return tf.linalg.matvec(pessimistic(q_RND, self.policy.reward_weights), self.policy.reward_weights)
+        return self.policy.objective(q_RND)
 
     def policy_step(self, entries: Entries) -> tuple[Proposed, Step]:
         """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high

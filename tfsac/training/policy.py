@@ -13,7 +13,6 @@ from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import read_by, state_before
-from tfsac.policies.probability import tfp_distribution
 from tfsac.training.non_finite import all_finite
 from tfsac.types import SWITCH
 from tfsac.utils.machine import use_tensorflow
@@ -107,6 +106,8 @@ class Policy:
             agents `[..., P]`: with `sample`, `log_prob`, `entropy`, `kl_divergence`, and for real actions the
             `quantile` of each dimension.
         """
+        from tfsac.policies.probability import tfp_distribution  # TensorFlow Probability takes seconds to import
+
         use_tensorflow()
         arrays, leading = batched(observation, self.reads)
         spec, agents = self.acting.spec, self.acting.spec.num_agents

@@ -32,7 +32,14 @@ from tfsac.parameters import (
     to_json,
 )
 from tfsac.random_streams import Stream
-from tfsac.training.build import build_agent, build_device_memory, build_memory, build_policy, with_absolute_paths
+from tfsac.training.build import (
+    build_agent,
+    build_device_memory,
+    build_memory,
+    build_policy,
+    resolve_preset,
+    with_absolute_paths,
+)
 from tfsac.training.callbacks import Callback, Hooks
 from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of, wrap_checkpoint_errors
 from tfsac.training.collection import Collector
@@ -42,7 +49,7 @@ from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, termina
 from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.recorded_functions import check_order, check_spaces, resolve_preset, spaces_of
+from tfsac.training.recorded_spaces import check_order, check_spaces, spaces_of
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
@@ -53,7 +60,6 @@ from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
 from tfsac.utils.files import read_object
 from tfsac.utils.imports import name_of
-from tfsac.utils.machine import option
 
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 MakeTerminal = Callable[[bool], TerminalLogger]
@@ -95,9 +101,7 @@ class Run:
         if initial_weights is not None and not resume:  # a resumed run has its weights from its checkpoint
             source = RunDirectory(initial_weights)
         if restore_memory and not source:
-            raise TfsacError(
-                f"restore_memory needs {option('--checkpoint_restore_dir', 'initial_weights')} of a new run"
-            )
+            raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
         exists = resume and directory.config.is_file()
         preset = with_absolute_paths(preset if isinstance(preset, Preset) else load_preset(preset))
         if restore_memory or (exists and read_object(directory.config).get("restore_memory")):  # no warm-up is needed
@@ -151,7 +155,7 @@ class Run:
             acting = agent.policy
             if settings.asynchronous_collection:
                 acting = build_policy(preset, settings, spec, models, collecting=True)
-            self.collector: Collector | RayCollector
+            self.collector: Collector
             if isinstance(self.environments, RayEnvironments):
                 self.collector = RayCollector(acting, filters, self.environments, settings.actor_steps)
             else:
@@ -423,6 +427,7 @@ def resume_command(directory: RunDirectory, functions: dict[str, Any], callbacks
     """Returns the command that continues a run, or the call in Python where it needs functions or callbacks."""
     keywords = [f"{name}={functions[name].rpartition('.')[2]}" for name in ("env_fn", "models") if functions[name]]
     keywords += ["callbacks=[...]"] if callbacks else []
-    config, folder = str(directory.config), str(directory.path)
-    in_python = f"tfsac.train({', '.join([repr(config), repr(folder), 'resume=True', *keywords])})"
-    return in_python if keywords else option(f"tfsac train {shlex.quote(f'--run_dir={folder}')} --resume", in_python)
+    if not keywords:
+        return f"tfsac train {shlex.quote(f'--run_dir={directory.path}')} --resume"
+    paths = [repr(str(directory.config)), repr(str(directory.path))]
+    return f"tfsac.train({', '.join([*paths, 'resume=True', *keywords])})"

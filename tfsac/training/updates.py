@@ -10,7 +10,6 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.training.collection import Collector
-from tfsac.training.ray_collector import RayCollector
 from tfsac.types import Batches, UpdateResult
 
 PRIORITY = "updates/priority"  # array of a checkpoint
@@ -32,7 +31,7 @@ class Updates:
         self,
         agent: Agent,
         memory: TransitionMemory | EpisodicMemory,
-        collector: Collector | RayCollector,
+        collector: Collector,
         asynchronous: bool = False,
     ):
         self.agent, self.memory, self.collector = agent, memory, collector
