@@ -113,7 +113,7 @@ def watching(temperature):
         return tape
 
     return types.SimpleNamespace(
-        watch=watch, gradients=lambda loss, tape, name: tape.gradient(loss, temperature.variable.value)
+        watch=watch, gradients=lambda loss, tape, name: [tape.gradient(loss, temperature.variable.value)]
     )
 
 

@@ -285,12 +285,11 @@ class GaussianACERAgent(ACERAgent):
         v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
         taken, other = ((policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0]))
         off_policy_R, fresh_ratio_R = 1.0 - flat(batch.on_policy), losses.log_ratio(*other)
-        of_variance = self.algorithm.trust_region_statistics == "variance"
-        width_RA = policy.variance if of_variance else tf.sqrt(policy.variance)
+        scale = self.algorithm.trust_region_statistics == "scale"
         return RowValues(
             policy=policy,
             average=average,
-            statistics_RS=tf.concat([policy.mean, width_RA], axis=-1),
+            statistics_RS=tf.concat([policy.mean, tf.sqrt(policy.variance) if scale else policy.variance], axis=-1),
             log_ratio_R=off_policy_R * losses.log_ratio(*taken),
             # Not of the clipped ratio, whose root would be far from 0 where actions have many dimensions.
             trace_R=losses.trace_coefficient(off_policy_R * tf.stop_gradient(taken[0] - taken[1]), size),

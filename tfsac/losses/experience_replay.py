@@ -131,14 +131,12 @@ def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Ten
 
 
 def trust_region(gradient_RS: Tensor, kl_gradient_RS: Tensor, delta: float) -> tuple[Tensor, Tensor]:
-    """Equation 12: `z = g - max(0, (k.g - delta) / |k|^2) k`, the nearest to g of all z with `k.z <= delta`.
+    """Equation 12: returns `z = g - max(0, (k.g - delta) / |k|^2) k` `[R, S]`, the nearest to g of all z with
+    `k.z <= delta`, and the factor of k `[R]`; zero where k is.
 
     Args:
         gradient_RS, kl_gradient_RS: g and k, of the loss and of minus the divergence by the policy's statistics.
         delta: bound.
-
-    Returns:
-        z `[R, S]` and the factor of k `[R]`; zero where k is.
     """
     assert_shapes(gradient=(gradient_RS, "RS"), kl_gradient=(kl_gradient_RS, "RS"))
     # The square of a narrow Gaussian's k would be infinite, so k is measured in units of its largest entry.

@@ -14,12 +14,8 @@ import tensorflow as tf
 
 
 def assert_shapes(**tensors: tuple[tf.Tensor, str]) -> None:
-    """Checks ranks and equal sizes of tensors at trace time, with a letter for each dimension: `log_prob=(x_B, "B")`.
-
-    Without it [B] and [B, 1] would silently be broadcast to [B, B].
-
-    Raises:
-        ValueError: a rank or a size that does not fit.
+    """Refuses at trace time, with a ValueError, ranks and sizes that differ by the letters of the dimensions,
+    `log_prob=(x_B, "B")`: [B] and [B, 1] would silently be broadcast to [B, B].
     """
     sizes: dict[str, tuple[int, str]] = {}
     for name, (tensor, dimensions) in tensors.items():
