@@ -86,8 +86,7 @@ class Agent(tf.Module, ABC):
         replicas: how many devices share a batch, of all workers.
         batch_size, local_batch_size: of the global batch before folding, and of this worker's share of it.
         entries: number of entries of the global batch after folding.
-        updates: variable, int64, how many updates were made.
-        resets: variable, int64, number of the last reset, with `reset_steps`.
+        updates, resets: variables, int64: number of updates, and of the last reset, only with `reset_steps`.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
         full_metrics: whether the update being computed or traced reports all metrics, not only its losses.
 
