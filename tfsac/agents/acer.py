@@ -284,8 +284,8 @@ class GaussianACERAgent(ACERAgent):
         taken_R, fresh_R, first_JR, second_JR = tf.split(advantage_KR, [1, 1, samples, samples])
         v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
         taken, other = ((policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0]))
-        off_policy_R, fresh_ratio_R = 1.0 - flat(batch.on_policy), losses.log_ratio(*other)
-        scale = self.algorithm.trust_region_statistics == "scale"
+        fresh_advantage_R = tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_JR, axis=0))
+        off_policy_R, scale = 1.0 - flat(batch.on_policy), self.algorithm.trust_region_statistics == "scale"
         return RowValues(
             policy=policy,
             average=average,
@@ -296,7 +296,7 @@ class GaussianACERAgent(ACERAgent):
             q_R=flat(v_TB[:steps]) + taken_R[0] - tf.reduce_mean(first_JR, axis=0),
             v_R=flat(v_TB[:steps]),
             bootstrap_B=tf.stop_gradient(v_TB[steps]),
-            correction=(fresh[0], fresh_ratio_R, tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_JR, axis=0))),
+            correction=(fresh[0], losses.log_ratio(*other), fresh_advantage_R),
         )
 
     def loss_and_kl(
@@ -311,16 +311,15 @@ class GaussianACERAgent(ACERAgent):
         loss_R = losses.policy_loss(log_prob_R, rows.log_ratio_R, advantage_R, on_policy_R, truncation)
         if truncation is not None:
             fresh_RA, log_ratio_R, fresh_advantage_R = rows.correction
-            correction_R = losses.sampled_correction(
-                policy.log_prob(fresh_RA), log_ratio_R, fresh_advantage_R, truncation
-            )
+            fresh_log_prob_R = policy.log_prob(fresh_RA)
+            correction_R = losses.sampled_correction(fresh_log_prob_R, log_ratio_R, fresh_advantage_R, truncation)
             loss_R += (1.0 - on_policy_R) * correction_R
         return loss_R, rows.average.kl_to(policy)
 
     def critic_losses(self, rows: RowValues, q_ret_R: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the losses of Q, which trains V and the advantage, and of V, `[R]`."""
-        q_loss_R = losses.q_loss(rows.q_R, q_ret_R)
-        return {"advantage": q_loss_R, "v": losses.v_loss(rows.v_R, rows.q_R, q_ret_R, rows.log_ratio_R)}
+        v_loss_R = losses.v_loss(rows.v_R, rows.q_R, q_ret_R, rows.log_ratio_R)
+        return {"advantage": losses.q_loss(rows.q_R, q_ret_R), "v": v_loss_R}
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns "q" of observations and actions and "v", `[B]`; the baseline has the same n draws in every call."""

@@ -87,9 +87,7 @@ def policy_loss(
 ) -> Tensor:
     """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps (`on_policy_R` is 1) have the weight 1.
 
-    Args:
-        log_prob_R, log_ratio_R: of the actions taken, with the gradient; and their `log_ratio`.
-        advantage_R, on_policy_R, truncation: return minus V; see above; c, or None for none.
+    Of the actions taken, `log_prob_R` carries the gradient, `log_ratio_R` none; A is a return minus V; c may be None.
     """
     assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
     assert_shapes(log_prob=(log_prob_R, "R"), on_policy=(on_policy_R, "R"))
