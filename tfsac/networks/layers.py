@@ -359,7 +359,7 @@ class CriticEnsemble(SavedLayer):
         dropout_masks: Masks | None = None,
         critic_indices: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Returns the outputs for features and actions `[B, F]`; of the critics with these indices `[M]`, or of all.
+        """Returns the outputs for features and actions `[B, F]`, of the critics of these indices `[M]` or of all.
 
         Dropout's masks are 0 for units that are left out, and 1 / (1 - rate) for the others.
         """
