@@ -373,17 +373,6 @@ def test_a_cluster_trains_every_run_and_they_are_compared(stand_in, cluster, mon
     assert [row[2:4] for row in table(stand_in)] == [["2", "21.5"], ["2", "91.5"]]
 
 
-@pytest.mark.acceptance
-def test_a_run_on_a_cluster_saves_when_the_sweep_is_stopped(stand_in, cluster, capsys):
-    control(stand_in, WAIT="seed2")
-    send_when(stand_in / ALL[1] / "waiting", signal.SIGINT)
-    assert run(stand_in, "--ray_address=auto", grid="0.2") == 130
-    assert (stand_in / ALL[1] / "checkpoints" / "000000010").is_dir()
-    control(stand_in)
-    assert run(stand_in, "--ray_address=auto", grid="0.2") == 0
-    assert "--resume" in starts(stand_in)[ALL[1]][1]
-
-
 # -- the real thing ----------------------------------------------------------------------------------------------------
 
 
