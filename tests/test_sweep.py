@@ -301,7 +301,7 @@ def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
         run(stand_in, seeds=1)
     (mine := stand_in.with_name("mine")).mkdir()
     (mine / "notes").touch()
-    with pytest.raises(FileExistsError, match="not empty"):
+    with pytest.raises(FileExistsError, match="empty folder"):
         run(mine)
 
 
