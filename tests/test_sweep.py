@@ -397,9 +397,9 @@ def test_a_real_sweep_that_was_stopped_goes_on_and_trains_nothing_again(tmp_path
     while not (second / "metrics.csv").is_file() or len(tiny.rows(second)) < 2:
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     rest = process.communicate(timeout=120)[0]
-    assert process.returncode == 130 and f"stopped   {names[1]}\nstopped by SIGINT; " in rest, rest
+    assert process.returncode == 143 and f"stopped   {names[1]}\nstopped by SIGTERM; " in rest, rest
     first = content(folder / names[0])
     [entry] = (second / "checkpoints").glob("0*")
     assert int(entry.name) < 440

@@ -304,8 +304,8 @@ def test_values_that_do_not_fit_together_fail_without_being_trained(stand_in, ca
 
 def test_a_signal_is_passed_on_and_the_trial_is_continued(stand_in, monkeypatch, capsys):
     monkeypatch.setenv("WAIT", "trial001")
-    send_when(stand_in / "trial001" / "seed0" / "waiting", signal.SIGINT)
-    assert run(stand_in) == 130
+    send_when(stand_in / "trial001" / "seed0" / "waiting", signal.SIGTERM)
+    assert run(stand_in) == 143
     assert states(stand_in) == ["COMPLETE", "RUNNING"]
     assert f"tfsac tune --run_dir={stand_in} --resume" in capsys.readouterr().out.splitlines()[-1]
     monkeypatch.delenv("WAIT")
