@@ -365,9 +365,9 @@ def test_a_custom_actor_critic_is_trained_in_an_environment_with_bounds_and_a_li
 
 def test_a_run_with_a_custom_actor_critic_is_not_rebuilt_with_other_layers(custom):
     result, *_ = custom
-    with pytest.raises(TfsacError, match="Endless.*env_fn="):
+    with pytest.raises(TfsacError, match=r"Endless.*env_fn="):
         tfsac.load_policy(result.run_dir)
-    with pytest.raises(TfsacError, match="layered.*models="):
+    with pytest.raises(TfsacError, match=r"layered.*models="):
         tfsac.load_policy(result.run_dir, env_fn=Endless)
     resume = {"output_dir": result.run_dir, "resume": True}
     with pytest.raises(CheckpointError, match="keeps its"):
