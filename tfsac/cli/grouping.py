@@ -157,9 +157,9 @@ def _parameters_of(run_dir: pathlib.Path) -> dict[str, Any]:
     config = run_dir / "config.json"
     (read, run), content = read_config(config), read_object(config)
     preset = to_json(read)
-    begun = {name: content.get(name) or "none" for name in ("models", "initial_weights")}
+    sources = {name: content.get(name) or "none" for name in ("models", "initial_weights")}
     if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
-        begun["env_fn"] = str(content.get("env_fn"))
-    begun = {name: text.removeprefix("__main__.") for name, text in begun.items()}
+        sources["env_fn"] = str(content.get("env_fn"))
+    sources = {name: text.removeprefix("__main__.") for name, text in sources.items()}
     parameters = {path: value for path, value in leaves(preset) if not path.startswith(TASK_PARAMETERS)}
-    return {"agent": preset["agent"]["kind"], **begun, **parameters, **run.affects_results}
+    return {"agent": preset["agent"]["kind"], **sources, **parameters, **run.affects_results}
