@@ -1,8 +1,7 @@
 """Exports as servers and small devices take them: TensorFlow's own tools read the SavedModel, LiteRT runs int8."""
 
+import json
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import gymnasium as gym
@@ -17,23 +16,17 @@ from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import calibrate, litert_interpreter
 
-TOOL = """
-import sys
-from importlib.metadata import entry_points
-(tool,) = entry_points(group="console_scripts", name="saved_model_cli")
-sys.exit(tool.load()())
-"""
-
-
 pytest.importorskip("ai_edge_litert")
 
-
-def saved_model_cli(*arguments):
-    """Runs TensorFlow's saved_model_cli and returns what it printed."""
-    command = [sys.executable, "-c", TOOL, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+# Runs TensorFlow's saved_model_cli once for each list of arguments.
+TOOL = """
+import contextlib, json, sys
+from tensorflow.python.tools import saved_model_cli
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["saved_model_cli", *arguments]
+    with contextlib.suppress(SystemExit):
+        saved_model_cli.main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +45,20 @@ def observations(run_dir, policy):
 
 
 @pytest.mark.slow
-def test_tensorflows_tools_find_and_run_what_a_model_server_serves(policy, observations, tmp_path):
+def test_tensorflows_tools_find_and_run_what_a_model_server_serves(policy, observations, tmp_path, run_python):
     exporting.export(policy, tmp_path / "policy")
-    shown = " ".join(saved_model_cli("show", "--dir", tmp_path / "policy", "--all").split())
-    _, _, served = shown.partition("signature_def['serving_default']:")
-    served = served.partition("signature_def[")[0].partition("Concrete Functions")[0]
+    seen, where = np.array(observations[:7]), ["--dir", str(tmp_path / "policy")]
+    served = ["--tag_set", "serve", "--signature_def", "serving_default", "--outdir", str(tmp_path / "out")]
+    run = ["run", *where, *served, "--input_exprs", f"observation={seen.tolist()}"]
+    _, _, printed = run_python(TOOL, json.dumps([["show", *where, "--all"], run])).partition("['serving_default']:")
+    shown = " ".join(printed.partition("signature_def[")[0].partition("Concrete Functions")[0].split())
     # The batch is the first dimension and of any size; inputs and outputs have names; requests go to predict.
-    assert re.search(r"inputs\['observation'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 3\) name: \S+:0", served)
-    assert re.search(r"outputs\['action'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 1\) name: \S+:0", served)
-    assert served.count("inputs[") == served.count("outputs[") == 1
-    assert "Method name is: tensorflow/serving/predict" in served
-    saved_model_cli(
-        "run", "--dir", tmp_path / "policy", "--tag_set", "serve", "--signature_def", "serving_default",
-        "--input_exprs", f"observation={np.array(observations[:7]).tolist()}", "--outdir", tmp_path / "out",
-    )  # fmt: skip
+    assert re.search(r"inputs\['observation'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 3\) name: \S+:0", shown)
+    assert re.search(r"outputs\['action'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 1\) name: \S+:0", shown)
+    assert shown.count("inputs[") == shown.count("outputs[") == 1
+    assert "Method name is: tensorflow/serving/predict" in shown
     served = np.load(tmp_path / "out" / "action.npy")
-    np.testing.assert_allclose(served, policy.act(np.array(observations[:7])), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(served, policy.act(seen), rtol=0, atol=1e-5)
 
 
 # -- float16 and int8 --------------------------------------------------------------------------------------------------
