@@ -86,7 +86,7 @@ def train(
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
     run = trainer.parts
-    with run.lock.keep_locked():
+    with run.lock if run.workers.task.is_chief else contextlib.nullcontext():
         trainer.complete()
         result, directory = trainer.run(), trainer.directory
         if result.signal is None and run.evaluator.best_weights:

@@ -16,7 +16,7 @@ from tfsac.parameters import EnvironmentParameters, ParameterError, override, to
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.recorded_functions import check_functions, check_spaces, spec_in
+from tfsac.training.recorded_functions import check_spaces, spec_in
 from tfsac.training.weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.utils.files import differences, read_object
@@ -57,7 +57,6 @@ def load_policy(
     """
     directory = RunDirectory(pathlib.Path(run_dir))
     if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
-        check_functions(directory, env_fn, models)
         spec = spec_in(read_object(directory.config)["spaces"])
     else:
         with contextlib.closing(environment_of(run_dir, env_fn, models)) as env:
@@ -118,7 +117,6 @@ def playing_environment(
     if playing.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
         can = "only the environment of a trained policy can change, such as environment.kwargs, and no filters"
         raise ParameterError(f"{can}, got {', '.join(changes)}")
-    check_functions(directory, env_fn, models, playing)
     different = differences(to_json(trained), to_json(playing))
     env_fn_of_training = read_object(directory.config).get("env_fn")
     if env_fn is not None and name_of(env_fn) != env_fn_of_training:

@@ -78,7 +78,7 @@ def export(
     new_file(out, replace=True)
     try:
         with (
-            tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary,
+            tempfile.TemporaryDirectory(".tmp", f".{out.name}.", out.parent) as temporary,
             glob_safe(pathlib.Path(temporary)) as folder,
         ):
             signatures = graph.signatures(noise_as_input=format == "tflite")
