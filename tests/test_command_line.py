@@ -182,7 +182,7 @@ def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quiet
         process.kill()
         process.communicate()
     # Python itself ends by the signal, which a shell shows as 130 too, where Ctrl-C hit an exec of some library.
-    assert process.returncode in (130, -signal.SIGINT) and errors == "tfsac: interrupted\n"
+    assert process.returncode in (130, -signal.SIGINT) and errors in ("", "tfsac: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 
