@@ -47,6 +47,7 @@ from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, terminal_or_notebook
 from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
+from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_spaces import check_order, check_spaces, spaces_of
@@ -58,6 +59,7 @@ from tfsac.training.schedule import Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
+from tfsac.types import Batches, UpdateResult
 from tfsac.utils.files import read_object
 from tfsac.utils.imports import name_of
 
@@ -173,7 +175,7 @@ class Run:
             self.schedule = schedule = Schedule(preset.schedule)
             self.counters = schedule.counters
             self.sampler = Sampler(worker_preset, memory, filters, schedule, settings.seed, device_memory)
-            self.updates = Updates(agent, memory, self.collector, settings.asynchronous_collection)
+            self.updates = Updates(agent, memory, self.collector, self._on_result, settings.asynchronous_collection)
             self.resets = Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, settings.seed)
             self.policy = Policy(agent.policy, filters, agent)
             self.evaluator = Evaluator(preset, settings, self.policy, agent, evaluation_env, directory.best)
@@ -307,6 +309,12 @@ class Run:
             self.stop_reason = self.stop_reason or "another worker stopped"
             self.signals.received = received if received > 0 else None
         return data
+
+    def _on_result(self, batch: Batches, result: UpdateResult) -> None:
+        before, env_steps = self.counters.updates - len(result.metrics), self.counters.env_steps
+        refuse_non_finite(self.agent.metric_names, result, batch, before, env_steps, self.directory.path)
+        self.reporter.add_updates(result.metrics)
+        self.hooks.call("on_updates", result.metrics)
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
 

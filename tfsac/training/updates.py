@@ -32,10 +32,10 @@ class Updates:
         agent: Agent,
         memory: TransitionMemory | EpisodicMemory,
         collector: Collector,
+        on_result: Callable[[Batches, UpdateResult], None],
         asynchronous: bool = False,
     ):
-        self.agent, self.memory, self.collector = agent, memory, collector
-        self.on_result: Callable[[Batches, UpdateResult], None] = lambda batch, result: None
+        self.agent, self.memory, self.collector, self.on_result = agent, memory, collector, on_result
         self.thread = ThreadPoolExecutor(1, "updates") if asynchronous else None
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
