@@ -148,7 +148,6 @@ MISTAKES = {
     "statistics of discrete actions": (
         lambda: GaussianACERAlgorithmParameters(trust_region_statistics="logits"), "scale",
     ),
-    "nothing to learn from": (lambda: Algorithm(disable_online_update=True, n_times_replay=0), "n_times_replay"),
     "no average": (lambda: with_network("policy", create_target_network=False), "use_trust_region"),
     "average of critics": (lambda: with_network("q", create_target_network=True), "no target network"),
     "reading past the trunk": (

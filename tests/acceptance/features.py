@@ -351,6 +351,7 @@ PLAIN = {
     r"Preset\.agent\.memory: the kind must be one of (\w+), MODULE:CLASS": r"The replay memory of this agent is of the kind '\1'",
     r"Preset\.agent\.exploration: the kind must be one of EpsilonGreedyParameters, MODULE:CLASS": "Agents with discrete actions explore epsilon-greedily",
     r"Preset\.agent\.exploration: Input should be null": "The policy of this agent explores by itself",
+    r"Preset\.agent\.algorithm\.n_step: Input should be 1": "The targets of this agent look several steps ahead already, so n_step is 1",
     r"There is no parameter '([\w.]+)'": r"This agent has no parameter `\1`",
     r"(reward_normalization|return_scaling) has no effect with agent\.memory of kind 'sqil'.*": "The rewards of SQIL are 0 and 1",
 }

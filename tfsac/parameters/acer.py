@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -64,10 +63,6 @@ class ACERAlgorithmParameters(AlgorithmParameters):
     use_deterministic_for_evaluation: bool = False
     num_updates_between_policy_updates: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        if self.disable_online_update and not self.n_times_replay:
-            raise ParameterError("With disable_online_update=True n_times_replay must be at least 1, got 0")
-
     @property
     def rate_for_copying_weights_to_target(self) -> float:
         """The average policy's step towards the policy."""
@@ -118,28 +113,22 @@ class _ACER(BaseAgentParameters):
     """What the parameters of discrete and Gaussian actor-critic with experience replay share."""
 
     algorithm: Any
-    memory: EpisodicReplayParameters
+    with_target: ClassVar[tuple[str, ...]] = ("trunk", "policy")
+    recurrent: ClassVar[bool] = True
 
-    def _check_acer(self, heads: Mapping[str, str]) -> None:
-        """Rejects what `check_networks` does, a trunk that others do not read, no average policy of a trust region,
-        a Huber loss, and several critics.
-        """
-        trunk = "trunk" in self.networks
-        averaged = ("trunk", "policy") if trunk else ("policy",)
-        self.check_networks({**({"trunk": "features"} if trunk else {}), **heads}, averaged, recurrent=True)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name, network in self.networks.items():
             reject_unused_fields(network, ["replace_mse_with_huber_loss"], "ACER, whose losses are squared errors")
             reads, wrong = [*network.input_embedders_parameters], ""
-            if trunk and name in heads and reads != [FEATURES]:
+            if "trunk" in self.networks and name != "trunk" and reads != [FEATURES]:
                 wrong = f"read the trunk's {FEATURES!r} alone, got {', '.join(reads)}"
-            elif name in averaged and self.algorithm.use_trust_region and not network.create_target_network:
+            elif name in self.with_target and self.algorithm.use_trust_region and not network.create_target_network:
                 wrong = "have create_target_network=True, the average policy of use_trust_region"
             elif getattr(network.head_parameters, "num_critics", 1) != 1:
                 wrong = "have num_critics=1"
             if wrong:
                 raise ParameterError(f"The network {name} of ACER must {wrong}")
-        if not self.networks["policy"].create_target_network:
-            reject_unused_fields(self.algorithm, ["trust_region_alpha"], "create_target_network=False")
 
 
 @parameters
@@ -151,16 +140,14 @@ class DiscreteACERAgentParameters(_ACER):
         networks: "policy" and "q", and perhaps a "trunk" before both.
     """
 
-    algorithm: DiscreteACERAlgorithmParameters = Field(default_factory=DiscreteACERAlgorithmParameters)
+    algorithm: DiscreteACERAlgorithmParameters = DiscreteACERAlgorithmParameters()
     exploration: None = None
-    memory: Annotated[EpisodicReplayParameters, ByKind()] = Field(default_factory=EpisodicReplayParameters)
+    memory: Annotated[EpisodicReplayParameters, ByKind()] = EpisodicReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_acer_networks)
     kind: Literal["discrete_acer"] = "discrete_acer"
     path: ClassVar[str] = "tfsac.agents.acer:DiscreteACERAgent"
     discrete_actions: ClassVar[bool | None] = True
-
-    def __post_init__(self) -> None:
-        self._check_acer({"policy": "categorical_policy", "q": "q"})
+    heads: ClassVar[dict[str, str]] = {"trunk": "features", "policy": "categorical_policy", "q": "q"}
 
 
 @parameters
@@ -172,13 +159,11 @@ class GaussianACERAgentParameters(_ACER):
         networks: "policy", "v" and "advantage", and perhaps a "trunk" before all.
     """
 
-    algorithm: GaussianACERAlgorithmParameters = Field(default_factory=GaussianACERAlgorithmParameters)
+    algorithm: GaussianACERAlgorithmParameters = GaussianACERAlgorithmParameters()
     exploration: None = None
-    memory: Annotated[EpisodicReplayParameters, ByKind()] = Field(default_factory=EpisodicReplayParameters)
+    memory: Annotated[EpisodicReplayParameters, ByKind()] = EpisodicReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=gaussian_acer_networks)
     kind: Literal["gaussian_acer"] = "gaussian_acer"
     path: ClassVar[str] = "tfsac.agents.acer:GaussianACERAgent"
     discrete_actions: ClassVar[bool | None] = False
-
-    def __post_init__(self) -> None:
-        self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "q"})
+    heads: ClassVar[dict[str, str]] = {"trunk": "features", "policy": "gaussian_policy", "v": "v", "advantage": "q"}

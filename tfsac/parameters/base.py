@@ -10,25 +10,23 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-import numpy as np
 import pydantic
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs, ErrorDetails
 
 from tfsac.errors import TfsacError
 from tfsac.parameters.other_names import PATHS, normalized
 
 T = TypeVar("T")
-# Whole floats are integers, because 1e5 is how people write 100 000.
-Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
 # Arrays of 2**40 of the largest images can still be counted.
-PositiveInt = Annotated[Integer, Field(gt=0, lt=2**40)]
-NonNegativeInt = Annotated[Integer, Field(ge=0, lt=2**40)]
+PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]
+NonNegativeInt = Annotated[int, Field(ge=0, lt=2**40)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-_earlier: dict[str, Callable[[dict[str, Any]], Any]] = {}  # by a kind of earlier versions; see `translate_kinds`
+UnitInterval = Annotated[float, Field(ge=0, le=1)]
 USER_CLASSES: dict[str, type] = {}  # decorated classes of users, by their kind "MODULE:CLASS"
 
 
@@ -76,6 +74,13 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     return f" Did you mean {by_lower_case[close[0]]!r}?" if close else ""
 
 
+def suggestion(unknown: str, fields: Iterable[str]) -> str:
+    """Returns which of some fields is meant by an unknown name, or all of them."""
+    if (known := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
+        return f" Did you mean {known!r}?"
+    return nearest(unknown, fields) or f" Its parameters are {', '.join(fields)}."
+
+
 def descriptions(cls: type) -> dict[str, str]:
     """Returns what the section "Attributes" of a class's docstring says of each attribute, in one line, by its name."""
     section = (inspect.getdoc(cls) or "").partition("\nAttributes:\n")[2]
@@ -83,76 +88,51 @@ def descriptions(cls: type) -> dict[str, str]:
     return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
 
 
-def explain(error: ValidationError, cls: type) -> ParameterError:
+@contextlib.contextmanager
+def wrap_validation_errors(name: str) -> Iterator[None]:
     """Turns Pydantic's error into one line: which field, what is allowed, what it got."""
-    unknown = ("unexpected_keyword_argument", "extra_forbidden")
-    # An unknown name explains others that are missing; of a union's branches the one that got furthest says most.
-    entries = error.errors(include_url=False)
-    first = max(entries, key=lambda entry: (entry["type"] in unknown, len(entry["loc"])))
-    kind, location = first["type"], list(first["loc"])
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, ParameterError):  # of a `__post_init__`
-        return cause
-    if location and isinstance(location[0], int):  # a positional argument
-        names = [field.name for field in dataclasses.fields(cls) if not field.kw_only]
-        location[:1] = names[location[0] : location[0] + 1]
-    if kind in unknown:
-        owner, path = _follow(cls, location[:-1])
-        fields = [field.name for field in dataclasses.fields(owner)]
-        return ParameterError(
-            f"{owner.__name__} has no parameter {location[-1]!r}.{suggestion(str(location[-1]), fields)}"
-        )
-    _, path = _follow(cls, location)
-    branches = [entry["msg"] for entry in entries if list(entry["loc"][:-1]) == list(first["loc"][:-1])]
-    message = str(cause or (" or ".join(branches) if len(location) > len(path) else first["msg"]))
-    got = "" if kind in ("missing", "missing_argument") else f", got {shortened(first['input'])}"
-    return ParameterError(f"{'.'.join([cls.__name__, *path])}: {message}{got}")
+    try:
+        yield
+    except ValidationError as error:
+        raise _one_line(error.errors(include_url=False), name) from None
 
 
-def suggestion(unknown: str, fields: list[str]) -> str:
-    """Returns which of some fields is meant by an unknown name, or all of them."""
-    if (known := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
-        return f" Did you mean {known!r}?"
-    return nearest(unknown, fields) or f" Its parameters are {', '.join(fields)}."
+def _one_line(entries: list[ErrorDetails], name: str) -> ParameterError:
+    causes = [entry.get("ctx", {}).get("error") for entry in entries]
+    if own := [cause for cause in causes if isinstance(cause, ParameterError)]:
+        return own[0]
+    entry = max(entries, key=lambda each: len(each["loc"]))  # of a union's branches the one that got furthest
+    path = _path(entry)
+    messages = dict.fromkeys(str(c or e["msg"]) for c, e in zip(causes, entries, strict=True) if _path(e) == path)
+    got = "" if entry["type"].startswith("missing") else f", got {entry['input']!r:.300}"
+    return ParameterError(f"{'.'.join([name, *path])}: {' or '.join(messages)}{got}")
 
 
-def shortened(value: Any, longest: int = 300) -> str:
-    """Returns a value for a message, and of a long one the beginning."""
-    text = repr(value)
-    return text if len(text) <= longest else f"{text[:longest]}..."
+def _path(entry: ErrorDetails) -> list[str]:
+    """Returns the path of an error, without the names of types that Pydantic adds for a union's branches."""
+    return [str(part) for part in entry["loc"] if isinstance(part, int) or re.fullmatch("[a-z]\\w*", part)]
 
 
-def python_numbers(value: Any) -> Any:
-    """Returns a value with NumPy's scalars, also those in lists, tuples and dicts, as Python's numbers."""
-    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
-        return value.item()
-    if type(value) is dict:
-        return {key: python_numbers(each) for key, each in value.items()}
-    return type(value)(map(python_numbers, value)) if type(value) in (list, tuple) else value
-
-
-def _follow(cls: type, location: list[int | str]) -> tuple[type, list[str]]:
-    """Returns the parameter class at a place inside `cls`, as far as it can be followed, and the path to it.
-
-    Pydantic puts the names of a union's branches into the place, which are no part of the path.
-    """
-    owners, path = list(classes_in(cls)) or [cls], []
-    for part in location:
-        of_this_kind = [owner for owner in owners if part in (getattr(owner, "kind", None), owner.__name__)]
-        fields = [getattr(owner, "__pydantic_fields__", {}).get(str(part)) for owner in owners]
-        inner = [one for field in fields if field for one in classes_in(field.annotation)]
-        owners = of_this_kind or inner or owners
-        if not of_this_kind and (isinstance(part, int) or part.isidentifier()):
-            path.append(str(part))
-    return owners[0], path
-
-
-def classes_in(hint: Any) -> Iterator[type]:
-    """Yields the parameter classes inside a type hint, such as `dict[str, A | B]`."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        yield hint
-    for inner in get_args(hint):
-        yield from classes_in(inner)
+def _check(cls: Any, value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Rejects unknown parameters, fields without effect, and instances of a subclass of the declared class."""
+    fields = value.kwargs or {} if isinstance(value, ArgsKwargs) else value
+    if isinstance(fields, dict):
+        if hasattr(cls, "with_current_names"):
+            fields = cls.with_current_names(fields)
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in fields:
+            if name not in known:
+                raise ParameterError(f"{cls.__name__} has no parameter {name!r}.{suggestion(str(name), known)}")
+        value = ArgsKwargs(value.args, fields) if isinstance(value, ArgsKwargs) else fields
+    made = validate(value)
+    if type(made) is not cls:
+        wrong = f"must be {cls.__name__}, got its subclass {type(made).__name__}, whose fields a config would lose"
+        raise ParameterError(f"{wrong}: use @tfsac.parameters.parameters and a subclass with the field")
+    for name, field in cls.__pydantic_fields__.items():
+        for rule in field.metadata:
+            if isinstance(rule, UnusedIf) and rule.applies(other := getattr(made, rule.other)):
+                reject_unused_fields(made, [name], f"{rule.other}={other!r}")
+    return made
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(Field, dataclasses.field))
@@ -162,32 +142,20 @@ def parameters(cls: type[T]) -> type[T]:
     Construction raises `ParameterError` for an unknown parameter (naming the nearest one), a wrong type, a value out of
     range, and a field that is set although another one leaves it without effect; see `UnusedIf`.
     """
-    check: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
-
-    def __post_init__(self: Any) -> None:
-        for name, field in type(self).__pydantic_fields__.items():
-            for rule in field.metadata:
-                if isinstance(rule, UnusedIf) and rule.applies(other := getattr(self, rule.other)):
-                    reject_unused_fields(self, [name], f"{rule.other}={other!r}")
-        if check:
-            check(self)
-
     named: Any = cls
-    named.__post_init__ = __post_init__
+    wrap: Any = pydantic.model_validator(mode="wrap")
+    named._check = wrap(classmethod(_check))
     # Numbers of tfsac's own fields are finite; infinities in what an environment or an optimizer is given stay as they
     # are.
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants")
+    config = ConfigDict(allow_inf_nan=False, ser_json_inf_nan="constants")
     made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
     construct: Callable[..., None] = made.__init__
+    positional = [field.name for field in dataclasses.fields(made) if not field.kw_only]
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if rename := getattr(cls, "with_current_names", None):
-            kwargs = rename(kwargs)
-        try:
-            construct(self, *python_numbers(args), **python_numbers(kwargs))
-        except ValidationError as error:
-            raise explain(error, made) from None
-        _reject_other_classes(self)
+        with wrap_validation_errors(made.__name__):
+            # By name, so that errors have it.
+            construct(self, *args[len(positional) :], **dict(zip(positional, args, strict=False)), **kwargs)
 
     def _repr_html_(self: Any) -> str:
         """Returns a table of all parameters, which a notebook shows."""
@@ -202,17 +170,6 @@ def parameters(cls: type[T]) -> type[T]:
     if ":" in (kind := str(getattr(made, "kind", ""))):
         USER_CLASSES[kind] = made
     return made
-
-
-def _reject_other_classes(made: Any) -> None:
-    """Rejects parts of a subclass of the declared class, whose own fields a run's config would lose."""
-    for name, field in type(made).__pydantic_fields__.items():
-        value, classes = getattr(made, name), list(classes_in(field.annotation))
-        for part in value.values() if isinstance(value, dict) and classes else [value]:
-            user_class = ":" in str(getattr(part, "kind", ""))  # the config keeps its class
-            if dataclasses.is_dataclass(part) and classes and not user_class and type(part) not in classes:
-                holds = f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
-                raise ParameterError(f"{holds}: use @tfsac.parameters.parameters and a subclass with the field")
 
 
 def reject_unused_fields(instance: Any, names: Iterable[str], because: str) -> None:
@@ -230,28 +187,12 @@ def to_json(value: Any) -> Any:
     return TypeAdapter(type(value)).dump_python(value, mode="json", warnings=False)
 
 
-def from_json(cls: type[T], text: str) -> T:
-    """Reads a parameter object back from JSON text; raises ParameterError for what it does not take."""
-    if any(f'"{kind}"' in text for kind in _earlier):
-        with contextlib.suppress(ValueError):  # which Pydantic explains
-            text = json.dumps(_translated(json.loads(text)))
-    try:
-        return TypeAdapter(cls).validate_json(text)
-    except ValidationError as error:
-        raise explain(error, cls) from None
+def from_json(cls: type[T], content: Any) -> T:
+    """Returns the parameter object that JSON describes; raises ParameterError for what it does not take.
 
-
-def translate_kinds(kinds: Iterable[str], translate: Callable[[dict[str, Any]], Any]) -> None:
-    """Has `from_json` read objects of kinds of earlier versions as what a function returns for their fields."""
-    _earlier.update(dict.fromkeys(kinds, translate))
-
-
-def _translated(value: Any) -> Any:
-    """Returns JSON values with today's kinds and names."""
-    if isinstance(value, list):
-        return [_translated(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    found = {key: _translated(each) for key, each in value.items()}
-    kind = found.get("kind")
-    return to_json(_earlier[kind](found)) if isinstance(kind, str) and kind in _earlier else found
+    Args:
+        cls: a parameter class, or a union of some.
+        content: JSON text, or the dict that it stands for.
+    """
+    with wrap_validation_errors(getattr(cls, "__name__", "parameters")):
+        return TypeAdapter(cls).validate_python(json.loads(content) if isinstance(content, str) else content)

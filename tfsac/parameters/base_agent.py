@@ -1,29 +1,31 @@
-"""What the parameters of all agents share: the algorithm, and the agent with its memory and networks."""
+"""What the parameters of all agents share: algorithm, exploration, memory and networks."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+import math
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 
-from tfsac.parameters.agent_networks import with_hidden_layers
-from tfsac.parameters.base import ParameterError, PositiveInt, parameters, reject_unused_fields
-from tfsac.parameters.ensemble_options import check_layers
-from tfsac.parameters.exploration_parameters import (
-    AdditiveNoiseParameters,
-    EpsilonGreedyParameters,
-    NoiseRepetitionParameters,
+from tfsac.parameters.base import (
+    NonNegativeFloat,
+    ParameterError,
+    PositiveInt,
+    UnitInterval,
+    UnusedUnless,
+    parameters,
+    reject_unused_fields,
 )
-from tfsac.parameters.learning_rates import LearningRateDecayParameters
+from tfsac.parameters.ensemble_options import check_layers
+from tfsac.parameters.layers import Conv2d, Scheme
 from tfsac.parameters.memories import (
     DemonstratedReplayParameters,
     EpisodicReplayParameters,
     MemoryParameters,
     SequenceReplayParameters,
 )
-from tfsac.parameters.networks import NetworkParameters
+from tfsac.parameters.networks import LearningRateDecayParameters, NetworkParameters, QHeadParameters
 from tfsac.parameters.steps import (
     EnvironmentEpisodes,
     EnvironmentSteps,
@@ -33,7 +35,7 @@ from tfsac.parameters.steps import (
     TrainingSteps,
 )
 from tfsac.parameters.temperatures import LearnedAlphaParameters
-from tfsac.parameters.user_classes import ClassParameters, is_of_kind
+from tfsac.parameters.user_classes import ByKind, ClassParameters, is_of_kind
 
 
 @parameters
@@ -46,7 +48,7 @@ class AlgorithmParameters:
             sample.
     """
 
-    discount: Annotated[float, Field(ge=0, le=1)] = 0.99
+    discount: UnitInterval = 0.99
     use_deterministic_for_evaluation: bool = True
 
     def updates_between_target_copies(self) -> int:
@@ -145,6 +147,63 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
 
 
 @parameters
+class AdditiveNoiseParameters(ClassParameters):
+    """Gaussian noise added to sampled actions while training, in units of the [-1, 1] action, then clipped."""
+
+    noise_std: NonNegativeFloat = 0.1
+    kind: Literal["additive_noise"] = "additive_noise"
+    path: ClassVar[str] = "tfsac.policies.exploration:AdditiveNoise"
+
+
+@parameters
+class NoiseRepetitionParameters(ClassParameters):
+    """The noise of the policy's samples is used for several steps, so that exploration keeps its direction (FlashSAC).
+
+    How many steps is drawn with the noise, n with a probability proportional to `n ** -mu`, one number for all
+    environments. The end of an episode does not cut it off.
+
+    Attributes:
+        mu: a larger one repeats less; 0 draws all numbers up to `max_repeats` equally often.
+        max_repeats: the most steps with the same noise.
+        every: always this many steps, instead of a number that is drawn.
+    """
+
+    mu: Annotated[NonNegativeFloat, UnusedUnless("every", None)] = 2.0
+    max_repeats: Annotated[int, Field(ge=2, le=10**6), UnusedUnless("every", None)] = 16
+    every: Annotated[PositiveInt, Field(ge=2)] | None = None
+    kind: Literal["noise_repetition"] = "noise_repetition"
+    path: ClassVar[str] = "tfsac.policies.exploration:NoiseRepetition"
+
+
+GaussianExplorationParameters = Annotated[AdditiveNoiseParameters | NoiseRepetitionParameters, ByKind()]
+
+
+@parameters
+class EpsilonGreedyParameters(ClassParameters):
+    """With probability epsilon a uniform valid action instead of the policy's, in each environment on its own.
+
+    Attributes:
+        initial_epsilon: at first.
+        final_epsilon: what it comes to.
+        decay_steps: environment steps until it is there ("linear"), or after which the difference has shrunk to 1/e
+            ("exponential").
+        decay: how it goes down.
+    """
+
+    initial_epsilon: UnitInterval = 0.95
+    final_epsilon: UnitInterval = 0.1
+    decay_steps: PositiveInt = 10_000
+    decay: Literal["linear", "exponential"] = "exponential"
+    path: ClassVar[str] = "tfsac.policies.exploration:EpsilonGreedy"
+
+    def epsilon(self, env_steps: int) -> float:
+        """Returns epsilon after so many environment steps."""
+        gone = env_steps / self.decay_steps
+        left = math.exp(-gone) if self.decay == "exponential" else max(0.0, 1.0 - gone)
+        return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
+
+
+@parameters
 class BaseAgentParameters(ClassParameters):
     """What the parameters of all agents share. Each class names the agent that it describes.
 
@@ -157,6 +216,9 @@ class BaseAgentParameters(ClassParameters):
         networks: by name, "policy" among them; one batch trains all.
         path: of the agent's class, as "MODULE:CLASS".
         discrete_actions: whether it has discrete actions; None leaves it to the agent to refuse an environment.
+        heads: kind of each network's head, by name; "trunk" may be left out. Empty for any networks.
+        with_target: the networks that may have a target network.
+        recurrent: whether networks may have an LSTM.
 
     Example:
         >>> @parameters
@@ -170,14 +232,17 @@ class BaseAgentParameters(ClassParameters):
     memory: MemoryParameters | SequenceReplayParameters | EpisodicReplayParameters
     networks: dict[str, NetworkParameters]
     discrete_actions: ClassVar[bool | None] = None
+    heads: ClassVar[dict[str, str]] = {}
+    with_target: ClassVar[tuple[str, ...]] = ("q",)
+    recurrent: ClassVar[bool] = False
 
     @property
     def batch_size(self) -> int:
-        """Rows of an update."""
+        """Entries of the batch of an update."""
         return self.networks["policy"].batch_size
 
     def check_batch(self, replicas: int = 1) -> None:
-        """Raises ParameterError where replicas cannot share a batch, or its demonstrated rows, equally."""
+        """Raises ParameterError where replicas cannot share a batch, or its demonstrated entries, equally."""
         if self.batch_size % replicas:
             raise ParameterError(f"batch_size must divide by the number of replicas, {replicas}, got {self.batch_size}")
         if isinstance(self.memory, DemonstratedReplayParameters):
@@ -196,42 +261,56 @@ class BaseAgentParameters(ClassParameters):
         return {}
 
     def with_hidden_layers(self, layers: tuple[int, ...]) -> Self:
-        """Returns the parameters with hidden layers of these widths in policy and critics; see
-        `agent_networks.with_hidden_layers`.
+        """Returns the parameters with hidden layers of these widths in policy, V and critics.
+
+        Convolutions, embedders by a named scheme or of another network, and networks after a trunk stay as they are. Of
+        dense layers that were divided between embedder and middleware, the embedder keeps the first.
         """
-        return dataclasses.replace(self, networks=with_hidden_layers(self.networks, layers, self.encoders))
+        networks = dict(self.networks)
+        for name in ["trunk"] if "trunk" in networks else networks:
+            networks[name] = _with_layers(networks[name], layers, name not in self.encoders)
+        return dataclasses.replace(self, networks=networks)
 
-    def check_networks(self, heads: Mapping[str, str], with_target: tuple[str, ...], recurrent: bool = False) -> None:
-        """Checks that there is exactly one network for each name, with the right head, and that the memory suits them.
-
-        Args:
-            heads: kind of the head of each network, by name.
-            with_target: the networks that may have a target network.
-            recurrent: whether networks may have an LSTM.
-
-        Raises:
-            ParameterError: names the network.
-        """
-        networks, agent = self.networks, type(self).__name__
+    def __post_init__(self) -> None:
+        networks, wrong = self.networks, ""
+        heads = {name: kind for name, kind in self.heads.items() if name in networks or name != "trunk"}
+        if not heads:
+            return
         if networks.keys() != heads.keys():
-            raise ParameterError(f"{agent} has the networks {', '.join(heads)}, got {', '.join(networks)}")
-        for name, kind in heads.items():
-            network, wrong = networks[name], ""
-            if not is_of_kind(network.head_parameters, kind):
-                wrong = f"a head of kind {kind!r}, got {network.head_parameters}"
-            elif name not in with_target and network.create_target_network:
-                wrong = f"no target network: only {', '.join(with_target)} may have one"
-            elif network.middleware_parameters.kind == "lstm" and not recurrent:
-                wrong = "no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
-            if wrong:
-                raise ParameterError(f"The network {name} of {agent} must have {wrong}")
+            wrong = f"have the networks {', '.join(heads)}, got {', '.join(networks)}"
+        for name, network in {} if wrong else networks.items():
+            if not is_of_kind(network.head_parameters, heads[name]):
+                wrong = f"have a head of kind {heads[name]!r} in {name!r}, got {network.head_parameters}"
+            elif name not in self.with_target and network.create_target_network:
+                wrong = f"have no target network of {name!r}, only of {', '.join(self.with_target)}"
+            elif network.middleware_parameters.kind == "lstm" and not self.recurrent:
+                wrong = "have no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
+            elif network.batch_size != self.batch_size:
+                wrong = f"have the same batch_size in all networks, got {self.batch_size} and {network.batch_size}"
+        if wrong:
+            raise ParameterError(f"{type(self).__name__} must {wrong}")
         check_layers(networks, twin=hasattr(type(self), "has_ensemble"))
-        sizes = {name: network.batch_size for name, network in networks.items()}
-        if len(set(sizes.values())) > 1:
-            raise ParameterError(f"All networks of an agent must have the same batch_size, got {sizes}")
         self.check_batch()
-        if any(networks[name].create_target_network for name in with_target):
+        if any(network.create_target_network for network in networks.values()):
             self.algorithm.updates_between_target_copies()
         else:
             copying = ["rate_for_copying_weights_to_target", "num_steps_between_copying_online_weights_to_target"]
             reject_unused_fields(self.algorithm, copying, "create_target_network=False")
+
+
+def _with_layers(network: NetworkParameters, layers: tuple[int, ...], changes_embedders: bool) -> NetworkParameters:
+    """Returns a network whose hidden layers have these widths; residual blocks refuse them."""
+    head: Any = network.head_parameters
+    middleware: Any = network.middleware_parameters
+    if isinstance(head, QHeadParameters) and head.network_layers_sizes:
+        changed = dataclasses.replace(head, network_layers_sizes=layers)
+        return dataclasses.replace(network, head_parameters=changed)
+    embedders, rest = dict(network.input_embedders_parameters), layers
+    for key, embedder in embedders.items():
+        scheme = embedder.scheme
+        if changes_embedders and isinstance(scheme, tuple) and any(isinstance(layer, int) for layer in scheme):
+            convolutions = tuple(layer for layer in scheme if isinstance(layer, Conv2d))
+            embedders[key] = dataclasses.replace(embedder, scheme=(*convolutions, *layers[:1]))
+            rest = layers[1:]
+    body = dataclasses.replace(middleware, scheme=rest or Scheme.Empty)
+    return dataclasses.replace(network, input_embedders_parameters=embedders, middleware_parameters=body)

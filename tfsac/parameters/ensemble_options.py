@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfsac.parameters.base import ParameterError, reject_unused_fields
-from tfsac.parameters.head_parameters import CategoricalValueParameters, QuantileValueParameters
-from tfsac.parameters.hidden_layers import normalizes_batches
-from tfsac.parameters.networks import NetworkParameters
+from tfsac.parameters.layers import normalizes_batches
+from tfsac.parameters.networks import CategoricalValueParameters, NetworkParameters, QuantileValueParameters
 
 if TYPE_CHECKING:
     from tfsac.parameters.soft_actor_critic import TwinSoftActorCriticAlgorithmParameters
@@ -61,8 +60,6 @@ def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: M
     if algorithm.target_reduction not in allowed:
         names = f"{' or '.join(map(repr, allowed))} with distribution={head.distribution}"
         raise ParameterError(f"target_reduction must be {names}, got {algorithm.target_reduction!r}")
-    if head.distribution is not None:
-        reject_unused_fields(q, ["replace_mse_with_huber_loss"], f"distribution={head.distribution}")
     if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
         because = f"target_reduction={algorithm.target_reduction!r}"
         reject_unused_fields(head.distribution, ["drop_per_critic"], because)

@@ -9,19 +9,18 @@ from pydantic_core import to_jsonable_python
 
 from tfsac.parameters.acer import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.parameters.base import (
-    Integer,
+    NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    Rising,
     UnusedIf,
     UnusedUnless,
     parameters,
-    python_numbers,
     reject_unused_fields,
 )
 from tfsac.parameters.base_agent import BaseAgentParameters
 from tfsac.parameters.ensemble_options import check_atoms
-from tfsac.parameters.filter_parameters import FilterParameters
 from tfsac.parameters.memories import EpisodicReplayParameters, SQILExperienceReplayParameters
 from tfsac.parameters.soft_actor_critic import (
     DiscreteSoftActorCriticAgentParameters,
@@ -58,23 +57,52 @@ class AtariPreprocessingParameters:
     frame_skip: PositiveInt = 4
     screen_size: PositiveInt = 84
     num_stacked_frames: PositiveInt = 4
-    noop_max: Annotated[Integer, Field(ge=0)] = 30
-
-
-def _json_value(value: Any) -> Any:
-    """Returns a value as a config brings it back: with lists instead of tuples."""
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _json_value(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json_value(each) for each in value]
-    if value is None or (isinstance(value, str | int | float) and value == value):  # NaN never compares as equal
-        return value
-    raise ValueError("must be JSON: numbers, strings, lists and dicts; env_fn is for all others")
+    noop_max: NonNegativeInt = 30
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it; parameter objects, such as `EnvironmentSteps(1000)`, become what a config has."""
-    return to_jsonable_python(python_numbers(value), inf_nan_mode="constants")
+    """Returns a value as JSON has it, with Python's numbers instead of NumPy's and parameter objects as in a config."""
+    return to_jsonable_python(value, inf_nan_mode="constants", fallback=_of_numpy)
+
+
+def _of_numpy(value: Any) -> Any:
+    if not hasattr(value, "tolist"):
+        raise ValueError("must be JSON: numbers, strings, lists and dicts; env_fn is for all others")
+    return value.tolist()
+
+
+@parameters
+class ReturnScalingParameters:
+    """Rewards are divided by the running standard deviation of the discounted returns of training.
+
+    Attributes:
+        bound: rewards are divided by at least the largest absolute return over it, so that no return of training
+            exceeds it; None for no bound.
+    """
+
+    bound: PositiveFloat | None = None
+
+
+@parameters
+class FilterParameters:
+    """What happens to rewards and observations between the memory, which keeps them raw, and the agent.
+
+    Attributes:
+        reward_rescale_factor: rewards are multiplied by it; in soft actor-critic with a fixed temperature of 1 this is
+            the inverse temperature: a larger one explores less.
+        reward_clipping_range: (low, high) after rescaling, or None.
+        observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
+        observation_clipping: bound of normalised observations, in deviations.
+        reward_normalization: divide by the running standard deviation of the rewards of training, before rescaling.
+        return_scaling: divide by the running standard deviation of the returns of training, before rescaling, or None.
+    """
+
+    reward_rescale_factor: PositiveFloat = 1.0
+    reward_clipping_range: Annotated[tuple[float, float], Rising] | None = None
+    observation_normalization: bool = False
+    observation_clipping: Annotated[PositiveFloat, UnusedIf("observation_normalization", False)] = 10.0
+    reward_normalization: Annotated[bool, UnusedUnless("return_scaling", None)] = False
+    return_scaling: ReturnScalingParameters | None = None
 
 
 @parameters
@@ -105,13 +133,13 @@ class EnvironmentParameters:
     num_envs: PositiveInt = 1
     vectorization: Literal["sync", "subprocess"] = "sync"
     max_episode_steps: PositiveInt | None = None
-    kwargs: Annotated[dict[str, Any], AfterValidator(_json_value)] = Field(default_factory=dict)
+    kwargs: Annotated[dict[str, Any], AfterValidator(plain)] = Field(default_factory=dict)
     atari: AtariPreprocessingParameters | None = None
-    visible_entries: Annotated[tuple[Annotated[Integer, Field(ge=0)], ...], Field(min_length=1)] | None = None
+    visible_entries: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] | None = None
     step_timeout_seconds: PositiveFloat | None = None
     evaluation: Literal["separate", "shared", "none"] = "separate"
     logged_info: tuple[str, ...] = ()
-    filters: FilterParameters = Field(default_factory=FilterParameters)
+    filters: FilterParameters = FilterParameters()
 
     @property
     def logged_keys(self) -> tuple[str, ...]:
@@ -142,7 +170,7 @@ class ScheduleParameters:
     """
 
     heatup_steps: PlayingSteps = EnvironmentSteps(10_000)
-    random_action_steps: Annotated[Integer, Field(ge=0)] | None = None
+    random_action_steps: NonNegativeInt | None = None
     improve_steps: Annotated[StepMethod, Positive] = EnvironmentSteps(990_000)
     evaluation_steps: Annotated[PlayingSteps, Positive] = EnvironmentEpisodes(5)
     steps_between_evaluation_periods: Annotated[StepMethod, Positive] = EnvironmentSteps(5_000)
@@ -200,7 +228,7 @@ class RunParameters:
         jit_compile: compile updates with XLA, on one device.
     """
 
-    seed: Annotated[Integer, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     strategy: Literal["none", "one_device", "mirrored", "multi_worker"] = "none"
     num_devices: Annotated[PositiveInt | None, UnusedUnless("strategy", "mirrored")] = None
     asynchronous_collection: bool = False
@@ -251,8 +279,8 @@ class Preset:
 
     agent: AgentParameters = Field(default_factory=SoftActorCriticAgentParameters)
     environment: EnvironmentParameters = Field(default_factory=EnvironmentParameters)
-    schedule: ScheduleParameters = Field(default_factory=ScheduleParameters)
-    validation: PresetValidationParameters = Field(default_factory=PresetValidationParameters)
+    schedule: ScheduleParameters = ScheduleParameters()
+    validation: PresetValidationParameters = PresetValidationParameters()
     levels: Annotated[dict[str, dict[str, Any]], AfterValidator(plain)] = Field(default_factory=dict)
 
     @property

@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tfsac.parameters.base import (
-    Integer,
     NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    UnitInterval,
     UnusedIf,
     parameters,
 )
@@ -52,26 +52,29 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
 
     max_size: PositiveInt = 1_000_000
     device: Literal["cpu"] = "cpu"
-    alpha: Annotated[float, Field(ge=0, le=1)] = 0.6
-    beta: Annotated[float, Field(ge=0, le=1), UnusedIf("alpha", 0.0)] = 0.4
+    alpha: UnitInterval = 0.6
+    beta: Annotated[UnitInterval, UnusedIf("alpha", 0.0)] = 0.4
     beta_anneal_updates: Annotated[PositiveInt, UnusedIf("alpha", 0.0), UnusedIf("beta", 1.0)] = 100_000
     epsilon: Annotated[PositiveFloat, UnusedIf("alpha", 0.0)] = 1e-5
     kind: Literal["prioritized"] = "prioritized"
     path: ClassVar[str] = "tfsac.memories.prioritized:PrioritizedMemory"
 
 
+@parameters
 class DemonstratedReplayParameters(ClassParameters):
     """Base of the parameters of memories in whose batches a fixed number of rows comes from demonstrations.
 
     Attributes:
-        demonstrations: where these are.
+        demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
         num_episodes: how many of their episodes to use, the first ones; None for all.
         max_size: the agent's own transitions, of all environments.
+        device: "cpu" alone.
     """
 
-    demonstrations: str
-    num_episodes: int | None
-    max_size: int
+    demonstrations: Annotated[str, Field(min_length=1)]
+    num_episodes: PositiveInt | None = None
+    max_size: PositiveInt = 1_000_000
+    device: Literal["cpu"] = "cpu"
 
     def check_batch(self, batch_size: int, replicas: int = 1) -> None:
         """Raises ParameterError where a global batch has no number of demonstrated rows that replicas can share."""
@@ -86,16 +89,8 @@ class DemonstratedReplayParameters(ClassParameters):
 class SQILExperienceReplayParameters(DemonstratedReplayParameters):
     """Soft Q imitation learning (arXiv 1905.11108): half of every batch is demonstrated, with reward 1; the other half
     is the agent's own, with reward 0. The environment's rewards are never learned from.
-
-    Attributes:
-        demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
-        device: "cpu" alone.
     """
 
-    demonstrations: Annotated[str, Field(min_length=1)]
-    num_episodes: PositiveInt | None = None
-    max_size: PositiveInt = 1_000_000
-    device: Literal["cpu"] = "cpu"
     kind: Literal["sqil"] = "sqil"
     path: ClassVar[str] = "tfsac.memories.prior_data:SQILMemory"
 
@@ -106,16 +101,10 @@ class PriorDataReplayParameters(DemonstratedReplayParameters):
     that it recorded; the others are the agent's own. Both are sampled uniformly, from the first update on.
 
     Attributes:
-        demonstrations: the data: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
         share: of the rows of a batch that come from the data; `share * batch_size` is rounded.
-        device: "cpu" alone.
     """
 
-    demonstrations: Annotated[str, Field(min_length=1)]
-    num_episodes: PositiveInt | None = None
     share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    max_size: PositiveInt = 1_000_000
-    device: Literal["cpu"] = "cpu"
     kind: Literal["prior_data"] = "prior_data"
     path: ClassVar[str] = "tfsac.memories.prior_data:PriorDataMemory"
 
@@ -131,7 +120,7 @@ class SequenceReplayParameters(ClassParameters):
     """
 
     max_size: PositiveInt = 1_000_000
-    sequence_length: Annotated[Integer, Field(ge=2)] = 4
+    sequence_length: Annotated[PositiveInt, Field(ge=2)] = 4
     kind: Literal["sequences"] = "sequences"
     path: ClassVar[str] = "tfsac.memories.sequences:SequenceMemory"
 

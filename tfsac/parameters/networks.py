@@ -1,83 +1,296 @@
-"""Parameters of the networks: embedders by observation key, middleware, one head, optimizer (Coach's vocabulary)."""
+"""Parameters of the networks: what a head computes, and how a network is trained (Coach's vocabulary)."""
 
 from __future__ import annotations
 
-import enum
-from typing import Annotated, Any, Literal
+import dataclasses
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tfsac.parameters.base import (
     Fraction,
     NonNegativeFloat,
+    NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    Rising,
     UnusedIf,
+    UnusedUnless,
     parameters,
     reject_unused_fields,
 )
-from tfsac.parameters.head_parameters import CategoricalPolicyHeadParameters, HeadParameters, SACPolicyHeadParameters
-from tfsac.parameters.hidden_layers import FCMiddlewareParameters, MiddlewareParameters
-from tfsac.parameters.keras_names import OPTIMIZERS, Activation, Initializer, OptimizerName
-from tfsac.parameters.learning_rates import LearningRateDecayParameters
+from tfsac.parameters.layers import (
+    MIDDLEWARE_WIDTHS,
+    Activation,
+    FCMiddlewareParameters,
+    Initializer,
+    InputEmbedderParameters,
+    MiddlewareParameters,
+    NormalizationParameters,
+    ResidualMiddlewareParameters,
+    Scheme,
+)
+from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 FEATURES = "features"  # the key under which networks read what a common one computes
-OPTIMIZER_FIELDS = ("optimizer_epsilon", "adam_optimizer_beta1", "adam_optimizer_beta2", "rms_prop_optimizer_decay")
+MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
+LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
+LogStd = Annotated[float, Field(ge=LOG_STD_BOUNDS[0], le=LOG_STD_BOUNDS[1])]
 
 
 @parameters
-class Conv2d:
-    """One convolution over an image: number of filters, side of the square kernel and stride in pixels.
-
-    With Keras's padding "same" a side of n pixels becomes one of n / stride, rounded up, and no border is left out.
-    """
-
-    num_filters: PositiveInt
-    kernel_size: PositiveInt
-    stride: PositiveInt
-    padding: Literal["valid", "same"] = "valid"
-
-    def side(self, side: int) -> int:
-        """Returns how many pixels it makes of a side of an image; less than 1 where there is no room for the kernel."""
-        return -(-side // self.stride) if self.padding == "same" else (side - self.kernel_size) // self.stride + 1
-
-
-class EmbedderScheme(enum.StrEnum):
-    """Named embedders: dense layers for a vector, convolutions for an image (`networks.embedders`)."""
-
-    Empty = "Empty"
-    Shallow = "Shallow"
-    Medium = "Medium"
-    Deep = "Deep"
-
-
-# A scheme may also be given by its name.
-EmbedderName = Annotated[EmbedderScheme, Field(strict=False)]
-
-
-@parameters
-class InputEmbedderParameters:
-    """Turns one observation into features.
+class SACPolicyHeadParameters(ClassParameters):
+    """A squashed Gaussian: location and log standard deviation of every action dimension.
 
     Attributes:
-        scheme: a named scheme, or the layers themselves: widths of dense layers and, for images, `Conv2d` before them.
-        activation_function: after every layer.
-        flatten: dense layers, without convolutions, over the entries of an image or of any other array.
+        loss_weight: factor of the policy loss.
+        initializer: of the output layer.
+        init_w: bound of uniform first weights and biases of the output layer, instead of `initializer`, or None.
+        log_std_bounds: (low, high) of the log standard deviation, between -20 and 2.
+        log_std: how it stays inside: "clip" cuts off what is beyond, where the gradient is zero; "tanh" is
+            `low + (high - low) / 2 * (1 + tanh(raw))`, which begins near the middle.
     """
 
-    scheme: EmbedderName | tuple[PositiveInt | Conv2d, ...] = EmbedderScheme.Medium
-    activation_function: Activation = "relu"
-    flatten: bool = False
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
+    init_w: PositiveFloat | None = None
+    log_std_bounds: Annotated[tuple[LogStd, LogStd], Rising] = LOG_STD_BOUNDS
+    log_std: Literal["clip", "tanh"] = "clip"
+    kind: Literal["sac_policy"] = "sac_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:PolicyHead"
+
+
+@parameters
+class CategoricalValueParameters:
+    """A categorical distribution of returns over fixed atoms (C51, arXiv 1707.06887).
+
+    Attributes:
+        num_atoms: how many, evenly between the bounds.
+        low, high: the bounds of scaled returns, beyond which their mass is moved to the bound. None for both where the
+            filter `return_scaling` keeps returns within its own bound.
+    """
+
+    num_atoms: Annotated[PositiveInt, Field(ge=2)] = 101
+    low: float | None = None
+    high: float | None = None
+    kind: Literal["categorical"] = "categorical"
 
     def __post_init__(self) -> None:
-        scheme = () if isinstance(self.scheme, EmbedderScheme) else self.scheme
-        convolutions = [isinstance(layer, Conv2d) for layer in scheme]
-        if convolutions != sorted(convolutions, reverse=True) or (self.flatten and any(convolutions)):
-            raise ParameterError(f"Convolutions come before dense layers, and not with flatten=True, got {scheme}")
+        low, high = self.low, self.high
+        if (low is None) != (high is None) or (low is not None and high is not None and low >= high):
+            raise ParameterError(f"Atoms need bounds low < high, or None for both, got {low} and {high}")
 
 
-MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
+@parameters
+class QuantileValueParameters:
+    """Quantiles of the distribution of returns (QR-DQN, arXiv 1710.10044; TQC, arXiv 2005.04269).
+
+    Attributes:
+        num_quantiles: of each critic.
+        drop_per_critic: how many of each critic's number of quantiles are dropped from the pool of all target
+            quantiles, the largest; more of them estimate lower. It belongs to the target reduction "pool".
+    """
+
+    num_quantiles: PositiveInt = 25
+    drop_per_critic: NonNegativeInt = 2
+    kind: Literal["quantile"] = "quantile"
+
+    def __post_init__(self) -> None:
+        if self.drop_per_critic >= self.num_quantiles:
+            raise ParameterError(f"drop_per_critic must be < num_quantiles={self.num_quantiles}, got {self}")
+
+
+WITHOUT_BLOCKS = UnusedUnless("residual_blocks", None)
+USED_BY_LAYERS = (WITHOUT_BLOCKS, UnusedIf("network_layers_sizes", ()))
+
+
+@parameters
+class QHeadParameters(ClassParameters):
+    """N independent Q functions of the embedding, and of the action where it is continuous (arXiv 2101.05982).
+
+    Each has one value; with discrete actions a value for each, and with several rewards one for each.
+
+    Attributes:
+        network_layers_sizes: widths of the hidden layers of each Q function.
+        activation_function: after every hidden layer.
+        loss_weight: factor of the critic loss, which is a sum over the Q functions.
+        num_critics: N; 2 are twin critics.
+        initializer: of the output layers.
+        init_w: bound of uniform first weights and biases of the output layers, instead of `initializer`, or None.
+        normalization, dropout: of the hidden layers; see `FCMiddlewareParameters`.
+        residual_blocks: instead of hidden layers, or None.
+        distribution: of returns, whose mean is Q; None for Q alone.
+    """
+
+    network_layers_sizes: Annotated[tuple[PositiveInt, ...], WITHOUT_BLOCKS] = (256, 256)
+    activation_function: Annotated[Activation, *USED_BY_LAYERS] = "relu"
+    loss_weight: NonNegativeFloat = 1.0
+    num_critics: PositiveInt = 2
+    initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
+    init_w: PositiveFloat | None = None
+    normalization: Annotated[NormalizationParameters | None, *USED_BY_LAYERS] = None
+    dropout: Annotated[Fraction, *USED_BY_LAYERS] = 0.0
+    residual_blocks: ResidualMiddlewareParameters | None = None
+    distribution: Annotated[CategoricalValueParameters | QuantileValueParameters, ByKind()] | None = None
+    kind: Literal["q"] = "q"
+    path: ClassVar[str] = "tfsac.networks.heads:QHead"
+    earlier_kinds: ClassVar[tuple[str, ...]] = ("sac_q", "discrete_q", "trajectory_q", "ensemble_q")
+
+    @property
+    def body(self) -> FCMiddlewareParameters | ResidualMiddlewareParameters:
+        """The hidden layers of each Q function."""
+        return self.residual_blocks or FCMiddlewareParameters(
+            self.network_layers_sizes, self.activation_function, self.normalization, self.dropout
+        )
+
+    @classmethod
+    def with_current_names(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Returns fields under today's names: earlier versions had `twin_critic`, and an ensemble `body_parameters`."""
+        fields = {**fields, "kind": "q"} if fields.get("kind") in cls.earlier_kinds else dict(fields)
+        if "twin_critic" in fields:
+            fields["num_critics"] = 2 if fields.pop("twin_critic") else 1
+        body = fields.pop("body_parameters", {})
+        body = dict(body if isinstance(body, dict) else vars(body))
+        if body.get("kind") == "residual":
+            fields["residual_blocks"] = body
+        elif body:
+            fields["network_layers_sizes"] = body.pop("scheme", Scheme.Medium)
+            fields |= {name: value for name, value in body.items() if name != "kind"}
+        if isinstance(scheme := fields.get("network_layers_sizes"), str):
+            fields["network_layers_sizes"] = MIDDLEWARE_WIDTHS[Scheme(scheme)]
+        return fields
+
+
+SACQHeadParameters = DiscreteQHeadParameters = TrajectoryQHeadParameters = QHeadParameters  # their earlier names
+EnsembleQHeadParameters = TwinQHeadParameters = QHeadParameters
+
+
+@parameters
+class VHeadParameters(ClassParameters):
+    """One state value.
+
+    Attributes:
+        loss_weight: factor of the value loss.
+        initializer: of the output layer.
+    """
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["v"] = "v"
+    path: ClassVar[str] = "tfsac.networks.heads:VHead"
+
+
+@parameters
+class CategoricalPolicyHeadParameters(ClassParameters):
+    """A categorical distribution over discrete actions: one logit of each.
+
+    Attributes:
+        loss_weight: factor of the policy loss.
+        initializer: of the output layer.
+    """
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["categorical_policy"] = "categorical_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:CategoricalHead"
+
+
+@parameters
+class GaussianPolicyHeadParameters(ClassParameters):
+    """An unbounded Gaussian: mean and variance of every action dimension.
+
+    Attributes:
+        bound_mean: the mean is a tanh, inside the bounds [-1, 1] of the actions; the environment clips samples beyond
+            them.
+        covariance: "diagonal" has a variance for each dimension, "spherical" one for all.
+        min_variance: added to the softplus that makes variances positive.
+        loss_weight: factor of the policy loss.
+        initializer: of the output layers.
+    """
+
+    bound_mean: bool = True
+    covariance: Literal["diagonal", "spherical"] = "diagonal"
+    min_variance: PositiveFloat = 1e-6
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["gaussian_policy"] = "gaussian_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:GaussianHead"
+
+
+@parameters
+class FeaturesHeadParameters(ClassParameters):
+    """No layer: what the network computes are the features that other networks read under the key "features"."""
+
+    kind: Literal["features"] = "features"
+    path: ClassVar[str] = "tfsac.networks.heads:FeaturesHead"
+
+
+HeadParameters = Annotated[
+    SACPolicyHeadParameters
+    | QHeadParameters
+    | VHeadParameters
+    | CategoricalPolicyHeadParameters
+    | GaussianPolicyHeadParameters
+    | FeaturesHeadParameters,
+    ByKind(),
+]
+
+EPSILON = {"optimizer_epsilon": "epsilon"}
+MOMENTS = EPSILON | {"adam_optimizer_beta1": "beta_1", "adam_optimizer_beta2": "beta_2"}
+# By name, arguments of Keras's class by the field of `NetworkParameters` that gives them. Keras also has Ftrl, whose
+# first step forgets the weights it begins with, and ScheduleFreeAdamW, which keeps its own copy of the first weights:
+# neither can begin with those of another run.
+OPTIMIZERS: dict[str, dict[str, str]] = {
+    "Adam": MOMENTS,
+    "AdamW": MOMENTS,
+    "RMSProp": {**EPSILON, "rms_prop_optimizer_decay": "rho"},
+    "SGD": {},
+    "Adadelta": EPSILON,
+    "Adafactor": {},
+    "Adagrad": EPSILON,
+    "Adamax": MOMENTS,
+    "Lamb": MOMENTS,
+    "Lion": {},
+    "Muon": EPSILON,
+    "Nadam": MOMENTS,
+}
+
+
+OptimizerName = Annotated[
+    Literal[
+        "Adam", "AdamW", "RMSProp", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adamax", "Lamb", "Lion", "Muon", "Nadam"
+    ],
+    BeforeValidator(lambda name: "RMSProp" if name == "RMSprop" else name),  # as Keras writes it
+]  # fmt: skip
+
+
+@parameters
+class LearningRateDecayParameters:
+    """How a `learning_rate`, which subclasses have, falls. What counts are the agent's updates, also
+    those in which a policy delay leaves out a step.
+
+    Attributes:
+        learning_rate_decay_type: "exponential" multiplies by `learning_rate_decay_rate` every
+            `learning_rate_decay_steps` updates; "linear" goes evenly to `learning_rate_end` over so many updates, and
+            "cosine" along half a cosine.
+        learning_rate_decay_rate: factor of the exponential decay.
+        learning_rate_decay_steps: number of updates; "run" is all of the run (linear and cosine), 0 a constant rate.
+        learning_rate_end: where a linear or cosine decay ends and stays.
+    """
+
+    _: dataclasses.KW_ONLY
+    learning_rate_decay_type: Literal["exponential", "linear", "cosine"] = "exponential"
+    learning_rate_decay_rate: Annotated[PositiveFloat, UnusedUnless("learning_rate_decay_type", "exponential")] = 1.0
+    learning_rate_decay_steps: NonNegativeInt | Literal["run"] = 0
+    learning_rate_end: Annotated[NonNegativeFloat, UnusedIf("learning_rate_decay_type", "exponential")] = 0.0
+
+    def __post_init__(self) -> None:
+        steps, exponential = self.learning_rate_decay_steps, self.learning_rate_decay_type == "exponential"
+        falls = not exponential or self.learning_rate_decay_rate != 1.0
+        if falls != bool(steps) or (exponential and steps == "run"):
+            allowed = "0 of a constant rate, at least 1 of one that falls, or 'run' of a linear or cosine decay"
+            raise ParameterError(f"learning_rate_decay_steps must be {allowed}, got {steps!r}")
 
 
 @parameters
@@ -148,7 +361,10 @@ class NetworkParameters(LearningRateDecayParameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.head_parameters, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
-            reject_unused_fields(self, ["replace_mse_with_huber_loss"], "a policy, which does not regress")
-        unused = set(OPTIMIZER_FIELDS) - set(OPTIMIZERS[self.optimizer_type])
+        head = self.head_parameters
+        distribution = getattr(head, "distribution", None)
+        if distribution or isinstance(head, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
+            because = f"distribution={distribution}" if distribution else "a policy, which does not regress"
+            reject_unused_fields(self, ["replace_mse_with_huber_loss"], because)
+        unused = {*MOMENTS, "rms_prop_optimizer_decay"} - set(OPTIMIZERS[self.optimizer_type])
         reject_unused_fields(self, unused, f"optimizer_type={self.optimizer_type!r}")

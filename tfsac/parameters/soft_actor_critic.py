@@ -12,11 +12,16 @@ from tfsac.parameters.agent_networks import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.base import ParameterError, PositiveInt, parameters
-from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
+from tfsac.parameters.base_agent import (
+    BaseAgentParameters,
+    EpsilonGreedyParameters,
+    GaussianExplorationParameters,
+    OffPolicyAlgorithmParameters,
+)
 from tfsac.parameters.ensemble_options import check_critics, is_plain_twin
-from tfsac.parameters.exploration_parameters import EpsilonGreedyParameters, GaussianExplorationParameters
+from tfsac.parameters.layers import Scheme
 from tfsac.parameters.memories import ExperienceReplayParameters, MemoryParameters
-from tfsac.parameters.networks import EmbedderScheme, NetworkParameters
+from tfsac.parameters.networks import NetworkParameters
 from tfsac.parameters.temperatures import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -56,7 +61,7 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """
 
     update_order: Literal["critic_first", "policy_first", "simultaneous"] = "critic_first"
-    temperature: TemperatureParameters = Field(default_factory=AutoAlphaParameters)
+    temperature: TemperatureParameters = AutoAlphaParameters()
     critic_subset: PositiveInt | None = None
     target_reduction: Literal["min", "mean", "index_min", "own", "pool"] = "min"
     policy_reduction: Literal["min", "mean"] = "min"
@@ -73,7 +78,7 @@ class DiscreteSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
         temperature: fixed or automatic.
     """
 
-    temperature: DiscreteTemperatureParameters = Field(default_factory=DiscreteAutoAlphaParameters)
+    temperature: DiscreteTemperatureParameters = DiscreteAutoAlphaParameters()
 
 
 @parameters
@@ -85,16 +90,15 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
         networks: "policy", "v" and "q".
     """
 
-    algorithm: SoftActorCriticAlgorithmParameters = Field(default_factory=SoftActorCriticAlgorithmParameters)
+    algorithm: SoftActorCriticAlgorithmParameters = SoftActorCriticAlgorithmParameters()
     exploration: GaussianExplorationParameters | None = None
-    memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
+    memory: MemoryParameters = ExperienceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=soft_actor_critic_networks)
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.sac_v:SoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
-
-    def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "v": "v", "q": "q"}, with_target=("v",))
+    heads: ClassVar[dict[str, str]] = {"policy": "sac_policy", "v": "v", "q": "q"}
+    with_target: ClassVar[tuple[str, ...]] = ("v",)
 
 
 @parameters
@@ -106,13 +110,14 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
         networks: "policy" and "q".
     """
 
-    algorithm: TwinSoftActorCriticAlgorithmParameters = Field(default_factory=TwinSoftActorCriticAlgorithmParameters)
+    algorithm: TwinSoftActorCriticAlgorithmParameters = TwinSoftActorCriticAlgorithmParameters()
     exploration: GaussianExplorationParameters | None = None
-    memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
+    memory: MemoryParameters = ExperienceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.sac:TwinSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
+    heads: ClassVar[dict[str, str]] = {"policy": "sac_policy", "q": "q"}
 
     @property
     def class_path(self) -> str:
@@ -126,7 +131,7 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
         return not is_plain_twin(self.algorithm, self.networks)
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))
+        super().__post_init__()
         check_critics(self.algorithm, self.networks)
 
 
@@ -141,16 +146,15 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
             them. Both networks then describe the same embedders.
     """
 
-    algorithm: DiscreteSoftActorCriticAlgorithmParameters = Field(
-        default_factory=DiscreteSoftActorCriticAlgorithmParameters
-    )
+    algorithm: DiscreteSoftActorCriticAlgorithmParameters = DiscreteSoftActorCriticAlgorithmParameters()
     exploration: Annotated[EpsilonGreedyParameters, ByKind()] | None = None
-    memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
+    memory: MemoryParameters = ExperienceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_soft_actor_critic_networks)
     shared_encoder: bool = False
     kind: Literal["discrete_soft_actor_critic"] = "discrete_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = True
+    heads: ClassVar[dict[str, str]] = {"policy": "categorical_policy", "q": "q"}
 
     @property
     def encoders(self) -> dict[str, str]:
@@ -158,10 +162,10 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         return {"policy": "q"} if self.shared_encoder else {}
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "categorical_policy", "q": "q"}, with_target=("q",))
+        super().__post_init__()
         policy, q = self.networks["policy"], self.networks["q"]
         embedders = policy.input_embedders_parameters
-        layers = any(embedder.scheme not in (EmbedderScheme.Empty, ()) for embedder in embedders.values())
+        layers = any(embedder.scheme not in (Scheme.Empty, ()) for embedder in embedders.values())
         same = (policy.embedding_merger_type, policy.initializer) == (q.embedding_merger_type, q.initializer)
         if self.shared_encoder and not (layers and same and embedders == q.input_embedders_parameters):
             same_fields = "input_embedders_parameters (with layers), embedding_merger_type and initializer"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
+import numbers
 import re
 from typing import Annotated, Any
 
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from tfsac.parameters.base import Integer, parameters
-
-Count = Annotated[Integer, Field(ge=0, lt=2**53)]
+from tfsac.parameters.base import parameters
 
 
+@parameters
 class _Steps:
     """A number of steps, which JSON and the command line write as Python does: "EnvironmentSteps(1000)"."""
 
-    num_steps: Any
+    num_steps: Annotated[int, Field(ge=0, lt=2**53)]
 
     @pydantic.model_serializer
     def _text(self) -> str:
@@ -28,21 +27,15 @@ class _Steps:
 class EnvironmentSteps(_Steps):
     """A number of environment transitions, summed over the environments that run side by side."""
 
-    num_steps: Count
-
 
 @parameters
 class EnvironmentEpisodes(_Steps):
     """A number of finished episodes."""
 
-    num_steps: Count
-
 
 @parameters
 class TrainingSteps(_Steps):
     """A number of gradient updates."""
-
-    num_steps: Count
 
 
 UNITS = {unit.__name__: unit for unit in (EnvironmentSteps, EnvironmentEpisodes, TrainingSteps)}
@@ -50,15 +43,13 @@ STEPS = re.compile(rf"({'|'.join(UNITS)})\((\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\)
 
 
 def _parse(value: Any) -> Any:
-    if isinstance(value, tuple(UNITS.values())):
-        return value
-    if type(value) is int or (isinstance(value, float) and value.is_integer()):
-        return EnvironmentSteps(int(value))
-    match = STEPS.fullmatch(value) if isinstance(value, str) else None
-    number = float(match[2]) if match else math.nan
-    if match is None or not number.is_integer():
+    if isinstance(value, numbers.Real):
+        return EnvironmentSteps(value)  # type: ignore[arg-type]  # a whole float, which becomes an integer
+    if isinstance(value, str) and (match := STEPS.fullmatch(value)):
+        return UNITS[match[1]](float(match[2]))  # type: ignore[arg-type]
+    if not isinstance(value, _Steps):
         raise ValueError(f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a number of environment steps")
-    return UNITS[match[1]](int(number))
+    return value
 
 
 def _positive(steps: Any) -> Any:

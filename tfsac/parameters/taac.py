@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tfsac.parameters.agent_networks import temporally_abstract_networks
-from tfsac.parameters.base import ParameterError, PositiveFloat, PositiveInt, Rising, UnusedIf, UnusedUnless, parameters
+from tfsac.parameters.base import PositiveFloat, PositiveInt, Rising, UnitInterval, UnusedIf, UnusedUnless, parameters
 from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
 from tfsac.parameters.memories import SequenceReplayParameters
 from tfsac.parameters.networks import NetworkParameters
@@ -46,33 +46,24 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
         reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones.
             One of 0 leaves its reward to the critics alone.
         reward_discounts: gamma of each reward instead of `discount`, or None.
+        n_step: 1, because the targets look several steps ahead, up to `agent.memory.sequence_length`.
     """
 
-    discount: Annotated[float, Field(ge=0, le=1), UnusedUnless("reward_discounts", None)] = 0.99
+    n_step: Literal[1] = 1
+    discount: Annotated[UnitInterval, UnusedUnless("reward_discounts", None)] = 0.99
     trajectory: Literal["constant", "linear", "quadratic"] = "constant"
     inverse_mode: Annotated[bool, UnusedIf("trajectory", "constant")] = True
     max_repeat_steps: PositiveInt | None = None
     randomize_first_state_tau: bool = False
     b1_advantage_clipping: Annotated[tuple[float | None, float | None], Rising] | None = None
     compare_through: Literal["sampled", "unbiased"] = "sampled"
-    epsilon_greedy: Annotated[float, Field(ge=0, le=1)] = 0.0
+    epsilon_greedy: UnitInterval = 0.0
     initial_alpha: PositiveFloat = 1.0
     alpha_learning_rate: PositiveFloat = 3e-4
     min_prob: Annotated[Probability | tuple[Probability, Probability], UnusedUnless("target_entropy", None)] = 0.1
     target_entropy: float | tuple[float, float] | None = None
     reward_weights: tuple[float, ...] | None = None
-    reward_discounts: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_step != 1:
-            raise ParameterError(
-                "This agent's targets already look several steps ahead, so n_step must be 1, got "
-                f"{self.n_step}: agent.memory.sequence_length says how many steps at most"
-            )
-        switch = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
-        if switch == 0.5 and self.target_entropy is None:
-            raise ParameterError("min_prob of the switch must not be 0.5: no temperature reaches the largest entropy")
+    reward_discounts: tuple[UnitInterval, ...] | None = None
 
 
 @parameters
@@ -84,15 +75,11 @@ class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
         networks: "policy" and "q".
     """
 
-    algorithm: TemporallyAbstractActorCriticAlgorithmParameters = Field(
-        default_factory=TemporallyAbstractActorCriticAlgorithmParameters
-    )
+    algorithm: TemporallyAbstractActorCriticAlgorithmParameters = TemporallyAbstractActorCriticAlgorithmParameters()
     exploration: None = None
-    memory: Annotated[SequenceReplayParameters, ByKind()] = Field(default_factory=SequenceReplayParameters)
+    memory: Annotated[SequenceReplayParameters, ByKind()] = SequenceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=temporally_abstract_networks)
     kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
     path: ClassVar[str] = "tfsac.agents.taac:TemporallyAbstractActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
-
-    def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))
+    heads: ClassVar[dict[str, str]] = {"policy": "sac_policy", "q": "q"}

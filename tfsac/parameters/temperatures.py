@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.base import ParameterError, PositiveFloat, UnusedIf, UnusedUnless, parameters
-from tfsac.parameters.learning_rates import LearningRateDecayParameters
+from tfsac.parameters.base import NonNegativeFloat, PositiveFloat, UnusedIf, UnusedUnless, parameters
+from tfsac.parameters.networks import LearningRateDecayParameters
 from tfsac.parameters.user_classes import ByKind
 
 MOST_PER_DIMENSION = math.log(2.0)  # nats, the entropy of the uniform distribution on [-1, 1]
@@ -23,7 +23,7 @@ class FixedAlphaParameters:
         alpha: weight of the entropy against the reward; a larger one explores more.
     """
 
-    alpha: Annotated[float, Field(ge=0)] = 0.2
+    alpha: NonNegativeFloat = 0.2
     kind: Literal["fixed"] = "fixed"
 
 
@@ -65,12 +65,6 @@ class AutoAlphaParameters(LearnedAlphaParameters):
         PositiveFloat | None, UnusedUnless("target_entropy", None), UnusedUnless("target_entropy_factor", None)
     ] = None
     kind: Literal["auto"] = "auto"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.target_entropy is None and not LEAST_PER_DIMENSION <= self.target(1) < MOST_PER_DIMENSION:
-            names = "target_entropy_factor, or the entropy of target_entropy_sigma,"
-            raise ParameterError(f"{names} must be in [{LEAST_PER_DIMENSION}, log(2)) nats, got {self.target(1):.4f}")
 
     def target(self, action_size: int) -> float:
         """Returns the target in nats for actions of so many dimensions."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, ClassVar, TypeVar
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from tfsac.parameters.base import USER_CLASSES, ParameterError, classes_in, from_json, to_json
+from tfsac.parameters.base import USER_CLASSES, ParameterError, from_json, to_json
 from tfsac.utils.imports import load
 
 T = TypeVar("T")
@@ -58,6 +59,14 @@ def is_of_tfsac(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
+def _classes_in(hint: Any) -> Iterator[type]:
+    """Yields the parameter classes inside a type hint, such as `A | B`."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield hint
+    for inner in get_args(hint):
+        yield from _classes_in(inner)
+
+
 class ByKind:
     """Annotates a union of parameter classes, or one class: JSON chooses by `kind`, which the first may leave out.
 
@@ -75,35 +84,47 @@ class ByKind:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Returns Pydantic's description of the union."""
-        classes = {getattr(cls, "kind", cls.__name__): cls for cls in classes_in(source)}
-        usual, *_ = classes
+        classes: dict[str, Any] = {getattr(cls, "kind", cls.__name__): cls for cls in _classes_in(source)}
+        usual, *_ = kinds = [*classes]
         bases = (self.base,) if self.base else tuple(classes.values())
-        choices: dict[Any, CoreSchema] = {kind: handler.generate_schema(cls) for kind, cls in classes.items()}
+        choices: dict[Any, CoreSchema] = {}
+        for kind, cls in classes.items():
+            # Errors have these names in their path, where they must not look like a field's.
+            choices |= dict.fromkeys(
+                map(_tag, (kind, *getattr(cls, "earlier_kinds", ()))), handler.generate_schema(cls)
+            )
         if issubclass(bases[0], ClassParameters):
-            choices[USER_CLASS] = core_schema.no_info_plain_validator_function(
+            kinds.append(USER_CLASS)
+            choices[_tag(USER_CLASS)] = core_schema.no_info_plain_validator_function(
                 lambda value: _user_object(value, bases),
                 serialization=core_schema.plain_serializer_function_ser_schema(to_json),
             )
 
-        def tag(value: Any) -> Any:
-            kind = value.get("kind", usual) if isinstance(value, dict) else getattr(value, "kind", usual)
-            return USER_CLASS if USER_CLASS in choices and ":" in str(kind) else kind
+        def choose(value: Any) -> str:
+            kind = value.get("kind", usual) if isinstance(value, dict) else getattr(type(value), "kind", usual)
+            return _tag(USER_CLASS if USER_CLASS in kinds and ":" in str(kind) else kind)
 
         return core_schema.tagged_union_schema(
             choices,
-            discriminator=tag,
+            discriminator=choose,
             custom_error_type="kind",
-            custom_error_message=f"the kind must be one of {', '.join(choices)}",
+            custom_error_message=f"the kind must be one of {', '.join(kinds)}",
         )
+
+
+def _tag(kind: str) -> str:
+    return f"kind={kind}"
 
 
 def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
     """Returns an object of a user's class, which JSON names by its kind."""
-    kind = value["kind"] if isinstance(value, dict) else value.kind
-    cls: Any = USER_CLASSES.get(kind) or load(kind)
-    if not (isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls):
+    kind = value["kind"] if isinstance(value, dict) else type(value).kind
+    cls: Any = (USER_CLASSES.get(kind) or load(kind)) if isinstance(value, dict) else type(value)
+    found = isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls
+    if not found or not (cls.__module__ == "__main__" or all(map(str.isidentifier, kind.replace(":", ".").split(".")))):
         names = " or ".join(base.__name__ for base in bases)
-        raise ParameterError(f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters")
-    if cls.__module__ != "__main__" and not all(map(str.isidentifier, kind.replace(":", ".").split("."))):
-        raise ParameterError(f"{kind} must be at the top level of a module, from which a resume imports it")
-    return from_json(cls, json.dumps(value)) if isinstance(value, dict) else value
+        where = "at the top level of a module that can be imported"
+        raise ParameterError(
+            f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters, {where}"
+        )
+    return from_json(cls, value) if isinstance(value, dict) else value

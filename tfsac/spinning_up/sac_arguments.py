@@ -23,9 +23,9 @@ from tfsac.parameters import (
     networks_made_by,
     twin_soft_actor_critic_networks,
 )
-from tfsac.parameters.base import Integer, parameters
+from tfsac.parameters.base import parameters
 
-Count = Annotated[Integer, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
 CRITIC_LOSS_WEIGHT = 0.5
 
 
@@ -56,7 +56,7 @@ class SpinningUpArguments:
         0.98
     """
 
-    seed: Annotated[Integer, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     steps_per_epoch: Count = 4000
     epochs: Count = 100
     replay_size: Count = 1_000_000
@@ -65,7 +65,7 @@ class SpinningUpArguments:
     lr: Annotated[float, Field(gt=0)] = 1e-3
     alpha: Annotated[float, Field(ge=0)] = 0.2
     batch_size: Count = 100
-    start_steps: Annotated[Integer, Field(ge=0)] = 10_000
+    start_steps: Annotated[int, Field(ge=0)] = 10_000
     update_after: Count = 1000
     update_every: Count = 50
     num_test_episodes: Count = 10

@@ -17,7 +17,6 @@ from tfsac.environments import make, maker, spec_of
 from tfsac.environments.check import time_limit_of
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters, to_json
-from tfsac.parameters.base import python_numbers
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
@@ -100,7 +99,7 @@ def sac(
             "sac needs Boxes of observations (gymnasium.wrappers.FlattenObservation makes one of a Dict) and actions; "
             f"tfsac.train has agents for others, got {env.observation_space} and {env.action_space}"
         )
-    spec, ac_kwargs, models = spec_of(env), python_numbers(dict(ac_kwargs or {})), None
+    spec, ac_kwargs, models = spec_of(env), dict(ac_kwargs or {}), None
     if actor_critic is mlp_actor_critic:
         networks = arguments.mlp_networks(**ac_kwargs)
     else:
@@ -144,4 +143,6 @@ def _level_of(env_fn: Callable[[], gym.Env]) -> str | None:
 
 def _plain(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns arguments as JSON values."""
-    return json.loads(json.dumps(kwargs, default=repr))
+    return json.loads(
+        json.dumps(kwargs, default=lambda value: value.tolist() if hasattr(value, "tolist") else repr(value))
+    )

@@ -1,19 +1,44 @@
-"""Parameters of the hidden layers of networks: widths, normalisation, dropout, residual blocks, an LSTM."""
+"""Parameters of a network's layers: embedders, hidden layers, residual blocks, an LSTM, and their activations."""
 
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
-
-from tfsac.parameters.base import Fraction, PositiveInt, UnusedIf, parameters
-from tfsac.parameters.keras_names import Activation
+from tfsac.parameters.base import Fraction, ParameterError, PositiveInt, UnusedIf, parameters
 from tfsac.parameters.user_classes import ByKind
 
+Activation = Literal[
+    "celu", "elu", "exponential", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
+    "linear", "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_shrink",
+    "softmax", "softplus", "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus", "swish", "tanh",
+    "tanh_shrink",
+]  # fmt: skip
+ACTIVATIONS: tuple[str, ...] = get_args(Activation)
+Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns", "lecun_normal", "fan_in_uniform"]
 
-class MiddlewareScheme(enum.StrEnum):
-    """Named middleware: Empty [], Shallow [64], Medium [512], Deep [128, 128, 128]."""
+
+@parameters
+class Conv2d:
+    """One convolution over an image: number of filters, side of the square kernel and stride in pixels.
+
+    With Keras's padding "same" a side of n pixels becomes one of n / stride, rounded up, and no border is left out.
+    """
+
+    num_filters: PositiveInt
+    kernel_size: PositiveInt
+    stride: PositiveInt
+    padding: Literal["valid", "same"] = "valid"
+
+    def side(self, side: int) -> int:
+        """Returns how many pixels it makes of a side of an image; less than 1 where there is no room for the kernel."""
+        return -(-side // self.stride) if self.padding == "same" else (side - self.kernel_size) // self.stride + 1
+
+
+class Scheme(enum.StrEnum):
+    """Named layers. Middleware: Empty [], Shallow [64], Medium [512], Deep [128, 128, 128]; of embedders dense layers
+    for a vector and convolutions for an image (`networks.embedders`).
+    """
 
     Empty = "Empty"
     Shallow = "Shallow"
@@ -21,14 +46,38 @@ class MiddlewareScheme(enum.StrEnum):
     Deep = "Deep"
 
 
-MIDDLEWARE_WIDTHS: dict[MiddlewareScheme, tuple[int, ...]] = {
-    MiddlewareScheme.Empty: (),
-    MiddlewareScheme.Shallow: (64,),
-    MiddlewareScheme.Medium: (512,),
-    MiddlewareScheme.Deep: (128, 128, 128),
+EmbedderScheme = Scheme  # Coach has two
+MiddlewareScheme = Scheme
+MIDDLEWARE_WIDTHS: dict[Scheme, tuple[int, ...]] = {
+    Scheme.Empty: (),
+    Scheme.Shallow: (64,),
+    Scheme.Medium: (512,),
+    Scheme.Deep: (128, 128, 128),
 }
-MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]  # a scheme may also be given by its name
-USED_BY_LAYERS = UnusedIf("scheme", (), MiddlewareScheme.Empty)
+
+
+@parameters
+class InputEmbedderParameters:
+    """Turns one observation into features.
+
+    Attributes:
+        scheme: a named scheme, or the layers themselves: widths of dense layers and, for images, `Conv2d` before them.
+        activation_function: after every layer.
+        flatten: dense layers, without convolutions, over the entries of an image or of any other array.
+    """
+
+    scheme: Scheme | tuple[PositiveInt | Conv2d, ...] = Scheme.Medium
+    activation_function: Activation = "relu"
+    flatten: bool = False
+
+    def __post_init__(self) -> None:
+        scheme = () if isinstance(self.scheme, Scheme) else self.scheme
+        convolutions = [isinstance(layer, Conv2d) for layer in scheme]
+        if convolutions != sorted(convolutions, reverse=True) or (self.flatten and any(convolutions)):
+            raise ParameterError(f"Convolutions come before dense layers, and not with flatten=True, got {scheme}")
+
+
+USED_BY_LAYERS = UnusedIf("scheme", (), Scheme.Empty)
 
 
 @parameters
@@ -56,7 +105,7 @@ class _Layers:
     @property
     def widths(self) -> tuple[int, ...]:
         """Of the dense layers."""
-        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, MiddlewareScheme) else self.scheme
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, Scheme) else self.scheme
 
 
 @parameters
@@ -71,7 +120,7 @@ class FCMiddlewareParameters(_Layers):
             learn (arXiv 2110.02034); of an ensemble of critics alone.
     """
 
-    scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
+    scheme: Scheme | tuple[PositiveInt, ...] = Scheme.Medium
     activation_function: Annotated[Activation, USED_BY_LAYERS] = "relu"
     normalization: Annotated[NormalizationParameters | None, USED_BY_LAYERS] = None
     dropout: Annotated[Fraction, USED_BY_LAYERS] = 0.0
@@ -107,7 +156,7 @@ class LSTMMiddlewareParameters(_Layers):
     """
 
     number_of_lstm_cells: PositiveInt = 256
-    scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
+    scheme: Scheme | tuple[PositiveInt, ...] = Scheme.Empty
     activation_function: Annotated[Activation, USED_BY_LAYERS] = "relu"
     kind: Literal["lstm"] = "lstm"
 
