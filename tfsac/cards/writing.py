@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tfsac.api import AFTER_TRAINING, DrawingError
+from tfsac.api import AFTER_TRAINING
 from tfsac.cards.card import FORMAT, Card
 from tfsac.cards.page import page_of
 from tfsac.environments import episode_seed
@@ -139,7 +139,7 @@ def _fill(
         plot_curves({level: [run.path for run in runs]}, folder / "curve.png", f"{level}, {len(runs)} seeds")
     try:
         best.card.evaluate(1, seed=seed, dump_mp4=folder / "replay.mp4", env_fn=env_fn)
-    except (DrawingError, ValueError) as error:  # the second where env_fn does not draw
+    except (OSError, RuntimeError, ValueError) as error:  # it cannot be drawn
         left_out["replay.mp4"] = str(error)
     results = {
         "level": level,

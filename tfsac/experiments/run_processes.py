@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime
+import fcntl
 import functools
 import json
 import math
@@ -24,7 +25,7 @@ import numpy as np
 from tfsac.distributed.ray_jobs import LOCK_TIMEOUT, end_with_parent
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
-from tfsac.utils.files import atomic_write, differences, lock_file, read_object
+from tfsac.utils.files import atomic_write, differences, read_object
 from tfsac.utils.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
@@ -262,7 +263,7 @@ def _collect_signals(received: list[int]) -> Iterator[None]:
 
 def _lock(descriptor: int, message: str) -> None:
     try:
-        lock_file(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise BlockingIOError(message) from None
     except OSError:  # there are no locks here

@@ -15,11 +15,10 @@ from tfsac.errors import TfsacError
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import TransitionMemory
 from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
-from tfsac.utils.files import Header, atomic_write, new_file, read_npz
+from tfsac.utils.files import atomic_write, new_file, read_arrays
 
 FORMAT = 1
 KIND, META, RETURNS = "a demonstration file", "meta", "returns"
-LARGEST_META = 2**20  # bytes
 SUFFIX = ".npz"
 MINARI = "minari:"
 
@@ -137,18 +136,15 @@ def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None, tuple[list
     """Returns the level of a file, and visible entries of its observations and bounds of its actions if it names
     them.
     """
-
-    def choose(headers: dict[str, Header]) -> list[str]:
-        meta = headers.get(META)
-        if meta is None or meta.shape or meta.dtype.kind != "U" or meta.dtype.itemsize > LARGEST_META:
-            raise ValueError(f"it has no short text {META}")
-        return [META]
-
-    text = str(read_npz(path, KIND, choose)[META])
+    text = read_arrays(path, KIND).get(META)
+    if text is None or text.shape or text.dtype.kind != "U":
+        raise TfsacError(f"{path} is not {KIND}: it has no text {META}")
     try:
-        meta = _Meta.model_validate_json(text)
+        meta = _Meta.model_validate_json(str(text))
     except pydantic.ValidationError as error:
-        raise TfsacError(f"{path} is not a demonstration file of format {FORMAT}: {META} is {text[:200]!r}") from error
+        raise TfsacError(
+            f"{path} is not a demonstration file of format {FORMAT}: {META} is {str(text)[:200]!r}"
+        ) from error
     return meta.level, meta.visible_entries, meta.action_bounds
 
 
@@ -185,19 +181,16 @@ def _check_origin(
 
 
 def _read(path: pathlib.Path, layout: np.dtype) -> dict[str, np.ndarray]:
-    """Returns the fields and the returns of a file; nothing else in it, and nothing of another shape, is unpacked."""
-
-    def choose(headers: dict[str, Header]) -> list[str]:
-        returns = headers.get(RETURNS, Header((2**62,), np.dtype("int8")))
-        _check_layout(path, headers, layout)
-        if len(returns.shape) != 1 or returns.shape[0] > headers["action"].shape[0] or returns.dtype.kind not in "fiu":
-            raise ValueError("it has no return of each episode")
-        return [*(layout.names or ()), RETURNS]
-
-    return read_npz(path, KIND, choose)
+    """Returns the fields and the returns of a file."""
+    arrays = read_arrays(path, KIND)
+    _check_layout(path, arrays, layout)
+    returns = arrays.get(RETURNS)
+    if returns is None or returns.ndim != 1 or len(returns) > len(arrays["action"]) or returns.dtype.kind not in "fiu":
+        raise TfsacError(f"{path} is not {KIND}: it has no return of each episode")
+    return {name: arrays[name] for name in (*(layout.names or ()), RETURNS)}
 
 
-def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray | Header], layout: np.dtype) -> None:
+def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray], layout: np.dtype) -> None:
     """Checks names, shapes, dtypes and lengths of fields."""
     lengths = set()
     for name in layout.names or ():

@@ -9,11 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.networks.bfloat16 import uses_bfloat16
 from tfsac.networks.bodies import body_layers, stacked
-from tfsac.networks.critics import CriticEnsemble
 from tfsac.networks.initializers import Initializers, SideBySide, registered, uniform
-from tfsac.networks.layers import ValueLinear, float32_product
+from tfsac.networks.layers import CriticEnsemble, ValueLinear, float32_product
 from tfsac.parameters import (
     LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
@@ -139,8 +137,6 @@ class ValueLayer(keras.layers.Dense):
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Returns `x W + b`."""
-        if not uses_bfloat16():
-            return super().call(inputs, training)
         return float32_product(inputs, tf.convert_to_tensor(self.kernel)) + tf.convert_to_tensor(self.bias)
 
 

@@ -11,12 +11,11 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks.bodies import middleware_layers
-from tfsac.networks.critics import Masks
 from tfsac.networks.custom_models import check_head, observations_of
 from tfsac.networks.embedders import embedder_layers, with_embedders
 from tfsac.networks.heads import FeaturesHead, Head, QHead
 from tfsac.networks.initializers import Initializers
-from tfsac.networks.layers import BodyLayer, ForwardMode, tensor
+from tfsac.networks.layers import BodyLayer, ForwardMode, Masks, tensor
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
 from tfsac.types import ArraySpec, Spec

@@ -57,7 +57,7 @@ def test_policy(
     env = maker(parameters, env_fn)()
     try:
         spec = spec_of(env)
-        check_spaces(directory, spec)
+        check_spaces(directory, spec, spec.observation)
         evaluation = evaluate(
             lambda observation: exported(as_arrays(observation, spec), deterministic),
             env,

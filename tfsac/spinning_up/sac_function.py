@@ -123,7 +123,7 @@ def sac(
         models=models,
         terminal=BarOnly,
     )
-    folder = str(trainer.directory.as_typed())
+    folder = str(trainer.directory.path)
     trainer.parts.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
     return finish(trainer)
 

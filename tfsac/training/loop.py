@@ -183,7 +183,7 @@ class Trainer:
             self.stop(signal.Signals(run.signals.received).name)
         saved = self.save()
         if run.signals.received:
-            self.print(f"Saved in {run.directory.as_typed(saved)}. Continue with: {run.resume_command}")
+            self.print(f"Saved in {saved}. Continue with: {run.resume_command}")
         run.hooks.raise_error()
         run.hooks.end(self)
         run.hooks.raise_error()
@@ -421,7 +421,7 @@ class Trainer:
             explained = worker_lost_error(error, f"Start all workers with {run.resume_command} to continue.")
         elif failed and not several:  # the other workers do not save with this one
             try:
-                saved = run.directory.as_typed(self.save())
+                saved = self.save()
                 self.print(f"{failed}; the state before is saved in {saved}. Continue with: {run.resume_command}")
             except (CheckpointError, NonFiniteError, OSError) as unsaved:
                 self.print(f"{failed}, and the state could not be saved: {unsaved}")

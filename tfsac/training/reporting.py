@@ -190,14 +190,14 @@ def opening(directory: RunDirectory, agent: Agent, visible: Sequence[int] | None
     }
     networks = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
     lines = [
-        f"run         {directory.as_typed()}",
+        f"run         {directory.path}",
         f"device      {device()}",
         f"parameters  {sum(sizes.values()):,} ({networks})",
     ]
     if visible is not None:
         lines.append(f"observation only the entries {', '.join(map(str, visible))} (environment.visible_entries)")
     if tensorboard:
-        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.as_typed()}')}")
+        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.path}')}")
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from filelock import FileLock
 
 from tfsac.agents import Agent
 from tfsac.catalog import load_preset
@@ -45,23 +46,17 @@ from tfsac.training.evaluation import Evaluator, time_limit_warning
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, terminal_or_notebook
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.recorded_functions import (
-    bounds_warning,
-    check_functions,
-    check_spaces,
-    recorded,
-    refuse_other_order,
-    resolve_preset,
-)
+from tfsac.training.recorded_functions import check_spaces, resolve_preset, spaces_of
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
-from tfsac.training.run_lock import RunLock
+from tfsac.training.run_lock import acquire, run_lock
 from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
 from tfsac.utils.files import read_object
+from tfsac.utils.imports import name_of
 from tfsac.utils.machine import option
 
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
@@ -104,7 +99,7 @@ class Run:
     checkpoint_period: Period
     hooks: Hooks
     signals: StopSignals
-    lock: RunLock
+    lock: FileLock
     update_metrics: list[str]
     resume_command: str
     bfloat16_before: bool
@@ -188,7 +183,7 @@ class Run:
         if not exact:
             self.checkpoints.rewrite_newest_chunk()
             self.print("The running episodes cannot be continued exactly; new ones begin.")
-        self.print(f"Continuing {self.directory.as_typed()} from step {self.counters.env_steps}.")
+        self.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
 
     def _restore(self, restored: Restored) -> bool:
         """Has each part take its state, and returns whether the running episodes continue."""
@@ -247,8 +242,8 @@ def build_run(
 
     Nothing is written before everything is built, so bad parameters leave no folder behind.
     """
-    directory = RunDirectory.fixed(pathlib.Path(run_dir))
-    source = None if initial_weights is None else RunDirectory.fixed(pathlib.Path(initial_weights))
+    directory = RunDirectory(run_dir)
+    source = None if initial_weights is None else RunDirectory(initial_weights)
     weights_flag = option("--checkpoint_restore_dir", "initial_weights")
     if resume and source:
         raise TfsacError(f"a resumed run has its weights from its checkpoint: leave {weights_flag} out")
@@ -265,9 +260,7 @@ def build_run(
     task = worker_task(settings)
     worker_preset = preset_of_worker(preset, task)
     refuse_timeout_in_this_process(preset, settings)
-    if exists:
-        check_functions(directory, env_fn, models)
-    elif not resume:
+    if not resume:
         directory.refuse_existing()
     made_loggers = make_loggers([*loggers, *(each for each in callbacks if not isinstance(each, Callback))])
     signals = StopSignals()
@@ -287,21 +280,18 @@ def build_run(
         worker_preset, spec = preset_of_worker(preset, task), environments.spec
         if settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
             raise TfsacError(f"stop_at_threshold needs validation.min_reward_threshold for {preset.environment.name}")
-        if resume and directory.config.is_file():
-            if env_fn is not None:
-                check_spaces(directory, spec)
-            refuse_other_order(directory, spec)
         notes.append(set_numerics(settings))
         with workers.strategy.scope():
             agent = build_agent(preset, settings, spec, models)
         filters = Filters(preset.environment.filters, agent.spec, preset.agent.algorithm.discount)
+        existing = next(path for path in (directory.path, *directory.path.parents) if path.is_dir())
         is_remote = settings.asynchronous_collection or settings.ray_address is not None
         memory = build_memory(
             worker_preset,
             agent.spec,
             filters,
             agent.policy.recurrent_state,
-            on_disk(directory.disk) if settings.memory_on_disk else in_ram,
+            on_disk(existing) if settings.memory_on_disk else in_ram,
             older_policies=is_remote,
         )
         collecting_policy = agent.policy
@@ -318,7 +308,6 @@ def build_run(
             notes.append(time_limit_warning(evaluation_env))
         if source:
             load_initial_weights(source, agent, filters)
-            notes.append(bounds_warning(source, spec))
         policy = Policy(agent.policy, filters, agent)
         algorithm: Any = preset.agent.algorithm
 
@@ -332,7 +321,13 @@ def build_run(
         update_metrics = agent.trace(single=one_by_one)
         collector.sync_from(agent.policy)
         evaluator = Evaluator(preset, settings, policy, agent, evaluation_env, directory, signals.keep)
-        functions = recorded(env_fn, models, source, restore_memory, spec)
+        recorded = {
+            "env_fn": env_fn and name_of(env_fn),
+            "models": models and name_of(models),
+            "initial_weights": source and str(source.path),
+            "restore_memory": restore_memory,
+            "spaces": spaces_of(spec),
+        }
         identity = identity_of(preset, settings.seed, agent.spec)
         run = Run(
             preset=preset,
@@ -369,15 +364,15 @@ def build_run(
             checkpoint_period=Period(settings.checkpoint_save_steps or schedule.steps_between_checkpoints()),
             hooks=hooks,
             signals=signals,
-            lock=RunLock(),
+            lock=run_lock(directory.path),
             update_metrics=update_metrics,
-            resume_command=resume_command(directory, functions, bool(hooks.callbacks)),
+            resume_command=resume_command(directory, recorded, bool(hooks.callbacks)),
             bfloat16_before=bfloat16_before,
         )
         failed.callback(run.lock.release)
         if workers.task.num_workers > 1:
             run.reseed()
-        _open(run, source if restore_memory else None, resume, functions)
+        _open(run, source if restore_memory else None, resume, recorded)
         failed.pop_all()
     for line in (*agent.notes, *filter(None, notes)):
         run.print(line)
@@ -425,25 +420,25 @@ def _environments(
     return preset, evaluation_env, environments
 
 
-def _open(run: Run, source: RunDirectory | None, resume: bool, functions: dict[str, Any]) -> None:
+def _open(run: Run, source: RunDirectory | None, resume: bool, recorded: dict[str, Any]) -> None:
     """Makes the folder of a run with new parts, or brings it to where the newest checkpoint was taken; `source` is the
-    run whose memory to begin with, `functions` what `recorded` returned.
+    run whose memory to begin with, `recorded` what the config has next to the parameters.
     """
     chief, directory = run.workers.task.is_chief, run.directory
     if source:
         check_spaces(source, run.environments.spec)
         run.checkpoints.take_memory(source.checkpoints)
-        run.print(f"The memory of {source.as_typed()} has {len(run.memory)} steps, so there is no warm-up.")
+        run.print(f"The memory of {source.path} has {len(run.memory)} steps, so there is no warm-up.")
     if not resume:
-        note = directory.create(run.preset, run.settings, functions, run.lock) if chief else ""
+        if chief:
+            directory.create(run.preset, run.settings, recorded, run.lock)
     else:
-        note = run.lock.acquire(directory.path) if chief and run.checkpoints.saved_checkpoints() else ""
+        if chief and run.checkpoints.saved_checkpoints():
+            acquire(run.lock)
         run.restore()
         _check_schedule(run)
         if chief:
             directory.note_resume(run.preset, run.settings, run.counters.env_steps, run.run_files)
-    if note:
-        run.print(note)
     if run.reporter.csv:
         run.reporter.csv.start(run.reporter.info, run.resumed_at)
     run.checkpoint_period.start(run.counters.env_steps)
@@ -488,6 +483,6 @@ def resume_command(directory: RunDirectory, functions: dict[str, Any], callbacks
     ]
     if callbacks:
         keywords.append("callbacks=[...]")
-    config, folder = str(directory.as_typed(directory.config)), str(directory.as_typed())
+    config, folder = str(directory.config), str(directory.path)
     in_python = f"tfsac.train({', '.join([repr(config), repr(folder), 'resume=True', *keywords])})"
     return in_python if keywords else option(f"tfsac train {shlex.quote(f'--run_dir={folder}')} --resume", in_python)
