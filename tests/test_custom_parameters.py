@@ -11,22 +11,9 @@ import pytest
 import tiny
 from pages import ROOT, blocks
 
+from tfsac import parameters as p
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
-from tfsac.parameters import (
-    BaseAgentParameters,
-    DiscreteSoftActorCriticAgentParameters,
-    NetworkParameters,
-    OffPolicyAlgorithmParameters,
-    ParameterError,
-    Preset,
-    SequenceReplayParameters,
-    TwinSoftActorCriticAgentParameters,
-    TwinSoftActorCriticAlgorithmParameters,
-    from_json,
-    override,
-    parameters,
-)
 from tfsac.utils import imports
 
 PAGE = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
@@ -34,30 +21,30 @@ FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] ==
 KIND = "my_parameters:MyAgentParameters"
 
 
-@parameters
-class Wider(TwinSoftActorCriticAgentParameters):
+@p.parameters
+class Wider(p.TwinSoftActorCriticAgentParameters):
     """A class of this test's module."""
 
     path: ClassVar[str] = "some_module:Wider"
     depth: int = 3
 
 
-@parameters
-class DiscreteOwn(DiscreteSoftActorCriticAgentParameters):
+@p.parameters
+class DiscreteOwn(p.DiscreteSoftActorCriticAgentParameters):
     """A class with discrete actions."""
 
     path: ClassVar[str] = "some_module:DiscreteOwn"
 
 
-@parameters
-class FromTheBase(BaseAgentParameters):
+@p.parameters
+class FromTheBase(p.BaseAgentParameters):
     """A class that shares no fields' defaults with an agent of tfsac."""
 
     path: ClassVar[str] = "some_module:FromTheBase"
-    algorithm: OffPolicyAlgorithmParameters
+    algorithm: p.OffPolicyAlgorithmParameters
     exploration: None
-    memory: SequenceReplayParameters
-    networks: dict[str, NetworkParameters]
+    memory: p.SequenceReplayParameters
+    networks: dict[str, p.NetworkParameters]
 
 
 @pytest.fixture
@@ -82,14 +69,14 @@ def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
         "my_agent:MyAgent",
         1e-3,
     )
-    changed = override(preset, {"agent.algorithm.location_cost": 5.0, "agent.algorithm.discount": 0.9})
+    changed = p.override(preset, {"agent.algorithm.location_cost": 5.0, "agent.algorithm.discount": 0.9})
     assert type(changed.agent) is type(preset.agent) and (
         changed.agent.algorithm.location_cost,
         changed.agent.algorithm.discount,
     ) == (5.0, 0.9)
-    assert override(changed, {"agent.algorithm.location_cost": 1e-3, "agent.algorithm.discount": 0.99}) == preset
-    with pytest.raises(ParameterError, match="Did you mean 'location_cost'"):
-        override(preset, {"agent.algorithm.location_cots": 5.0})
+    assert p.override(changed, {"agent.algorithm.location_cost": 1e-3, "agent.algorithm.discount": 0.99}) == preset
+    with pytest.raises(p.ParameterError, match="Did you mean 'location_cost'"):
+        p.override(preset, {"agent.algorithm.location_cots": 5.0})
 
 
 @pytest.mark.slow
@@ -97,9 +84,9 @@ def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_p
     run_python(
         f"""
 from tfsac.catalog import load_preset
-from tfsac.parameters import RunParameters, override
+from tfsac.parameters import RunParameters, p.override
 from tfsac.training.run_directory import RunDirectory
-preset = override(load_preset({str(folder / "my_preset.py")!r}), {{"agent.algorithm.location_cost": 7.5}})
+preset = p.override(load_preset({str(folder / "my_preset.py")!r}), {{"agent.algorithm.location_cost": 7.5}})
 RunDirectory(__import__("pathlib").Path({str(folder / "run")!r})).create(preset, RunParameters(seed=4))
 """
     )
@@ -118,28 +105,28 @@ print(type(preset.agent).__module__, type(preset.agent).__name__, preset.agent.a
 
 
 def named(kind):
-    return lambda: from_json(Preset, json.dumps({"agent": {"kind": kind}}))
+    return lambda: p.from_json(p.Preset, json.dumps({"agent": {"kind": kind}}))
 
 
 def undecorated():
-    class Plain(TwinSoftActorCriticAgentParameters):
+    class Plain(p.TwinSoftActorCriticAgentParameters):
         path: ClassVar[str] = "some_module:Plain"
 
-    Preset(agent=Plain())
+    p.Preset(agent=Plain())
 
 
 def inside():
-    @parameters
-    class Inside(TwinSoftActorCriticAgentParameters):
+    @p.parameters
+    class Inside(p.TwinSoftActorCriticAgentParameters):
         """A class that no other process can import."""
 
         path: ClassVar[str] = "some_module:Inside"
 
-    Preset(agent=Inside())
+    p.Preset(agent=Inside())
 
 
-@parameters
-class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
+@p.parameters
+class OwnAlgorithm(p.TwinSoftActorCriticAlgorithmParameters):
     """An algorithm that no class of an agent names."""
 
     location_cost: float = 2.0
@@ -148,11 +135,11 @@ class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
 WRONG = {
     "no module": (named("nothing_of_this_name:Mine"), TfsacError, "nothing_of_this_name"),
     "a module that raises": (named("raises_at_import:Mine"), Exception, "nothing_of_this_name"),
-    "no decorator": (undecorated, ParameterError, "@tfsac.parameters.parameters"),
+    "no decorator": (undecorated, p.ParameterError, "@tfsac.parameters.parameters"),
     "an algorithm of another agent": (
-        lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError, "OwnAlgorithm",
+        lambda: p.TwinSoftActorCriticAgentParameters(OwnAlgorithm()), p.ParameterError, "OwnAlgorithm",
     ),
-    "a class inside a function": (inside, ParameterError, "top level"),
+    "a class inside a function": (inside, p.ParameterError, "top level"),
 }  # fmt: skip
 
 

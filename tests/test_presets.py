@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 import tiny
 
+from tfsac import parameters as p
 from tfsac.catalog import describe_preset, load_preset, preset_names
 from tfsac.environments import as_arrays, make, spec_of
-from tfsac.parameters import (
-    EpisodicReplayParameters,
-    Preset,
-    RunParameters,
-    for_level,
-    override,
-    to_json,
-)
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 
@@ -70,18 +63,18 @@ def short(preset):
         "schedule.evaluation_steps": "EnvironmentEpisodes(1)",
         "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)",
     }
-    if isinstance(preset.agent.memory, EpisodicReplayParameters):
+    if isinstance(preset.agent.memory, p.EpisodicReplayParameters):
         preset = tiny.shrunk(preset, **{**shorter, "environment.num_envs": 2})
         steps = preset.agent.algorithm.t_max
         rollouts = {"schedule.improve_steps": f"EnvironmentSteps({6 * 2 * steps})"}
-        return override(preset, {**rollouts, "environment.max_episode_steps": steps})
+        return p.override(preset, {**rollouts, "environment.max_episode_steps": steps})
     algorithm, sooner = preset.agent.algorithm, {}
     if algorithm.updates_between_target_copies() > 6:  # as of Atari's targets, which are copied every 8000 steps
         sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
     if preset.environment.num_envs > 32:  # of the Fetch tasks, with 40 updates after each collection
         sooner |= {"environment.num_envs": 2, "agent.algorithm.num_consecutive_training_steps": 10}
         sooner |= {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(20)"}
-    preset = override(preset, sooner)
+    preset = p.override(preset, sooner)
     playing = preset.agent.algorithm.num_consecutive_playing_steps.num_steps
     return tiny.shrunk(
         preset,
@@ -97,20 +90,20 @@ def short(preset):
 def fewer_updates(preset):
     """At most two updates after each collection, and one replay after a rollout."""
     algorithm = preset.agent.algorithm
-    if isinstance(preset.agent.memory, EpisodicReplayParameters):
-        return override(preset, {"agent.algorithm.n_times_replay": 1})
+    if isinstance(preset.agent.memory, p.EpisodicReplayParameters):
+        return p.override(preset, {"agent.algorithm.n_times_replay": 1})
     fewer = {"agent.algorithm.num_consecutive_training_steps": min(2, algorithm.num_consecutive_training_steps)}
     if algorithm.num_updates_between_policy_updates > 3:
         fewer["agent.algorithm.num_updates_between_policy_updates"] = 2
     if algorithm.num_consecutive_training_steps > 2:  # a period in environment steps may be no whole number of updates
         fewer["agent.algorithm.num_steps_between_copying_online_weights_to_target"] = "TrainingSteps(1)"
-    return override(preset, fewer)
+    return p.override(preset, fewer)
 
 
 def counts(preset):
     """Environment steps and updates of a short run."""
     algorithm, steps = preset.agent.algorithm, preset.schedule.improve_steps.num_steps
-    if isinstance(preset.agent.memory, EpisodicReplayParameters):
+    if isinstance(preset.agent.memory, p.EpisodicReplayParameters):
         return steps, 6 * (1 + algorithm.n_times_replay)
     return heatup_of(preset) + steps, 6 * algorithm.num_consecutive_training_steps
 
@@ -130,7 +123,7 @@ def test_the_presets_of_the_folder_are_the_presets_of_the_package():
 def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it(name):
     source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     preset = load_preset(name)
-    assert isinstance(preset, Preset)
+    assert isinstance(preset, p.Preset)
     assert preset.environment.level in ast.get_docstring(ast.parse(source)) or preset.levels
     assert describe_preset(name) == " ".join(ast.get_docstring(ast.parse(source)).split("\n\n")[0].split())
     assert np.isfinite(preset.validation.min_reward_threshold)
@@ -155,7 +148,7 @@ def test_a_preset_is_the_same_after_json(name):
     from tfsac.parameters import from_json
 
     preset = load_preset(name)
-    assert from_json(Preset, json.dumps(to_json(preset))) == preset
+    assert from_json(p.Preset, json.dumps(p.to_json(preset))) == preset
 
 
 # Without graphs, which take most of the time of so short a run; tests/acceptance/README.md has the others.
@@ -173,7 +166,7 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
     preset = short(load_preset(name))
     preset = fewer_updates(preset) if eager else preset
     trainer = Trainer(
-        preset, tmp_path / "run", RunParameters(seed=3, eager=eager, updates_between_diagnostics=1), quiet=True
+        preset, tmp_path / "run", p.RunParameters(seed=3, eager=eager, updates_between_diagnostics=1), quiet=True
     )
     before, algorithm = weights(trainer), preset.agent.algorithm
     temperature = getattr(algorithm, "temperature", None)
@@ -210,12 +203,12 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
 )
 def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
     needs_its_packages(name)
-    preset = for_level(load_preset(name), level)
+    preset = p.for_level(load_preset(name), level)
     assert preset.environment.level == level
     assert np.isfinite(preset.validation.min_reward_threshold)
     env = make(level)
     spec = spec_of(env)
-    agent = build_agent(short(preset), RunParameters(seed=1), spec)
+    agent = build_agent(short(preset), p.RunParameters(seed=1), spec)
     observation, _ = env.reset(seed=1)
     rows = {key: np.repeat(array[None], 20, axis=0) for key, array in as_arrays(observation, spec).items()}
     action = agent.policy.act(rows, mode="sample").action
@@ -228,16 +221,16 @@ def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
 @pytest.mark.parametrize("name", OF_SEVERAL_LEVELS)
 def test_the_level_that_the_preset_names_itself_equals_its_entry_in_the_table(name):
     preset = load_preset(name)
-    assert for_level(preset, preset.environment.level) == preset
-    assert override(preset, preset.levels[preset.environment.level]) == preset
-    thresholds = [for_level(preset, level).validation.min_reward_threshold for level in preset.levels]
+    assert p.for_level(preset, preset.environment.level) == preset
+    assert p.override(preset, preset.levels[preset.environment.level]) == preset
+    thresholds = [p.for_level(preset, level).validation.min_reward_threshold for level in preset.levels]
     assert np.isfinite(thresholds).all()
 
 
 def test_a_users_own_preset_file_is_loaded_from_its_path(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
-        "from tfsac.catalog import load_preset\nfrom tfsac.parameters import override\n"
-        "preset = override(load_preset('pendulum_sac'), {'agent.algorithm.discount': 0.5})\n"
+        "from tfsac.catalog import load_preset\nfrom tfsac.parameters import p.override\n"
+        "preset = p.override(load_preset('pendulum_sac'), {'agent.algorithm.discount': 0.5})\n"
     )
     assert load_preset(str(path)).agent.algorithm.discount == 0.5

@@ -19,7 +19,7 @@ from pydantic_core import ArgsKwargs, ErrorDetails
 from tfsac.errors import TfsacError
 from tfsac.parameters.other_names import PATHS, normalized
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 # Arrays of 2**40 of the largest images can still be counted.
 PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]
 NonNegativeInt = Annotated[int, Field(ge=0, lt=2**40)]
@@ -136,7 +136,7 @@ def _check(cls: Any, value: Any, validate: Callable[[Any], Any]) -> Any:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(Field, dataclasses.field))
-def parameters(cls: type[T]) -> type[T]:
+def parameters(cls: type[_T]) -> type[_T]:
     """Makes `cls` a frozen dataclass that checks the type and range of every field when it is made.
 
     Construction raises `ParameterError` for an unknown parameter (naming the nearest one), a wrong type, a value out of
@@ -187,7 +187,7 @@ def to_json(value: Any) -> Any:
     return TypeAdapter(type(value)).dump_python(value, mode="json", warnings=False)
 
 
-def from_json(cls: type[T], content: Any) -> T:
+def from_json(cls: type[_T], content: Any) -> _T:
     """Returns the parameter object that JSON describes; raises ParameterError for what it does not take.
 
     Args:

@@ -102,7 +102,7 @@ class QuantileValueParameters:
 
 
 WITHOUT_BLOCKS = UnusedUnless("residual_blocks", None)
-USED_BY_LAYERS = (WITHOUT_BLOCKS, UnusedIf("network_layers_sizes", ()))
+USED_BY_HIDDEN_LAYERS = (WITHOUT_BLOCKS, UnusedIf("network_layers_sizes", ()))
 
 
 @parameters
@@ -124,13 +124,13 @@ class QHeadParameters(ClassParameters):
     """
 
     network_layers_sizes: Annotated[tuple[PositiveInt, ...], WITHOUT_BLOCKS] = (256, 256)
-    activation_function: Annotated[Activation, *USED_BY_LAYERS] = "relu"
+    activation_function: Annotated[Activation, *USED_BY_HIDDEN_LAYERS] = "relu"
     loss_weight: NonNegativeFloat = 1.0
     num_critics: PositiveInt = 2
     initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
     init_w: PositiveFloat | None = None
-    normalization: Annotated[NormalizationParameters | None, *USED_BY_LAYERS] = None
-    dropout: Annotated[Fraction, *USED_BY_LAYERS] = 0.0
+    normalization: Annotated[NormalizationParameters | None, *USED_BY_HIDDEN_LAYERS] = None
+    dropout: Annotated[Fraction, *USED_BY_HIDDEN_LAYERS] = 0.0
     residual_blocks: ResidualMiddlewareParameters | None = None
     distribution: Annotated[CategoricalValueParameters | QuantileValueParameters, ByKind()] | None = None
     kind: Literal["q"] = "q"

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema, core_schema
 from tfsac.parameters.base import USER_CLASSES, ParameterError, from_json, to_json
 from tfsac.utils.imports import load
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 USER_CLASS = "MODULE:CLASS"  # what the kind of a user's parameter class looks like
 
 
@@ -41,7 +41,7 @@ class ClassParameters:
             named.__annotations__ = {**vars(cls).get("__annotations__", {}), "kind": "str"}
 
 
-def class_of(made: ClassParameters, base: type[T]) -> type[T]:
+def class_of(made: ClassParameters, base: type[_T]) -> type[_T]:
     """Returns the class that parameters name in their `path`, tfsac's or the user's, a subclass of `base`."""
     found = load(made.class_path)
     if not (isinstance(found, type) and issubclass(found, base)):
