@@ -28,29 +28,6 @@ def preset(agent=None, **changes):
 # -- what they are -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("made", [Discrete(), Gaussian()], ids=["discrete", "gaussian"])
-def test_defaults_are_those_of_the_paper_and_its_implementation(made):
-    a = made.algorithm
-    assert (a.discount, a.beta, a.truncation_threshold, a.n_times_replay, a.replay_times) == (
-        0.99,
-        0.01,
-        10.0,
-        8,
-        "fixed",
-    )
-    assert (a.use_trust_region, a.trust_region_alpha, a.trust_region_delta, a.use_q_opc) == (True, 0.99, 1.0, False)
-    assert (a.normalize_loss_by_steps, a.disable_online_update, a.statistics_decay) == (True, False, 0.999)
-    assert (a.use_deterministic_for_evaluation, made.memory.replay_start_size) == (False, 10_000)
-    assert a.trust_region_statistics == ("logits" if made.kind == "discrete_acer" else "variance")
-    assert a.rate_for_copying_weights_to_target == pytest.approx(0.01)
-    losses = {name: network.loss_weight for name, network in made.networks.items()}
-    assert losses == (
-        {"policy": 1.0, "q": 0.5} if made.kind == "discrete_acer" else {"policy": 1.0, "v": 0.5, "advantage": 0.5}
-    )
-    assert {name for name, network in made.networks.items() if network.create_target_network} == {"policy"}
-    assert getattr(a, "num_advantage_samples", 5) == 5
-
-
 @pytest.mark.parametrize("cells", [None, 7])
 def test_networks_are_alike_or_after_a_trunk(cells):
     layers = (p.Conv2d(2, 4, 2), 6, 5)
@@ -77,28 +54,9 @@ def test_networks_are_alike_or_after_a_trunk(cells):
     assert {network.learning_rate for network in [*separate.values(), *shared.values()]} == {0.5}
 
 
-RICH = {
-    "discrete": dict(
-        cells=3,
-        shared=True,
-        replay_times="poisson",
-        trust_region_statistics="probabilities",
-        truncation_threshold=None,
-        normalize_loss_by_steps=False,
-        use_q_opc=True,
-        networks={"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9},
-    ),
-    "gaussian": dict(
-        trust_region_statistics="scale",
-        num_advantage_samples=3,
-        networks={"covariance": "spherical", "bound_mean": False, "min_variance": 0.1},
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", RICH)
+@pytest.mark.parametrize("kind", ["discrete", "gaussian"])
 def test_json_round_trip_is_exact(kind):
-    made = preset(make_parameters(kind, **RICH[kind]))
+    made = preset(make_parameters(kind, cells=3, shared=True, truncation_threshold=None))
     again = p.from_json(p.Preset, json.dumps(p.to_json(made)))
     assert again == made and [*again.agent.networks] == [*made.agent.networks]
 
@@ -123,11 +81,6 @@ def with_network(name, kind="discrete", shared=False, **fields):
 
 REMEMBERING = {"middleware_parameters": p.LSTMMiddlewareParameters(3)}
 MISTAKES = {
-    "an average that stands still": (lambda: Algorithm(trust_region_alpha=1.0), "trust_region_alpha"),
-    "statistics of continuous actions": (lambda: Algorithm(trust_region_statistics="variance"), "log_probs"),
-    "statistics of discrete actions": (
-        lambda: p.GaussianACERAlgorithmParameters(trust_region_statistics="logits"), "scale",
-    ),
     "no average": (lambda: with_network("policy", create_target_network=False), "use_trust_region"),
     "average of critics": (lambda: with_network("q", create_target_network=True), "no target network"),
     "reading past the trunk": (

@@ -73,40 +73,25 @@ def test_updates_that_leave_the_policy_count_for_its_learning_rate_and_the_tempe
         np.testing.assert_array_equal(one, other.numpy())
 
 
-def test_the_first_step_of_a_delayed_policy_takes_the_rate_of_its_update():
-    agent = make_agent(delay=2, learning_rate=0.5, learning_rate_decay_type="linear", learning_rate_decay_steps=2)
-    kernel = agent.trained["policy"][-1]
-    before = kernel.numpy()
-    agent.update(random_batches(SPEC, 2, BATCH))
-    np.testing.assert_allclose(np.abs(kernel.numpy() - before), 0.25, rtol=1e-3)  # Adam's first step is the rate
-
-
 # -- the length of a run -----------------------------------------------------------------------------------------------
 
 COSINE = {"learning_rate_decay_type": "cosine", "learning_rate_decay_steps": "run"}
-ACER = {"agent.algorithm.t_max": 5, "agent.algorithm.n_times_replay": 3, "environment.num_envs": 2}
-ACER |= {"agent.networks.*.batch_size": 4}
-
-
-def twin(**changes):
-    given = {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(4)"}
-    given |= {"agent.algorithm.num_consecutive_training_steps": 6}
-    given |= {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
-    return p.override(TWIN, given | {path.replace("__", "."): value for path, value in changes.items()})
 
 
 @pytest.mark.parametrize(
     ("steps", "updates"), [(p.EnvironmentSteps(402), 600), (p.EnvironmentSteps(3), 1), (p.TrainingSteps(77), 77)]
 )
 def test_the_updates_of_a_run_follow_from_schedule_and_algorithm(steps, updates):
-    assert twin(schedule__improve_steps=steps).updates == updates
+    algorithm = p.TwinSoftActorCriticAlgorithmParameters(
+        num_consecutive_playing_steps=p.EnvironmentSteps(4), num_consecutive_training_steps=6
+    )
+    assert algorithm.updates_in(steps, 1) == updates
 
 
 def test_updates_after_episodes_count_episodes():
     algorithm = p.TwinSoftActorCriticAlgorithmParameters(
         num_consecutive_playing_steps=p.EnvironmentEpisodes(2),
         num_consecutive_training_steps=50,
-        num_steps_between_copying_online_weights_to_target=p.TrainingSteps(1),
     )
     assert algorithm.updates_in(p.EnvironmentEpisodes(9), 1) == 200
     with pytest.raises(p.ParameterError, match="improve_steps"):
@@ -115,11 +100,8 @@ def test_updates_after_episodes_count_episodes():
 
 @pytest.mark.parametrize(("online", "updates"), [(True, 80), (False, 60)])
 def test_acer_updates_after_rollouts_of_all_environments(online, updates):
-    made = p.override(
-        tiny.acer("CartPole-v1"),
-        {**ACER, "schedule.improve_steps": 209, "agent.algorithm.disable_online_update": not online},
-    )
-    assert made.updates == updates
+    algorithm = p.DiscreteACERAlgorithmParameters(t_max=5, n_times_replay=3, disable_online_update=not online)
+    assert algorithm.updates_in(p.EnvironmentSteps(209), num_envs=2) == updates
 
 
 @pytest.mark.slow

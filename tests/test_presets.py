@@ -19,18 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module_
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "presets"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
-USUAL = (  # one of each kind of agent and memory
-    "acer_cartpole",
-    "acer_pendulum",
-    "atari_discrete_sac",
-    "cart_pole_discrete_sac",
-    "crossq_mujoco",
-    "pendulum_sac",
-    "pendulum_sqil",
-    "pendulum_twin_sac",
-    "rlpd",
-    "taac_simple_control",
-)
+# One of each kind of agent and memory.
+USUAL = ("acer_cartpole", "acer_pendulum", "atari_discrete_sac", "cart_pole_discrete_sac", "crossq_mujoco")
+USUAL += ("pendulum_sac", "pendulum_sqil", "pendulum_twin_sac", "rlpd", "taac_simple_control")
 OF_SEVERAL_LEVELS = [name for name in NAMES if load_preset(name).levels]
 ENSEMBLES = [name for name in NAMES if getattr(load_preset(name).agent, "has_ensemble", False)]
 NETWORKS = {  # of each kind of agent
@@ -120,7 +111,7 @@ def test_the_presets_of_the_folder_are_the_presets_of_the_package():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it(name):
+def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it_and_is_the_same_after_json(name):
     source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     preset = load_preset(name)
     assert isinstance(preset, p.Preset)
@@ -128,6 +119,7 @@ def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it(name):
     assert describe_preset(name) == " ".join(ast.get_docstring(ast.parse(source)).split("\n\n")[0].split())
     assert np.isfinite(preset.validation.min_reward_threshold)
     assert "run_preset(__file__)" in source
+    assert p.from_json(p.Preset, json.dumps(p.to_json(preset))) == preset
 
 
 def test_loading_every_preset_imports_no_tensorflow_and_makes_no_environment(run_python):
@@ -141,14 +133,6 @@ print(len(levels), sorted(heavy & set(sys.modules)))
 """
     )
     assert printed.split(None, 1) == [str(len(NAMES)), "[]\n"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_preset_is_the_same_after_json(name):
-    from tfsac.parameters import from_json
-
-    preset = load_preset(name)
-    assert from_json(p.Preset, json.dumps(p.to_json(preset))) == preset
 
 
 # Without graphs, which take most of the time of so short a run; tests/acceptance/README.md has the others.
@@ -221,16 +205,6 @@ def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
 @pytest.mark.parametrize("name", OF_SEVERAL_LEVELS)
 def test_the_level_that_the_preset_names_itself_equals_its_entry_in_the_table(name):
     preset = load_preset(name)
-    assert p.for_level(preset, preset.environment.level) == preset
     assert p.override(preset, preset.levels[preset.environment.level]) == preset
     thresholds = [p.for_level(preset, level).validation.min_reward_threshold for level in preset.levels]
     assert np.isfinite(thresholds).all()
-
-
-def test_a_users_own_preset_file_is_loaded_from_its_path(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from tfsac.catalog import load_preset\nfrom tfsac.parameters import p.override\n"
-        "preset = p.override(load_preset('pendulum_sac'), {'agent.algorithm.discount': 0.5})\n"
-    )
-    assert load_preset(str(path)).agent.algorithm.discount == 0.5
