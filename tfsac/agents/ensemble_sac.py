@@ -21,7 +21,7 @@ from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.losses.ensembles import draw_critics, reduce_q
 from tfsac.networks import ModelMaker, project, weight_norm
 from tfsac.networks.layers import Masks
-from tfsac.parameters import TwinSoftActorCriticAgentParameters, reject_layers_of_custom_models
+from tfsac.parameters import ParameterError, TwinSoftActorCriticAgentParameters
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Spec, Transition
 
@@ -77,8 +77,9 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
-        if models is not None:
-            reject_layers_of_custom_models(parameters.networks)
+        for name, network in parameters.networks.items():
+            if models is not None and (special := network.special_layers):
+                raise ParameterError(f"Custom Keras models bring their own layers, got {special} in network {name!r}")
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         q: Any = parameters.networks["q"]
         self.critics = critic_values(self.algorithm, q.head_parameters, q.replace_mse_with_huber_loss)

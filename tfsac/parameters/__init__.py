@@ -4,7 +4,6 @@ from tfsac.parameters.acer import *
 from tfsac.parameters.agent_networks import *
 from tfsac.parameters.base import *
 from tfsac.parameters.base_agent import *
-from tfsac.parameters.ensemble_options import *
 from tfsac.parameters.experiment import *
 from tfsac.parameters.layers import *
 from tfsac.parameters.memories import *

@@ -19,7 +19,15 @@ from tfsac.parameters.base import (
 )
 from tfsac.parameters.base_agent import AlgorithmParameters, BaseAgentParameters
 from tfsac.parameters.memories import EpisodicReplayParameters
-from tfsac.parameters.networks import FEATURES, NetworkParameters
+from tfsac.parameters.networks import (
+    FEATURES,
+    CategoricalPolicyHeadParameters,
+    FeaturesHeadParameters,
+    GaussianPolicyHeadParameters,
+    NetworkParameters,
+    QHeadParameters,
+    VHeadParameters,
+)
 from tfsac.parameters.steps import EnvironmentSteps, StepMethod
 from tfsac.parameters.user_classes import ByKind
 
@@ -147,7 +155,11 @@ class DiscreteACERAgentParameters(_ACER):
     kind: Literal["discrete_acer"] = "discrete_acer"
     path: ClassVar[str] = "tfsac.agents.acer:DiscreteACERAgent"
     discrete_actions: ClassVar[bool | None] = True
-    heads: ClassVar[dict[str, str]] = {"trunk": "features", "policy": "categorical_policy", "q": "q"}
+    heads: ClassVar[dict[str, type]] = {
+        "trunk": FeaturesHeadParameters,
+        "policy": CategoricalPolicyHeadParameters,
+        "q": QHeadParameters,
+    }
 
 
 @parameters
@@ -166,4 +178,9 @@ class GaussianACERAgentParameters(_ACER):
     kind: Literal["gaussian_acer"] = "gaussian_acer"
     path: ClassVar[str] = "tfsac.agents.acer:GaussianACERAgent"
     discrete_actions: ClassVar[bool | None] = False
-    heads: ClassVar[dict[str, str]] = {"trunk": "features", "policy": "gaussian_policy", "v": "v", "advantage": "q"}
+    heads: ClassVar[dict[str, type]] = {
+        "trunk": FeaturesHeadParameters,
+        "policy": GaussianPolicyHeadParameters,
+        "v": VHeadParameters,
+        "advantage": QHeadParameters,
+    }

@@ -17,7 +17,6 @@ from tfsac.parameters.base import (
     parameters,
     reject_unused_fields,
 )
-from tfsac.parameters.ensemble_options import check_layers
 from tfsac.parameters.layers import Conv2d, Scheme
 from tfsac.parameters.memories import (
     DemonstratedReplayParameters,
@@ -35,7 +34,7 @@ from tfsac.parameters.steps import (
     TrainingSteps,
 )
 from tfsac.parameters.temperatures import LearnedAlphaParameters
-from tfsac.parameters.user_classes import ByKind, ClassParameters, is_of_kind
+from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 
 @parameters
@@ -203,6 +202,9 @@ class EpsilonGreedyParameters(ClassParameters):
         return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
 
 
+MIXING = ("Adafactor", "Lamb", "Muon")  # whose steps depend on a variable's shape, or on all of its weights
+
+
 @parameters
 class BaseAgentParameters(ClassParameters):
     """What the parameters of all agents share. Each class names the agent that it describes.
@@ -216,9 +218,10 @@ class BaseAgentParameters(ClassParameters):
         networks: by name, "policy" among them; one batch trains all.
         path: of the agent's class, as "MODULE:CLASS".
         discrete_actions: whether it has discrete actions; None leaves it to the agent to refuse an environment.
-        heads: kind of each network's head, by name; "trunk" may be left out. Empty for any networks.
+        heads: class of each network's head, by name; "trunk" may be left out. Empty for any networks.
         with_target: the networks that may have a target network.
         recurrent: whether networks may have an LSTM.
+        ensemble: whether critics may have the layers and distributions of an ensemble.
 
     Example:
         >>> @parameters
@@ -232,9 +235,10 @@ class BaseAgentParameters(ClassParameters):
     memory: MemoryParameters | SequenceReplayParameters | EpisodicReplayParameters
     networks: dict[str, NetworkParameters]
     discrete_actions: ClassVar[bool | None] = None
-    heads: ClassVar[dict[str, str]] = {}
+    heads: ClassVar[dict[str, type]] = {}
     with_target: ClassVar[tuple[str, ...]] = ("q",)
     recurrent: ClassVar[bool] = False
+    ensemble: ClassVar[bool] = False
 
     @property
     def batch_size(self) -> int:
@@ -273,23 +277,31 @@ class BaseAgentParameters(ClassParameters):
 
     def __post_init__(self) -> None:
         networks, wrong = self.networks, ""
-        heads = {name: kind for name, kind in self.heads.items() if name in networks or name != "trunk"}
+        heads = {name: head for name, head in self.heads.items() if name in networks or name != "trunk"}
         if not heads:
             return
         if networks.keys() != heads.keys():
             wrong = f"have the networks {', '.join(heads)}, got {', '.join(networks)}"
         for name, network in {} if wrong else networks.items():
-            if not is_of_kind(network.head_parameters, heads[name]):
-                wrong = f"have a head of kind {heads[name]!r} in {name!r}, got {network.head_parameters}"
+            if not isinstance(network.head_parameters, heads[name]):
+                wrong = f"have {heads[name].__name__} in {name!r}, got {network.head_parameters}"
             elif name not in self.with_target and network.create_target_network:
                 wrong = f"have no target network of {name!r}, only of {', '.join(self.with_target)}"
             elif network.middleware_parameters.kind == "lstm" and not self.recurrent:
                 wrong = "have no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
             elif network.batch_size != self.batch_size:
                 wrong = f"have the same batch_size in all networks, got {self.batch_size} and {network.batch_size}"
+            elif getattr(network.middleware_parameters, "dropout", 0.0):
+                wrong = f"have dropout in the head of critics alone, got it in the middleware of {name!r}"
+            elif not self.ensemble and (
+                network.special_layers or getattr(network.head_parameters, "distribution", None)
+            ):
+                special = network.special_layers or "a distribution of returns"
+                wrong = f"be of kind 'twin_soft_actor_critic' to have {special}, got it in network {name!r}"
+            elif getattr(network.head_parameters, "num_critics", 1) > 1 and network.optimizer_type in MIXING:
+                wrong = f"treat each critic alone, which optimizer_type={network.optimizer_type!r} does not"
         if wrong:
             raise ParameterError(f"{type(self).__name__} must {wrong}")
-        check_layers(networks, twin=hasattr(type(self), "has_ensemble"))
         self.check_batch()
         if any(network.create_target_network for network in networks.values()):
             self.algorithm.updates_between_target_copies()

@@ -20,8 +20,8 @@ from tfsac.parameters.base import (
     reject_unused_fields,
 )
 from tfsac.parameters.base_agent import BaseAgentParameters
-from tfsac.parameters.ensemble_options import check_atoms
 from tfsac.parameters.memories import EpisodicReplayParameters, SQILExperienceReplayParameters
+from tfsac.parameters.networks import ATOM_BOUND, CategoricalValueParameters
 from tfsac.parameters.soft_actor_critic import (
     DiscreteSoftActorCriticAgentParameters,
     SoftActorCriticAgentParameters,
@@ -290,7 +290,14 @@ class Preset:
 
     def __post_init__(self) -> None:
         agent, schedule, filters = self.agent, self.schedule, self.environment.filters
-        check_atoms(agent.networks, filters.return_scaling, filters.reward_rescale_factor)
+        q, scaling = agent.networks.get("q"), filters.return_scaling
+        atoms = getattr(q and q.head_parameters, "distribution", None)
+        scaled = scaling and scaling.bound in (None, ATOM_BOUND) and filters.reward_rescale_factor <= 1
+        if isinstance(atoms, CategoricalValueParameters) and atoms.low is None and not scaled:
+            raise ParameterError(
+                'Atoms between -5 and 5 need environment.filters.return_scaling={"bound": 5.0} and '
+                "reward_rescale_factor <= 1; or set agent.networks.q.head_parameters.distribution.low and high"
+            )
         if filters.return_scaling and getattr(agent.algorithm, "reward_discounts", None):
             raise ParameterError("return_scaling needs the algorithm's discount instead of reward_discounts")
         if isinstance(agent.memory, SQILExperienceReplayParameters):

@@ -30,12 +30,14 @@ from tfsac.parameters.layers import (
     NormalizationParameters,
     ResidualMiddlewareParameters,
     Scheme,
+    normalizes_batches,
 )
 from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 FEATURES = "features"  # the key under which networks read what a common one computes
 MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
 LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
+ATOM_BOUND = 5.0  # of scaled returns, where the atoms have no bounds of their own
 LogStd = Annotated[float, Field(ge=LOG_STD_BOUNDS[0], le=LOG_STD_BOUNDS[1])]
 
 
@@ -353,6 +355,16 @@ class NetworkParameters(LearningRateDecayParameters):
         """The Python function that makes the network; None for layers that these parameters describe."""
         key = next(iter(self.input_embedders_parameters))
         return key.removeprefix(MADE_BY) if key.startswith(MADE_BY) else None
+
+    @property
+    def special_layers(self) -> str | None:
+        """What only the update of an ensemble of critics computes in the layers, or None."""
+        bodies = [self.middleware_parameters, getattr(self.head_parameters, "body", None)]
+        if any(map(normalizes_batches, bodies)):
+            return "batch normalisation"
+        if any(getattr(body, "dropout", 0.0) for body in bodies):
+            return "dropout"
+        return "unit_weights" if self.unit_weights != "none" else None
 
     @property
     def loss_weight(self) -> float:

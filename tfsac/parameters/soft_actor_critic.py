@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+import dataclasses
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,17 +12,24 @@ from tfsac.parameters.agent_networks import (
     soft_actor_critic_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.parameters.base import ParameterError, PositiveInt, parameters
+from tfsac.parameters.base import ParameterError, PositiveInt, parameters, reject_unused_fields
 from tfsac.parameters.base_agent import (
     BaseAgentParameters,
     EpsilonGreedyParameters,
     GaussianExplorationParameters,
     OffPolicyAlgorithmParameters,
 )
-from tfsac.parameters.ensemble_options import check_critics, is_plain_twin
-from tfsac.parameters.layers import Scheme
+from tfsac.parameters.layers import Scheme, normalizes_batches
 from tfsac.parameters.memories import ExperienceReplayParameters, MemoryParameters
-from tfsac.parameters.networks import NetworkParameters
+from tfsac.parameters.networks import (
+    CategoricalPolicyHeadParameters,
+    CategoricalValueParameters,
+    NetworkParameters,
+    QHeadParameters,
+    QuantileValueParameters,
+    SACPolicyHeadParameters,
+    VHeadParameters,
+)
 from tfsac.parameters.temperatures import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -29,6 +37,15 @@ from tfsac.parameters.temperatures import (
     TemperatureParameters,
 )
 from tfsac.parameters.user_classes import ByKind
+
+# Of an ensemble of critics.
+OPTIONS = {"critic_subset", "target_reduction", "policy_reduction", "entropy_in_target"}
+OPTIONS |= {"joint_critic_forward", "joint_policy_forward"}
+REDUCTIONS = {
+    type(None): ("min", "mean", "index_min", "own"),
+    CategoricalValueParameters: ("index_min", "mean", "own"),
+    QuantileValueParameters: ("pool", "index_min", "mean", "own"),
+}
 
 
 @parameters
@@ -97,7 +114,7 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.sac_v:SoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
-    heads: ClassVar[dict[str, str]] = {"policy": "sac_policy", "v": "v", "q": "q"}
+    heads: ClassVar[dict[str, type]] = {"policy": SACPolicyHeadParameters, "v": VHeadParameters, "q": QHeadParameters}
     with_target: ClassVar[tuple[str, ...]] = ("v",)
 
 
@@ -117,7 +134,8 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.sac:TwinSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
-    heads: ClassVar[dict[str, str]] = {"policy": "sac_policy", "q": "q"}
+    heads: ClassVar[dict[str, type]] = {"policy": SACPolicyHeadParameters, "q": QHeadParameters}
+    ensemble: ClassVar[bool] = True
 
     @property
     def class_path(self) -> str:
@@ -128,11 +146,37 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     @property
     def has_ensemble(self) -> bool:
         """Whether the critics have options beyond those of one or two plain ones."""
-        return not is_plain_twin(self.algorithm, self.networks)
+        head: Any = self.networks["q"].head_parameters
+        options = {field.name: field.default for field in dataclasses.fields(self.algorithm) if field.name in OPTIONS}
+        usual = all(getattr(self.algorithm, name) == default for name, default in options.items())
+        special = any(network.special_layers for network in self.networks.values())
+        return (
+            not usual
+            or special
+            or bool(head.num_critics > 2 or head.normalization or head.residual_blocks or head.distribution)
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_critics(self.algorithm, self.networks)
+        algorithm, policy, q = self.algorithm, self.networks["policy"], self.networks["q"]
+        head: Any = q.head_parameters
+        allowed = REDUCTIONS[type(head.distribution)]
+        if algorithm.target_reduction not in allowed:
+            names = f"{' or '.join(map(repr, allowed))} with distribution={head.distribution}"
+            raise ParameterError(f"target_reduction must be {names}, got {algorithm.target_reduction!r}")
+        if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
+            because = f"target_reduction={algorithm.target_reduction!r}"
+            reject_unused_fields(head.distribution, ["drop_per_critic"], because)
+        bodies = (head.body, q.middleware_parameters)
+        if any(map(normalizes_batches, bodies)):
+            kinds = [normalization.kind for body in bodies if (normalization := getattr(body, "normalization", None))]
+            wrong = not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous"
+            if wrong or ("batch_renorm" in kinds and q.create_target_network):
+                needs = "joint_critic_forward=True, an update_order other than 'simultaneous'"
+                renorm = "and with 'batch_renorm' create_target_network=False"
+                raise ParameterError(f"Critics with batch normalisation need {needs} {renorm}, got {algorithm}")
+        if not normalizes_batches(policy.middleware_parameters):
+            reject_unused_fields(algorithm, ["joint_policy_forward"], "a policy without batch normalisation")
 
 
 @parameters
@@ -154,7 +198,7 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
     kind: Literal["discrete_soft_actor_critic"] = "discrete_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = True
-    heads: ClassVar[dict[str, str]] = {"policy": "categorical_policy", "q": "q"}
+    heads: ClassVar[dict[str, type]] = {"policy": CategoricalPolicyHeadParameters, "q": QHeadParameters}
 
     @property
     def encoders(self) -> dict[str, str]:

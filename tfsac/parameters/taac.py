@@ -10,7 +10,7 @@ from tfsac.parameters.agent_networks import temporally_abstract_networks
 from tfsac.parameters.base import PositiveFloat, PositiveInt, Rising, UnitInterval, UnusedIf, UnusedUnless, parameters
 from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
 from tfsac.parameters.memories import SequenceReplayParameters
-from tfsac.parameters.networks import NetworkParameters
+from tfsac.parameters.networks import NetworkParameters, QHeadParameters, SACPolicyHeadParameters
 from tfsac.parameters.user_classes import ByKind
 
 Probability = Annotated[float, Field(gt=0, lt=1)]
@@ -82,4 +82,4 @@ class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
     kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
     path: ClassVar[str] = "tfsac.agents.taac:TemporallyAbstractActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
-    heads: ClassVar[dict[str, str]] = {"policy": "sac_policy", "q": "q"}
+    heads: ClassVar[dict[str, type]] = {"policy": SACPolicyHeadParameters, "q": QHeadParameters}

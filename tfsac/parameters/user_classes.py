@@ -49,11 +49,6 @@ def class_of(made: ClassParameters, base: type[_T]) -> type[_T]:
     return found
 
 
-def is_of_kind(made: Any, kind: str) -> bool:
-    """Returns whether parameters are of a class of tfsac of this kind, or of a user's subclass of it."""
-    return any(getattr(cls, "kind", None) == kind for cls in type(made).__mro__)
-
-
 def is_of_tfsac(cls: type) -> bool:
     """Returns whether a class is tfsac's, and not a user's."""
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
