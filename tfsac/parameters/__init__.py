@@ -1,16 +1,12 @@
 """Validated parameter objects in Coach's vocabulary: what its modules define. Importing them imports no TensorFlow."""
 
 from tfsac.parameters.acer import *
-from tfsac.parameters.agent_networks import *
 from tfsac.parameters.base import *
 from tfsac.parameters.base_agent import *
 from tfsac.parameters.experiment import *
-from tfsac.parameters.layers import *
 from tfsac.parameters.memories import *
 from tfsac.parameters.networks import *
 from tfsac.parameters.overrides import *
 from tfsac.parameters.soft_actor_critic import *
 from tfsac.parameters.steps import *
 from tfsac.parameters.taac import *
-from tfsac.parameters.temperatures import *
-from tfsac.parameters.user_classes import *

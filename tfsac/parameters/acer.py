@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.agent_networks import discrete_acer_networks, gaussian_acer_networks
 from tfsac.parameters.base import (
+    ByKind,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -21,15 +23,17 @@ from tfsac.parameters.base_agent import AlgorithmParameters, BaseAgentParameters
 from tfsac.parameters.memories import EpisodicReplayParameters
 from tfsac.parameters.networks import (
     FEATURES,
+    Activation,
     CategoricalPolicyHeadParameters,
+    Conv2d,
     FeaturesHeadParameters,
     GaussianPolicyHeadParameters,
     NetworkParameters,
     QHeadParameters,
     VHeadParameters,
+    network_of,
 )
 from tfsac.parameters.steps import EnvironmentSteps, StepMethod
-from tfsac.parameters.user_classes import ByKind
 
 
 @parameters
@@ -53,7 +57,6 @@ class ACERAlgorithmParameters(AlgorithmParameters):
             more slowly.
         trust_region_alpha: decay of the average policy's weights, which follow after every update.
         statistics_decay: decay per update of the running averages of value, entropy and divergence among the metrics.
-        use_deterministic_for_evaluation: evaluate the policy's mode instead of a sample.
     """
 
     t_max: PositiveInt = 50
@@ -117,6 +120,83 @@ class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
     num_advantage_samples: PositiveInt = 5
 
 
+def discrete_acer_networks(
+    layers: tuple[int | Conv2d, ...] = (100, 100),
+    lstm_cells: int | None = None,
+    shared: bool = False,
+    activation: Activation = "relu",
+    q_loss_weight: float = 0.5,
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of discrete actor-critic with experience replay. Policy and trunk have target
+    networks, which are the average policy.
+
+    Args:
+        layers: of each network, or of the trunk; convolutions first, for images.
+        lstm_cells: width of an LSTM after the layers, or None for feedforward networks.
+        shared: policy and q are one layer each, after a common network "trunk".
+        activation: of the layers.
+        q_loss_weight: factor of the squared errors.
+        **trained: see `soft_actor_critic_networks`.
+    """
+    q = QHeadParameters((), loss_weight=q_loss_weight, num_critics=1)
+    heads = {"policy": CategoricalPolicyHeadParameters(), "q": q}
+    return _acer_networks(heads, layers, lstm_cells, shared, activation, trained)
+
+
+def gaussian_acer_networks(
+    layers: tuple[int | Conv2d, ...] = (100, 100),
+    advantage_layers: tuple[int, ...] = (25, 25),
+    lstm_cells: int | None = None,
+    shared: bool = False,
+    activation: Activation = "relu",
+    q_loss_weight: float = 0.5,
+    bound_mean: bool = True,
+    covariance: Literal["diagonal", "spherical"] = "diagonal",
+    min_variance: float = 1e-6,
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy, v and advantage networks of actor-critic with experience replay for continuous actions.
+
+    Args:
+        layers, lstm_cells, shared, activation: see `discrete_acer_networks`; of policy and v.
+        advantage_layers: of the advantage, which reads the action beside the observation, or beside the features of a
+            trunk or of its own LSTM.
+        q_loss_weight: factor of the squared errors of V and Q.
+        bound_mean, covariance, min_variance: see `GaussianPolicyHeadParameters`.
+        **trained: see `soft_actor_critic_networks`.
+    """
+    activated: dict[str, Any] = {"activation_function": activation} if advantage_layers else {}
+    advantage = QHeadParameters(tuple(advantage_layers), loss_weight=q_loss_weight, num_critics=1, **activated)
+    policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
+    heads = {"policy": policy, "v": VHeadParameters(loss_weight=q_loss_weight), "advantage": advantage}
+    return _acer_networks(heads, layers, lstm_cells, shared, activation, trained)
+
+
+def _acer_networks(
+    heads: Mapping[str, Any],
+    layers: tuple[int | Conv2d, ...],
+    lstm_cells: int | None,
+    shared: bool,
+    activation: Activation,
+    trained: Mapping[str, Any],
+) -> dict[str, NetworkParameters]:
+    """Returns networks of these heads: each with layers of its own, or one layer after a trunk."""
+    convolutions = tuple(itertools.takewhile(lambda layer: isinstance(layer, Conv2d), layers))
+    dense: Any = tuple(layers)[len(convolutions) :]
+
+    def network(name: str, head: Any) -> NetworkParameters:
+        fields = {"create_target_network": name in ("trunk", "policy"), **trained}
+        if shared and name != "trunk":
+            return network_of(head, key=FEATURES, **fields)
+        # The advantage reads the action beside what it sees, so its layers belong to the head.
+        hidden = () if name == "advantage" else dense
+        return network_of(head, convolutions, hidden, activation=activation, lstm_cells=lstm_cells, **fields)
+
+    trunk = {"trunk": FeaturesHeadParameters()} if shared else {}
+    return {name: network(name, head) for name, head in {**trunk, **heads}.items()}
+
+
 class _ACER(BaseAgentParameters):
     """What the parameters of discrete and Gaussian actor-critic with experience replay share."""
 
@@ -141,11 +221,8 @@ class _ACER(BaseAgentParameters):
 
 @parameters
 class DiscreteACERAgentParameters(_ACER):
-    """Actor-critic with experience replay for discrete actions: policy with its average, and Q of every action.
-
-    Attributes:
-        memory: the replay; an update has `batch_size` segments, at least as many as environments.
-        networks: "policy" and "q", and perhaps a "trunk" before both.
+    """Actor-critic with experience replay for discrete actions: "policy" with its average, "q" of every action, and
+    perhaps a "trunk" before both. An update has `batch_size` segments, at least as many as environments.
     """
 
     algorithm: DiscreteACERAlgorithmParameters = DiscreteACERAlgorithmParameters()
@@ -164,11 +241,8 @@ class DiscreteACERAgentParameters(_ACER):
 
 @parameters
 class GaussianACERAgentParameters(_ACER):
-    """Actor-critic with experience replay for continuous actions: policy with its average, V and advantage.
-
-    Attributes:
-        memory: the replay; an update has `batch_size` segments, at least as many as environments.
-        networks: "policy", "v" and "advantage", and perhaps a "trunk" before all.
+    """Actor-critic with experience replay for continuous actions: "policy" with its average, "v", "advantage", and
+    perhaps a "trunk" before all. An update has `batch_size` segments, at least as many as environments.
     """
 
     algorithm: GaussianACERAlgorithmParameters = GaussianACERAlgorithmParameters()

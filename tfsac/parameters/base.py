@@ -1,4 +1,4 @@
-"""The `@parameters` decorator: validated, immutable dataclasses that read and write JSON."""
+"""The `@parameters` decorator: validated, immutable dataclasses that read and write JSON, also those of users."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args
 
 import pydantic
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import ArgsKwargs, ErrorDetails
+from pydantic import AfterValidator, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs, CoreSchema, ErrorDetails, core_schema
 
 from tfsac.errors import TfsacError
 from tfsac.parameters.other_names import PATHS, normalized
+from tfsac.utils.imports import load
 
 _T = TypeVar("_T")
 # Arrays of 2**40 of the largest images can still be counted.
@@ -27,7 +28,8 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 UnitInterval = Annotated[float, Field(ge=0, le=1)]
-USER_CLASSES: dict[str, type] = {}  # decorated classes of users, by their kind "MODULE:CLASS"
+USER_CLASS = "MODULE:CLASS"  # what the kind of a user's parameter class looks like
+USER_CLASSES: dict[str, type] = {}  # those that are decorated, by their kind
 
 
 class ParameterError(TfsacError):
@@ -51,20 +53,20 @@ class UnusedIf:
         >>> loss: Annotated[Literal["log", "alpha"], UnusedIf("log_space", False)] = "log"
     """
 
+    inverted = False
+
     def __init__(self, other: str, *values: Any):
         self.other, self.values = other, values
 
     def applies(self, value: Any) -> bool:
         """Returns whether this value of the other field leaves the annotated one without effect."""
-        return value in self.values
+        return (value in self.values) != self.inverted
 
 
 class UnusedUnless(UnusedIf):
     """Annotates a field that has an effect only where another field has one of some values."""
 
-    def applies(self, value: Any) -> bool:
-        """As that of `UnusedIf`."""
-        return value not in self.values
+    inverted = True
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
@@ -196,3 +198,112 @@ def from_json(cls: type[_T], content: Any) -> _T:
     """
     with wrap_validation_errors(getattr(cls, "__name__", "parameters")):
         return TypeAdapter(cls).validate_python(json.loads(content) if isinstance(content, str) else content)
+
+
+class ClassParameters:
+    """Parameters of an agent, a memory, an exploration or a head. Each class names what is built from it.
+
+    A user's subclass of one of tfsac's classes takes its place in a preset. Its kind is "MODULE:CLASS": a run's config
+    finds it by that.
+
+    Attributes:
+        path: of the class that is built, as "MODULE:CLASS".
+    """
+
+    path: ClassVar[str]
+
+    @property
+    def class_path(self) -> str:
+        """Path of the class that is built for these parameters."""
+        return self.path
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not is_of_tfsac(cls):
+            named: Any = cls
+            named.kind = f"{cls.__module__}:{cls.__qualname__}"
+            named.__annotations__ = {**vars(cls).get("__annotations__", {}), "kind": "str"}
+
+
+def class_of(made: ClassParameters, base: type[_T]) -> type[_T]:
+    """Returns the class that parameters name in their `path`, tfsac's or the user's, a subclass of `base`."""
+    found = load(made.class_path)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ParameterError(f"{type(made).__name__}.path must name a subclass of {base.__name__}, got {made.path!r}")
+    return found
+
+
+def is_of_tfsac(cls: type) -> bool:
+    """Returns whether a class is tfsac's, and not a user's."""
+    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _classes_in(hint: Any) -> Iterator[type]:
+    """Yields the parameter classes inside a type hint, such as `A | B`."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield hint
+    for inner in get_args(hint):
+        yield from _classes_in(inner)
+
+
+class ByKind:
+    """Annotates a union of parameter classes, or one class: JSON chooses by `kind`, which the first may leave out.
+
+    Users' subclasses of classes with a `path` are allowed too; their kind is "MODULE:CLASS".
+
+    Args:
+        base: of which a user's class is a subclass; None for the classes of the union.
+
+    Example:
+        >>> memory: Annotated[SequenceReplayParameters, ByKind()]
+    """
+
+    def __init__(self, base: type | None = None):
+        self.base = base
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Returns Pydantic's description of the union."""
+        classes: dict[str, Any] = {getattr(cls, "kind", cls.__name__): cls for cls in _classes_in(source)}
+        usual, *_ = kinds = [*classes]
+        bases = (self.base,) if self.base else tuple(classes.values())
+        choices: dict[Any, CoreSchema] = {}
+        for kind, cls in classes.items():
+            # Errors have these names in their path, where they must not look like a field's.
+            choices |= dict.fromkeys(
+                map(_tag, (kind, *getattr(cls, "earlier_kinds", ()))), handler.generate_schema(cls)
+            )
+        if issubclass(bases[0], ClassParameters):
+            kinds.append(USER_CLASS)
+            choices[_tag(USER_CLASS)] = core_schema.no_info_plain_validator_function(
+                lambda value: _user_object(value, bases),
+                serialization=core_schema.plain_serializer_function_ser_schema(to_json),
+            )
+
+        def choose(value: Any) -> str:
+            kind = value.get("kind", usual) if isinstance(value, dict) else getattr(type(value), "kind", usual)
+            return _tag(USER_CLASS if USER_CLASS in kinds and ":" in str(kind) else kind)
+
+        return core_schema.tagged_union_schema(
+            choices,
+            discriminator=choose,
+            custom_error_type="kind",
+            custom_error_message=f"the kind must be one of {', '.join(kinds)}",
+        )
+
+
+def _tag(kind: str) -> str:
+    return f"kind={kind}"
+
+
+def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
+    """Returns an object of a user's class, which JSON names by its kind."""
+    kind = value["kind"] if isinstance(value, dict) else type(value).kind
+    cls: Any = (USER_CLASSES.get(kind) or load(kind)) if isinstance(value, dict) else type(value)
+    found = isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls
+    if not found or not (cls.__module__ == "__main__" or all(map(str.isidentifier, kind.replace(":", ".").split(".")))):
+        names = " or ".join(base.__name__ for base in bases)
+        where = "at the top level of a module that can be imported"
+        raise ParameterError(
+            f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters, {where}"
+        )
+    return from_json(cls, value) if isinstance(value, dict) else value

@@ -9,6 +9,7 @@ from pydantic_core import to_jsonable_python
 
 from tfsac.parameters.acer import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.parameters.base import (
+    ByKind,
     NonNegativeInt,
     ParameterError,
     PositiveFloat,
@@ -29,7 +30,6 @@ from tfsac.parameters.soft_actor_critic import (
 )
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, PlayingSteps, Positive, StepMethod
 from tfsac.parameters.taac import TemporallyAbstractActorCriticAgentParameters
-from tfsac.parameters.user_classes import ByKind
 
 AgentParameters = Annotated[
     SoftActorCriticAgentParameters

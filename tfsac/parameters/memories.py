@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tfsac.parameters.base import (
+    ByKind,
+    ClassParameters,
     NonNegativeInt,
     ParameterError,
     PositiveFloat,
@@ -15,7 +17,6 @@ from tfsac.parameters.base import (
     UnusedIf,
     parameters,
 )
-from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 
 @parameters

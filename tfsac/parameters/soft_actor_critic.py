@@ -7,36 +7,33 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.agent_networks import (
-    discrete_soft_actor_critic_networks,
-    soft_actor_critic_networks,
-    twin_soft_actor_critic_networks,
-)
-from tfsac.parameters.base import ParameterError, PositiveInt, parameters, reject_unused_fields
+from tfsac.parameters.base import ByKind, ParameterError, PositiveInt, parameters, reject_unused_fields
 from tfsac.parameters.base_agent import (
+    AutoAlphaParameters,
     BaseAgentParameters,
+    DiscreteAutoAlphaParameters,
+    DiscreteTemperatureParameters,
     EpsilonGreedyParameters,
     GaussianExplorationParameters,
     OffPolicyAlgorithmParameters,
+    TemperatureParameters,
 )
-from tfsac.parameters.layers import Scheme, normalizes_batches
 from tfsac.parameters.memories import ExperienceReplayParameters, MemoryParameters
 from tfsac.parameters.networks import (
+    BodyParameters,
     CategoricalPolicyHeadParameters,
     CategoricalValueParameters,
+    Conv2d,
     NetworkParameters,
     QHeadParameters,
     QuantileValueParameters,
     SACPolicyHeadParameters,
+    Scheme,
     VHeadParameters,
+    network_of,
+    normalizes_batches,
+    with_q,
 )
-from tfsac.parameters.temperatures import (
-    AutoAlphaParameters,
-    DiscreteAutoAlphaParameters,
-    DiscreteTemperatureParameters,
-    TemperatureParameters,
-)
-from tfsac.parameters.user_classes import ByKind
 
 # Of an ensemble of critics.
 OPTIONS = {"critic_subset", "target_reduction", "policy_reduction", "entropy_in_target"}
@@ -89,23 +86,98 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
 
 @parameters
 class DiscreteSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
-    """Soft actor-critic for discrete actions (DI-engine; Christodoulou 2019, arXiv 1910.07207).
-
-    Attributes:
-        temperature: fixed or automatic.
-    """
+    """Soft actor-critic for discrete actions (DI-engine; Christodoulou 2019, arXiv 1910.07207)."""
 
     temperature: DiscreteTemperatureParameters = DiscreteAutoAlphaParameters()
 
 
+def soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256), head_initializer: Any = "xavier", **trained: Any
+) -> dict[str, NetworkParameters]:
+    """Returns the policy, v and q networks of soft actor-critic by name, as the parameters of the agent want them.
+
+    Args:
+        layers: widths of the hidden layers of each network; the first is the embedder, the others the middleware.
+        head_initializer: of the output layers.
+        **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
+    """
+    policy, v = SACPolicyHeadParameters(initializer=head_initializer), VHeadParameters(initializer=head_initializer)
+    q = QHeadParameters(tuple(layers), initializer=head_initializer)
+    return {
+        "policy": network_of(policy, layers[:1], layers[1:], **trained),
+        "v": network_of(v, layers[:1], layers[1:], **{"create_target_network": True, **trained}),
+        "q": network_of(q, **trained),
+    }
+
+
+def twin_soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256),
+    twin_critic: bool = True,
+    init_w: float | None = None,
+    critic_loss_weight: float = 1.0,
+    policy_input: str = "observation",
+    critic_input: str = "observation",
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of soft actor-critic with target critics.
+
+    Args:
+        layers, **trained: see `soft_actor_critic_networks`.
+        twin_critic: two Q functions instead of one.
+        init_w: bound of the policy's uniform first output weights, or None.
+        critic_loss_weight: factor of the squared errors (Spinning Up 0.5, DI-engine 1).
+        policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
+    """
+    q = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
+    policy = network_of(SACPolicyHeadParameters(init_w=init_w), layers[:1], layers[1:], policy_input, **trained)
+    return with_q(policy, q, key=critic_input, **trained)
+
+
+def ensemble_soft_actor_critic_networks(
+    critics: QHeadParameters,
+    policy: BodyParameters,
+    policy_head: SACPolicyHeadParameters | None = None,
+    target_network: bool = True,
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of soft actor-critic with an ensemble of critics.
+
+    Args:
+        critics: the head of q, whose layers read observations and actions.
+        policy: hidden layers of the policy.
+        policy_head: of the policy; None for the usual one.
+        target_network: of q.
+        **trained: see `soft_actor_critic_networks`.
+    """
+    head = policy_head or SACPolicyHeadParameters()
+    network = network_of(head, **{"middleware_parameters": policy, **trained})
+    return with_q(network, critics, **{"create_target_network": target_network, **trained})
+
+
+def discrete_soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256),
+    twin_critic: bool = True,
+    critic_loss_weight: float = 1.0,
+    embedder: Scheme | tuple[int | Conv2d, ...] = Scheme.Empty,
+    policy_input: str = "observation",
+    critic_input: str = "observation",
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of discrete soft actor-critic.
+
+    Args:
+        layers: widths of the hidden layers of the policy and of each Q function, after the embedder.
+        embedder: of the observations; `EmbedderScheme.Medium` for images. Both Q functions read one embedder.
+        twin_critic, critic_loss_weight, policy_input, critic_input, **trained: see `twin_soft_actor_critic_networks`.
+    """
+    q = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
+    policy = network_of(CategoricalPolicyHeadParameters(), embedder, layers, policy_input, **trained)
+    return with_q(policy, q, embedder, key=critic_input, **trained)
+
+
 @parameters
 class SoftActorCriticAgentParameters(BaseAgentParameters):
-    """Coach's soft actor-critic: policy, twin Q, and V with its target network.
-
-    Attributes:
-        exploration: noise beyond the policy's own or that noise repeated, or None.
-        networks: "policy", "v" and "q".
-    """
+    """Coach's soft actor-critic: "policy", twin "q", and "v" with its target network."""
 
     algorithm: SoftActorCriticAlgorithmParameters = SoftActorCriticAlgorithmParameters()
     exploration: GaussianExplorationParameters | None = None
@@ -120,12 +192,7 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
 
 @parameters
 class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
-    """Spinning Up's and DI-engine's soft actor-critic: policy and twin Q with its target network.
-
-    Attributes:
-        exploration: noise beyond the policy's own or that noise repeated, or None.
-        networks: "policy" and "q".
-    """
+    """Spinning Up's and DI-engine's soft actor-critic: "policy" and twin "q" with its target network."""
 
     algorithm: TwinSoftActorCriticAlgorithmParameters = TwinSoftActorCriticAlgorithmParameters()
     exploration: GaussianExplorationParameters | None = None
@@ -181,11 +248,9 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
 
 @parameters
 class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
-    """Soft actor-critic for discrete actions: policy and twin Q of every action, with its target network.
+    """Soft actor-critic for discrete actions: "policy" and twin "q" of every action, with its target network.
 
     Attributes:
-        exploration: random actions beside the policy's own sampling, or None.
-        networks: "policy" and "q".
         shared_encoder: the policy reads the features of q's embedders instead of its own; the critic loss alone trains
             them. Both networks then describe the same embedders.
     """

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.agent_networks import temporally_abstract_networks
-from tfsac.parameters.base import PositiveFloat, PositiveInt, Rising, UnitInterval, UnusedIf, UnusedUnless, parameters
+from tfsac.parameters.base import (
+    ByKind,
+    PositiveFloat,
+    PositiveInt,
+    Rising,
+    UnitInterval,
+    UnusedIf,
+    UnusedUnless,
+    parameters,
+)
 from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
 from tfsac.parameters.memories import SequenceReplayParameters
-from tfsac.parameters.networks import NetworkParameters, QHeadParameters, SACPolicyHeadParameters
-from tfsac.parameters.user_classes import ByKind
+from tfsac.parameters.networks import NetworkParameters, QHeadParameters, SACPolicyHeadParameters, network_of, with_q
 
 Probability = Annotated[float, Field(gt=0, lt=1)]
 
@@ -66,13 +73,28 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
     reward_discounts: tuple[UnitInterval, ...] | None = None
 
 
+def temporally_abstract_networks(
+    layers: tuple[int, ...] = (256, 256), num_critics: int = 2, init_w: float = 0.003, **trained: Any
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of temporally abstract actor-critic.
+
+    The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the
+    embedding.
+
+    Args:
+        layers: widths of the hidden layers of each network; both read raw observations.
+        num_critics: independent Q functions.
+        init_w: bound of the first output weights of the critics.
+        **trained: see `soft_actor_critic_networks`.
+    """
+    q = QHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)
+    return with_q(network_of(SACPolicyHeadParameters(), layers=layers, **trained), q, **trained)
+
+
 @parameters
 class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
-    """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: policy and critics with their target networks.
-
-    Attributes:
-        memory: the replay; a batch has `batch_size` sequences of `sequence_length` rows.
-        networks: "policy" and "q".
+    """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: "policy" and "q" with its target network. A batch has
+    `batch_size` sequences.
     """
 
     algorithm: TemporallyAbstractActorCriticAlgorithmParameters = TemporallyAbstractActorCriticAlgorithmParameters()
