@@ -41,20 +41,18 @@ class ACERAlgorithmParameters(AlgorithmParameters):
     """Actor-critic with experience replay (ChainerRL; Wang et al. 2017, arXiv 1611.01224), for all kinds of actions.
 
     Attributes:
-        t_max: the most steps of a segment: a rollout of this many steps of every environment is learned from once while
-            it is fresh, and segments up to this length are replayed. A longer one looks further ahead and learns less
-            often.
+        t_max: the most steps of a segment: a rollout of so many steps of every environment is learned from while it is
+            fresh, and segments up to this length are replayed. A larger one looks further ahead, learns less often.
         n_times_replay: updates from the replay after each rollout.
         replay_times: "fixed" replays exactly so often, "poisson" draws the number with this mean, as in the paper.
         disable_online_update: learn from the replay alone.
         beta: weight of the policy's entropy; a larger one keeps the policy more random.
         normalize_loss_by_steps: divide each segment's loss by its number of steps.
-        truncation_threshold: c, the largest importance weight of the policy gradient; what it cuts off, a correction of
-            the bias brings back. None does not truncate. A smaller one has less variance, and relies more on Q.
+        truncation_threshold: c, the largest importance weight of the policy gradient, whose bias is corrected; None
+            does not truncate. A smaller one has less variance, and relies more on Q.
         use_q_opc: advantages from returns without importance weights instead of Retrace's.
         use_trust_region: keep each step's policy near the average policy.
-        trust_region_delta: how far along the gradient of the divergence a step may go; a smaller one changes the policy
-            more slowly.
+        trust_region_delta: how far along the gradient of the divergence a step may go.
         trust_region_alpha: decay of the average policy's weights, which follow after every update.
         statistics_decay: decay per update of the running averages of value, entropy and divergence among the metrics.
     """
@@ -96,8 +94,7 @@ class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for discrete actions.
 
     Attributes:
-        trust_region_statistics: statistics of the policy in which the trust region is measured: its logits,
-            log-probabilities or probabilities.
+        trust_region_statistics: of the policy, in which the trust region is measured.
     """
 
     trust_region_statistics: Annotated[
@@ -110,10 +107,9 @@ class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for continuous actions.
 
     Attributes:
-        trust_region_statistics: statistics of the policy in which the trust region is measured: mean and variance, or
-            mean and standard deviation ("scale").
-        num_advantage_samples: n, actions of the policy whose mean advantage is subtracted from every advantage (section
-            5 of the paper); more have less noise and cost more.
+        trust_region_statistics: of the policy, in which the trust region is measured: the mean, and variance or
+            standard deviation ("scale").
+        num_advantage_samples: n, actions whose mean advantage is subtracted from every advantage (section 5).
     """
 
     trust_region_statistics: Annotated[Literal["variance", "scale"], UnusedIf("use_trust_region", False)] = "variance"

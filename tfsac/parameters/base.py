@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, cast, dataclass_transform, get_args
 
 import pydantic
 from pydantic import AfterValidator, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
@@ -144,11 +144,9 @@ def parameters(cls: type[_T]) -> type[_T]:
     Construction raises `ParameterError` for an unknown parameter (naming the nearest one), a wrong type, a value out of
     range, and a field that is set although another one leaves it without effect; see `UnusedIf`.
     """
-    named: Any = cls
-    wrap: Any = pydantic.model_validator(mode="wrap")
+    named, wrap = cast(Any, cls), cast(Any, pydantic.model_validator(mode="wrap"))
     named._check = wrap(classmethod(_check))
-    # Numbers of tfsac's own fields are finite; infinities in what an environment or an optimizer is given stay as they
-    # are.
+    # Numbers of tfsac's fields are finite; those in what an environment or an optimizer is given stay as they are.
     config = ConfigDict(allow_inf_nan=False, ser_json_inf_nan="constants")
     made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
     construct: Callable[..., None] = made.__init__
@@ -167,7 +165,6 @@ def parameters(cls: type[_T]) -> type[_T]:
         rows = "".join(f"<tr><td>{path}</td><td>{text}</td></tr>" for path, text in cells)
         return f"<table><tr><th>parameter</th><th>value</th></tr>{rows}</table>"
 
-    __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
     made.__init__, made._repr_html_ = __init__, _repr_html_
     if ":" in (kind := str(getattr(made, "kind", ""))):
         USER_CLASSES[kind] = made

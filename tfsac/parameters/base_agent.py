@@ -62,8 +62,7 @@ class LearnedAlphaParameters(LearningRateDecayParameters):
         learning_rate: of its own Adam, at first.
         target_entropy: in nats; None is the default of the kind of actions. A larger one keeps the policy more random.
         log_space: learn log alpha, which cannot become negative; otherwise alpha itself, held at 0 or above.
-        loss: in log space, "log" is log alpha times entropy minus target; "alpha" is alpha times that, whose gradient
-            is smaller where alpha is.
+        loss: in log space, "log" is log alpha times entropy minus target; "alpha" is alpha times that.
     """
 
     initial_alpha: PositiveFloat = 0.2
@@ -82,8 +81,7 @@ class AutoAlphaParameters(LearnedAlphaParameters):
 
     Attributes:
         target_entropy_factor: the target in nats for each dimension.
-        target_entropy_sigma: the target is the entropy of Gaussians of this standard deviation, one for each dimension,
-            before any squashing.
+        target_entropy_sigma: the target is the entropy of unsquashed Gaussians of this standard deviation.
     """
 
     target_entropy_factor: Annotated[float | None, UnusedUnless("target_entropy", None)] = None
@@ -114,9 +112,8 @@ class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
     """A learned temperature for discrete actions, whose entropy lies between 0 and the log of the number of valid ones.
 
     Attributes:
-        target_entropy_ratio: target as a part of the log of the number of valid actions in each state, instead of
-            `target_entropy`, which is the same in every state; 0.98 where neither is given. A larger one keeps the
-            policy more random; from 1 on it could not be reached.
+        target_entropy_ratio: target as a part of the log of the number of valid actions in each state, below 1;
+            0.98 where `target_entropy`, the same in every state, is not given either.
     """
 
     target_entropy_ratio: Annotated[
@@ -134,8 +131,7 @@ class AlgorithmParameters:
 
     Attributes:
         discount: gamma, per step.
-        use_deterministic_for_evaluation: evaluate the policy's mode (the mean, or the likeliest action) instead of a
-            sample.
+        use_deterministic_for_evaluation: evaluate the policy's mode instead of a sample.
     """
 
     discount: UnitInterval = 0.99
@@ -146,9 +142,7 @@ class AlgorithmParameters:
         return 1
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns how many updates a run of so many steps after its warm-up makes; of ACER, about so many. Raises
-        ParameterError for steps of another unit than the updates follow.
-        """
+        """Returns how many updates (of ACER, about how many) a run of so many steps after its warm-up makes."""
         if isinstance(steps, TrainingSteps):
             return steps.num_steps
         raise ParameterError(
@@ -161,9 +155,6 @@ def discount_of_episodes(steps: int) -> float:
     """Returns a discount for episodes of so many decisions: `1 - 5 / steps`, kept between 0.95 and 0.995.
 
     Its horizon, `1 / (1 - discount)`, is a fifth of an episode (SimBa, arXiv 2410.09754).
-
-    Args:
-        steps: the most decisions of an episode, of which action repeat makes fewer.
 
     Example:
         >>> discount_of_episodes(1000)
@@ -178,16 +169,12 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
 
     Attributes:
         n_step: rewards summed before the bootstrap; more spread rewards faster, but are further off-policy.
-        ignore_done: bootstrap after the end of a task too, for tasks whose end is only a time limit that is not
-            declared as one.
+        ignore_done: bootstrap after the end of a task too, where that is a time limit not declared as one.
         num_consecutive_playing_steps: environment steps or episodes after which updates follow.
-        num_consecutive_training_steps: updates that follow; their ratio to the steps is the update-to-data ratio. Up to
-            64 updates run in one compiled call, up to 1000 with the memory on the accelerator.
-        num_updates_between_policy_updates: policy delay: the policy (and an automatic temperature) learns in every
-            so many updates only; the other updates leave it as it is.
+        num_consecutive_training_steps: updates that follow; their ratio to the steps is the update-to-data ratio.
+        num_updates_between_policy_updates: policy delay: policy and automatic temperature learn in every n-th update.
         first_policy_update: the first of these updates, at most the delay; None: as many as the delay.
-        num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
-            updates; a larger one keeps the target longer unchanged.
+        num_steps_between_copying_online_weights_to_target: period of the target, in environment steps or updates.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
         reset_steps: environment steps before whose updates all networks, target networks, temperatures and
             optimizers start again with fresh weights; the memory stays (arXiv 2205.07802).
@@ -249,8 +236,7 @@ class AdditiveNoiseParameters(ClassParameters):
 class NoiseRepetitionParameters(ClassParameters):
     """The noise of the policy's samples is used for several steps, so that exploration keeps its direction (FlashSAC).
 
-    How many steps is drawn with the noise, n with a probability proportional to `n ** -mu`, one number for all
-    environments. The end of an episode does not cut it off.
+    How many is drawn for all environments, n with a probability proportional to `n ** -mu`. Episode ends are ignored.
 
     Attributes:
         mu: a larger one repeats less; 0 draws all numbers up to `max_repeats` equally often.
@@ -275,8 +261,7 @@ class EpsilonGreedyParameters(ClassParameters):
     Attributes:
         initial_epsilon: at first.
         final_epsilon: what it comes to.
-        decay_steps: environment steps until it is there ("linear"), or after which the difference has shrunk to 1/e
-            ("exponential").
+        decay_steps: environment steps until it is there ("linear"), or until 1/e of the way is left ("exponential").
         decay: how it goes down.
     """
 
@@ -337,7 +322,7 @@ class BaseAgentParameters(ClassParameters):
         return self.networks["policy"].batch_size
 
     def check_batch(self, replicas: int = 1) -> None:
-        """Raises ParameterError where replicas cannot share a batch, or its demonstrated entries, equally."""
+        """Rejects a batch that replicas cannot share equally."""
         if self.batch_size % replicas:
             raise ParameterError(f"batch_size must divide by the number of replicas, {replicas}, got {self.batch_size}")
         if isinstance(self.memory, DemonstratedReplayParameters):

@@ -88,8 +88,7 @@ class FilterParameters:
     """What happens to rewards and observations between the memory, which keeps them raw, and the agent.
 
     Attributes:
-        reward_rescale_factor: rewards are multiplied by it; in soft actor-critic with a fixed temperature of 1 this is
-            the inverse temperature: a larger one explores less.
+        reward_rescale_factor: rewards are multiplied by it; the inverse of a temperature of 1.
         reward_clipping_range: (low, high) after rescaling, or None.
         observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
         observation_clipping: bound of normalised observations, in deviations.
@@ -110,22 +109,20 @@ class EnvironmentParameters:
     """The environment.
 
     Attributes:
-        level: a Gymnasium environment id, or "pettingzoo:" and the module of a PettingZoo environment, such as
-            "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy. A run whose environment a Python
-            function made has "env_fn:" and the environment's name here; only that function can make it again.
+        level: a Gymnasium environment id; "pettingzoo:" and the module of a PettingZoo environment, whose agents then
+            share one policy; or "env_fn:" and the name of an environment that only a Python function makes again.
         num_envs: environments that run side by side.
         vectorization: "sync" steps them in this process, "subprocess" in equal groups on all cores, one of them here.
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.
         visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others
-            are hidden, which makes the task partially observable. None shows all.
+            are hidden. None shows all.
         step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset; None
             waits. An environment that hangs in this process cannot be stopped, so "sync" refuses it.
         evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, between
             its episodes; "none" judges policies by their last ten training episodes.
-        logged_info: keys of `info` whose value in an episode's last step becomes a metric, the mean over episodes, of
-            training and evaluations; beside `is_success`, which is one wherever an environment gives it.
+        logged_info: keys of `info` whose value in an episode's last step becomes a metric, as `is_success` always does.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -198,8 +195,7 @@ class RunParameters:
         seed: of weights, noise, sampling and environments.
         strategy: devices that compute updates: "none" leaves them to TensorFlow; "one_device" is the first GPU, or the
             CPU; "mirrored" divides each batch among the GPUs of this machine, or logical devices of a CPU;
-            "multi_worker" among the processes of TF_CONFIG. Each worker has its share of the environments and of the
-            memory.
+            "multi_worker" among the processes of TF_CONFIG.
         num_devices: with `strategy` mirrored, how many; by default all GPUs, or two logical devices of a machine
             without.
         asynchronous_collection: collect while updates are computed. The policy that acts is one call of updates old.
@@ -207,8 +203,7 @@ class RunParameters:
             updates are computed. "local" starts a cluster on this machine, "auto" joins the one that runs here. None
             steps them in this process.
         num_actors: with `ray_address`, processes of one CPU core among which the environments are divided.
-        actor_steps: with `ray_address`, environment steps that an actor takes for one message. The policy that acts is
-            up to two messages old.
+        actor_steps: with `ray_address`, environment steps that an actor takes for one message.
         checkpoint_save_steps: environment steps between checkpoints; without it 10 000, or a tenth of a shorter run, at
             least 1000.
         num_checkpoints_to_keep: checkpoints that are kept, the newest; older ones are deleted.
@@ -218,12 +213,10 @@ class RunParameters:
         tensorboard: write TensorBoard events while the run trains, into its folder.
         histograms: with `tensorboard`, also the weights of every network.
         updates_between_diagnostics: n, every n-th update reports all its metrics and the others their losses alone.
-            1 is slower.
         memory_on_disk: keep the replay memory in a memory-mapped file in the run's folder, for memories larger than
             RAM.
         deterministic: use TensorFlow's deterministic kernels.
-        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can. What is gained and lost:
-            docs/scaling.md.
+        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can.
         eager: run updates without compiling them, to debug.
         jit_compile: compile updates with XLA, on one device.
     """

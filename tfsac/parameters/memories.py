@@ -39,8 +39,7 @@ class ExperienceReplayParameters(ClassParameters):
 class PrioritizedExperienceReplayParameters(ClassParameters):
     """A ring of transitions sampled by priority, the absolute TD error (arXiv 1511.05952, proportional variant).
 
-    With several updates in a call, the later ones use priorities from before the call; one update a call is the
-    textbook's behaviour.
+    All updates of a call use priorities from before it.
 
     Attributes:
         max_size: transitions of all environments.
@@ -48,7 +47,6 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
         beta: first exponent of the importance weights; 1 corrects the sampling in full.
         beta_anneal_updates: updates over which `beta` grows to 1.
         epsilon: added to every priority, so that nothing is forgotten.
-        device: "cpu" alone.
     """
 
     max_size: PositiveInt = 1_000_000
@@ -69,7 +67,6 @@ class DemonstratedReplayParameters(ClassParameters):
         demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
         num_episodes: how many of their episodes to use, the first ones; None for all.
         max_size: the agent's own transitions, of all environments.
-        device: "cpu" alone.
     """
 
     demonstrations: Annotated[str, Field(min_length=1)]
@@ -112,12 +109,11 @@ class PriorDataReplayParameters(DemonstratedReplayParameters):
 
 @parameters
 class SequenceReplayParameters(ClassParameters):
-    """A ring of steps, sampled uniformly as sequences of consecutive rows; `max_size` counts steps of all environments.
+    """A ring of steps, sampled uniformly as sequences.
 
     Attributes:
         max_size: steps of all environments.
-        sequence_length: T, rows of a sequence, at least 2, because a target needs the row after. A longer one looks
-            further ahead before it bootstraps, and an update costs T times as many rows.
+        sequence_length: T, consecutive entries. A longer one looks further ahead before it bootstraps and costs more.
     """
 
     max_size: PositiveInt = 1_000_000
@@ -131,8 +127,7 @@ class EpisodicReplayParameters(ClassParameters):
     """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform segment of it.
 
     Attributes:
-        max_size: steps of all finished episodes; the oldest episodes make room. Running episodes are kept beside them,
-            for all environments back to the start of the longest.
+        max_size: steps of all finished episodes; the oldest make room. Running episodes are kept in addition.
         replay_start_size: steps of finished episodes before the first replay.
     """
 

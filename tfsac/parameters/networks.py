@@ -248,8 +248,8 @@ class QuantileValueParameters:
 
     Attributes:
         num_quantiles: of each critic.
-        drop_per_critic: how many of each critic's number of quantiles are dropped from the pool of all target
-            quantiles, the largest; more of them estimate lower. It belongs to the target reduction "pool".
+        drop_per_critic: how many quantiles a critic, the largest, the target reduction "pool" drops; more estimate
+            lower.
     """
 
     num_quantiles: PositiveInt = 25
@@ -417,8 +417,7 @@ OptimizerName = Annotated[
 
 @parameters
 class LearningRateDecayParameters:
-    """How a `learning_rate`, which subclasses have, falls. What counts are the agent's updates, also
-    those in which a policy delay leaves out a step.
+    """How a `learning_rate`, which subclasses have, falls with the agent's updates.
 
     Attributes:
         learning_rate_decay_type: "exponential" multiplies by `learning_rate_decay_rate` every
@@ -455,9 +454,8 @@ class NetworkParameters(LearningRateDecayParameters):
         initializer: of all layers but the head's output.
         optimizer_type: "Adam", "AdamW", "RMSProp" or another one of Keras, by the name of its class.
         learning_rate: step size, at first.
-        weight_decay: every step takes this part of the weights, times the learning rate, beside what the gradients
-            change (decoupled, arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW and Muon and nothing of the
-            others.
+        weight_decay: decoupled, times the learning rate (arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW
+            and Muon.
         optimizer_epsilon: added to the root of the second moment; by RMSProp inside the root.
         adam_optimizer_beta1, adam_optimizer_beta2: decay of the two moments of Adam, AdamW, Adamax, Lamb and Nadam.
         rms_prop_optimizer_decay: decay of RMSProp's second moment.
@@ -468,9 +466,8 @@ class NetworkParameters(LearningRateDecayParameters):
         replace_mse_with_huber_loss: linear beyond an error of 1 (networks that regress: V and Q).
         unit_weights: "kernels" scales each unit's column of every kernel to norm 1 at first and after every step (XQC);
             "all" also the scales and biases of each normalisation to the root of their number (FlashSAC); "none"
-            neither. Only for networks of an ensemble of critics and their policy.
-        create_target_network: keep a target network (of V, or of Q where there is no V; without it the critic's target
-            uses the network itself).
+            neither. Only of ensembles.
+        create_target_network: keep a target network; without one the critic's target uses the network itself.
     """
 
     head_parameters: HeadParameters
@@ -560,8 +557,7 @@ def with_q(policy: NetworkParameters, q: QHeadParameters, *body: Any, **fields: 
 def networks_made_by(function: str, networks: Mapping[str, NetworkParameters]) -> dict[str, NetworkParameters]:
     """Returns how networks that a Python function makes are trained.
 
-    They read an observation that no environment gives, so layers are never built in place of the function's, which has
-    this name, perhaps with arguments.
+    They read an observation that no environment gives, so layers are never built in place of the function's.
     """
     reads = {f"{MADE_BY}{function}": InputEmbedderParameters()}
     return {name: dataclasses.replace(network, input_embedders_parameters=reads) for name, network in networks.items()}

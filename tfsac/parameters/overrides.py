@@ -120,10 +120,8 @@ def _paths(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def for_level(preset: Preset, level: str) -> Preset:
-    """Returns the preset for another level, with what its `levels` table says of it.
-
-    A level without an acceptance threshold in that table has none, and all entries of its observations are visible: the
-    preset's threshold and entries belong to another task.
+    """Returns the preset for another level, with what its `levels` table says of it. The preset's own threshold and
+    visible entries belong to another task.
     """
     if level == preset.environment.level:
         return preset

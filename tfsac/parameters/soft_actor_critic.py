@@ -56,10 +56,9 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
 
     Attributes:
         update_order: of the steps of one update; the target networks move last, and a fixed temperature never moves.
-            "critic_first" is critic, policy, temperature, each seeing what the one before left (DI-engine;
-            Stable-Baselines3, whose temperature steps first but is used as it was before). "simultaneous" takes the
-            gradients of policy and critic, and of the temperature, at the weights with which the update begins
-            (Spinning Up). "policy_first" is policy, temperature, critic, each seeing what the one before left.
+            "critic_first" is critic, policy, temperature (DI-engine; Stable-Baselines3) and "policy_first" is policy,
+            temperature, critic, each seeing what the one before left. "simultaneous" takes all gradients at the weights
+            with which the update begins (Spinning Up).
         temperature: fixed or automatic.
         critic_subset: M, the target is of M critics, drawn for each update (REDQ, arXiv 2101.05982); None
             for all. This and what follows are of options of an ensemble of critics.

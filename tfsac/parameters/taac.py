@@ -27,8 +27,7 @@ Probability = Annotated[float, Field(gt=0, lt=1)]
 class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Temporally abstract actor-critic (ALF; Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
-    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or keeps the one
-    before.
+    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or not.
 
     Attributes:
         trajectory: the actions while it is kept: "constant" repeats the action (TAAC), "linear" lets it change
@@ -39,19 +38,15 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
         randomize_first_state_tau: begin episodes of training with a uniform previous trajectory instead of zeros.
         b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed,
             either of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
-        compare_through: "sampled" is ALF's operator; "unbiased" averages over the current switch policy where the
-            stored step kept.
-        epsilon_greedy: probability with which a deterministic policy nevertheless draws its proposal and,
-            independently, its choice. Exported policies have none.
+        compare_through: "sampled" is ALF's operator; "unbiased" averages over the switch policy where a step kept.
+        epsilon_greedy: probability with which a deterministic evaluation draws its proposal and, independently, choice.
         initial_alpha: first value of both temperatures, of the switch and of the proposal.
         alpha_learning_rate: of their Adam.
         min_prob: probability of the rarer of switching and keeping, and in each action dimension the density relative
-            to the range, from which the target entropies follow: one number for both or (switch, action). A larger one
-            switches and acts more randomly; for the switch below 0.5, beyond which 0.9 means what 0.1 does.
-        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action); of the switch between 0 and
-            0.69.
+            to the range, from which the target entropies follow: one number for both or (switch, action). That of the
+            switch is below 0.5.
+        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action).
         reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones.
-            One of 0 leaves its reward to the critics alone.
         reward_discounts: gamma of each reward instead of `discount`, or None.
         n_step: 1, because the targets look several steps ahead, up to `agent.memory.sequence_length`.
     """
