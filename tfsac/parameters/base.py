@@ -187,24 +187,19 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type[_T], content: Any) -> _T:
-    """Returns the parameter object that JSON describes; raises ParameterError for what it does not take.
+    """Returns the parameter object that JSON text, or the dict that it stands for, describes.
 
-    Args:
-        cls: a parameter class, or a union of some.
-        content: JSON text, or the dict that it stands for.
+    Raises:
+        ParameterError: the class does not take it.
     """
     with wrap_validation_errors(getattr(cls, "__name__", "parameters")):
         return TypeAdapter(cls).validate_python(json.loads(content) if isinstance(content, str) else content)
 
 
 class ClassParameters:
-    """Parameters of an agent, a memory, an exploration or a head. Each class names what is built from it.
+    """Parameters of an agent, a memory, an exploration or a head, which name the class that is built: `path`.
 
-    A user's subclass of one of tfsac's classes takes its place in a preset. Its kind is "MODULE:CLASS": a run's config
-    finds it by that.
-
-    Attributes:
-        path: of the class that is built, as "MODULE:CLASS".
+    A user's subclass of one of tfsac's classes takes its place in a preset. A run's config has its kind "MODULE:CLASS".
     """
 
     path: ClassVar[str]
@@ -246,10 +241,7 @@ def _classes_in(hint: Any) -> Iterator[type]:
 class ByKind:
     """Annotates a union of parameter classes, or one class: JSON chooses by `kind`, which the first may leave out.
 
-    Users' subclasses of classes with a `path` are allowed too; their kind is "MODULE:CLASS".
-
-    Args:
-        base: of which a user's class is a subclass; None for the classes of the union.
+    Users' subclasses of classes with a `path`, or of `base`, are allowed too.
 
     Example:
         >>> memory: Annotated[SequenceReplayParameters, ByKind()]

@@ -283,16 +283,13 @@ MIXING = ("Adafactor", "Lamb", "Muon")  # whose steps depend on a variable's sha
 
 @parameters
 class BaseAgentParameters(ClassParameters):
-    """What the parameters of all agents share. Each class names the agent that it describes.
-
-    A class of your own has a `path`, and the fields of this class or of the class of another agent.
+    """What the parameters of all agents share. A class of your own has a `path`, "MODULE:CLASS" of the agent.
 
     Attributes:
         algorithm: what is computed and how often.
         exploration: beyond the policy's own sampling, or None.
         memory: the replay.
         networks: by name, "policy" among them; one batch trains all.
-        path: of the agent's class, as "MODULE:CLASS".
         discrete_actions: whether it has discrete actions; None leaves it to the agent to refuse an environment.
         heads: class of each network's head, by name; "trunk" may be left out. Empty for any networks.
         with_target: the networks that may have a target network.

@@ -53,9 +53,7 @@ class Conv2d:
 
 
 class Scheme(enum.StrEnum):
-    """Named layers. Middleware: Empty [], Shallow [64], Medium [512], Deep [128, 128, 128]; of embedders dense layers
-    for a vector and convolutions for an image (`networks.embedders`).
-    """
+    """Named layers: of middleware `MIDDLEWARE_WIDTHS`, of embedders those in `networks.embedders`."""
 
     Empty = "Empty"
     Shallow = "Shallow"
@@ -306,7 +304,7 @@ class QHeadParameters(ClassParameters):
 
     @classmethod
     def with_current_names(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Returns fields under today's names: earlier versions had `twin_critic`, and an ensemble `body_parameters`."""
+        """Returns fields without `twin_critic` and `body_parameters` of earlier versions."""
         fields = {**fields, "kind": "q"} if fields.get("kind") in cls.earlier_kinds else dict(fields)
         if "twin_critic" in fields:
             fields["num_critics"] = 2 if fields.pop("twin_critic") else 1

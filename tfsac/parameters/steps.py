@@ -42,14 +42,17 @@ UNITS = {unit.__name__: unit for unit in (EnvironmentSteps, EnvironmentEpisodes,
 STEPS = re.compile(rf"({'|'.join(UNITS)})\((\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\)")  # unit and number
 
 
-def _parse(value: Any) -> Any:
-    if isinstance(value, numbers.Real):
-        return EnvironmentSteps(value)  # type: ignore[arg-type]  # a whole float, which becomes an integer
-    if isinstance(value, str) and (match := STEPS.fullmatch(value)):
-        return UNITS[match[1]](float(match[2]))  # type: ignore[arg-type]
-    if not isinstance(value, _Steps):
-        raise ValueError(f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a number of environment steps")
-    return value
+def _in(*units: type[_Steps]) -> BeforeValidator:
+    def parse(value: Any) -> Any:
+        if isinstance(value, numbers.Real):
+            value = EnvironmentSteps(value)  # type: ignore[arg-type]  # a whole float, which becomes an integer
+        if isinstance(value, str) and (match := STEPS.fullmatch(value)):
+            value = UNITS[match[1]](float(match[2]))  # type: ignore[arg-type]
+        if not isinstance(value, units):
+            raise ValueError(f"expected {' or '.join(f'{unit.__name__}(n)' for unit in units)}")
+        return value
+
+    return BeforeValidator(parse)
 
 
 def _positive(steps: Any) -> Any:
@@ -58,6 +61,8 @@ def _positive(steps: Any) -> Any:
     return steps
 
 
-StepMethod = Annotated[EnvironmentSteps | EnvironmentEpisodes | TrainingSteps, BeforeValidator(_parse)]
-PlayingSteps = Annotated[EnvironmentSteps | EnvironmentEpisodes, BeforeValidator(_parse)]
+StepMethod = Annotated[
+    EnvironmentSteps | EnvironmentEpisodes | TrainingSteps, _in(EnvironmentSteps, EnvironmentEpisodes, TrainingSteps)
+]
+PlayingSteps = Annotated[EnvironmentSteps | EnvironmentEpisodes, _in(EnvironmentSteps, EnvironmentEpisodes)]
 Positive = AfterValidator(_positive)
