@@ -1,10 +1,8 @@
 """Callbacks: what happens when one raises, and the metrics that they add; runs that fail for other reasons."""
 
-import csv
-
 import numpy as np
 import pytest
-import tensorflow as tf
+import tiny
 from toys import tiny_preset
 
 from tfsac.environments import EnvironmentFailure
@@ -19,11 +17,6 @@ RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where 
 
 def preset(**changes):
     return tiny_preset(**{**SHORT, **changes})
-
-
-def rows(run_dir):
-    with (run_dir / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def places(trainer):
@@ -68,16 +61,14 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "hook", ["on_evaluation", *(pytest.param(x, marks=pytest.mark.acceptance) for x in HOOKS[::5])]
-)
+@pytest.mark.parametrize("hook", ["on_evaluation", *(pytest.param(x, marks=pytest.mark.acceptance) for x in HOOKS[:2])])
 def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys, uninterrupted, hook):
     trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Acting(hook, fail)])
     with pytest.raises(ZeroDivisionError) as error:
         trainer.run()
     assert error.value.__notes__ == [f"in {hook} of the callback Acting"]
     assert error.traceback[-1].name == "fail"
-    steps = {"on_training_begin": 0, "on_training_end": 70}.get(hook, 50)
+    steps = 0 if hook == "on_training_begin" else 50
     saved = trainer.parts.checkpoints.saved_checkpoints()[-1]
     assert int(saved.name) == steps and f"the state before is saved in {saved}" in capsys.readouterr().out
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, callbacks=[Acting()], quiet=True)
@@ -86,12 +77,12 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
     for ours, theirs in zip(resumed.agent.variables, uninterrupted.agent.variables, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
     for name in ("env_steps", "loss/q1", "training/return_mean", "evaluation/return_mean"):
-        expected = [row[name] for row in rows(uninterrupted.directory.path)]
-        assert [row[name] for row in rows(tmp_path / "run")] == expected
+        expected = [row[name] for row in tiny.rows(uninterrupted.directory.path)]
+        assert [row[name] for row in tiny.rows(tmp_path / "run")] == expected
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hook", ["on_training_begin", "on_step", "on_evaluation", "on_training_end"])
+@pytest.mark.parametrize("hook", ["on_training_begin", "on_evaluation", "on_training_end"])
 def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
     stopping = Acting(hook, lambda trainer: trainer.stop("enough"))
     trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[stopping], quiet=True)
@@ -108,13 +99,13 @@ def test_callbacks_get_to_know_once_how_a_run_ended(tmp_path):
     trainer = Trainer(preset(), tmp_path / "a", RUN, callbacks=[other, watching], quiet=True)
     with pytest.raises(ZeroDivisionError):
         trainer.run()
-    assert watching.ends == [(None, 1)] and [row["env_steps"] for row in rows(tmp_path / "a")] == ["50", "70"]
+    assert watching.ends == [(None, 1)] and [row["env_steps"] for row in tiny.rows(tmp_path / "a")] == ["50", "70"]
     watching = Acting()
     with pytest.raises(ZeroDivisionError) as error:
         failing = Acting("on_training_begin", fail)
         failing.metric_names = ()
         Trainer(preset(), tmp_path / "b", RUN, callbacks=[failing, watching], quiet=True).run()
-    assert watching.ends == [(error.value, 1)] and failing.ends == []
+    assert watching.ends == failing.ends == [(error.value, 1)]
 
 
 def test_the_failure_of_an_environment_is_not_hidden_by_callbacks_or_a_full_disk(tmp_path, capsys, monkeypatch):
@@ -140,7 +131,10 @@ class Length(Callback):
 @pytest.mark.slow
 def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
     Trainer(preset(), tmp_path / "run", RUN, callbacks=[Length()]).run()
-    assert [(row["mine/steps"], row["mine/rest"]) for row in rows(tmp_path / "run")] == [("50.0", ""), ("70.0", "")]
+    assert [(row["mine/steps"], row["mine/rest"]) for row in tiny.rows(tmp_path / "run")] == [
+        ("50.0", ""),
+        ("70.0", ""),
+    ]
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     header = next(line for line in printed if line[:1] == ["steps"])
     assert header[-2:] == ["mine/steps", "mine/rest"]
@@ -148,20 +142,21 @@ def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", [MemoryError("9 GiB"), tf.errors.ResourceExhaustedError(None, None, "OOM")])
-def test_memory_that_runs_out_names_the_checkpoint_to_resume_from(tmp_path, error):
+def test_an_update_that_fails_names_the_checkpoint_to_resume_from(tmp_path, capsys):
     run = RunParameters(checkpoint_save_steps=20, updates_between_diagnostics=1)
-    trainer = Trainer(preset(), tmp_path / "run", run, quiet=True)
+    trainer = Trainer(preset(), tmp_path / "run", run)
     update = trainer.agent.update
 
     def exhausted(batch):
         if trainer.counters.env_steps == 45:
-            raise error
+            raise MemoryError("9 GiB")
         return update(batch)
 
     trainer.agent.update = exhausted
-    with pytest.raises(TfsacError, match=r"out of memory at environment step 45.*000000040"):
+    with pytest.raises(MemoryError):
         trainer.run()
+    assert "continues from the last checkpoint, 000000040" in capsys.readouterr().out
+    assert places(trainer) == ["000000020", "000000040"]
 
 
 @pytest.mark.usefixtures("untraced")
@@ -176,17 +171,16 @@ def test_a_memory_larger_than_ram_is_refused_before_anything_is_written(tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_a_full_disk_names_the_checkpoint_and_everything_is_closed(tmp_path, capsys):
+def test_a_logger_that_fails_ends_the_run_saved_and_everything_is_closed(tmp_path, capsys):
     class Fill(Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 45:
-                for logger in trainer.parts.reporter.loggers:
-                    logger.write = full
+                trainer.parts.reporter.loggers[-1].write = full
 
-    trainer = Trainer(preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20), callbacks=[Fill()])
+    trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Fill()])
     with pytest.raises(OSError, match="No space"):
         trainer.run()
-    assert "continues from the last checkpoint, 000000040" in capsys.readouterr().out
+    assert "the state before is saved in" in capsys.readouterr().out
     Trainer(preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True).close()  # nobody has its lock
 
 
@@ -204,10 +198,10 @@ def test_the_page_about_callbacks_runs(tmp_path):
     }
     page = run_page(ROOT / "docs" / "callbacks.md", tmp_path, shorter)
     assert page["result"].reason in ("no improvement in 1 evaluations", "finished")
-    assert [float(row["memory/fill"]) for row in rows(tmp_path / "runs" / "fill")] == pytest.approx(
+    assert [float(row["memory/fill"]) for row in tiny.rows(tmp_path / "runs" / "fill")] == pytest.approx(
         [n / 1e5 for n in (60, 120, 180, 240, 250)]
     )
     assert len((tmp_path / "runs" / "json" / "metrics.jsonl").read_text().splitlines()) == 5
     assert page["trainer"].counters.env_steps == 250 and page["policy"].act([1.0, 0.0, 0.0]).shape == (1,)
-    last = float(rows(tmp_path / "runs" / "by_hand")[-1]["evaluation/return_mean"])
+    last = float(tiny.rows(tmp_path / "runs" / "by_hand")[-1]["evaluation/return_mean"])
     assert last == page["row"]["evaluation/return_mean"]

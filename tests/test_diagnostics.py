@@ -1,12 +1,12 @@
 """Updates that report their losses alone: they learn the same, compute less, and rows say what their means are over."""
 
 import collections
-import csv
 
 import numpy as np
 import pytest
 import strategy_tools as cases
 import tensorflow as tf
+import tiny
 from toys import tiny_preset, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
@@ -18,7 +18,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.training import NonFiniteError, Trainer, non_finite
-from tfsac.training.loggers.recorder import Means
+from tfsac.training.loggers.means import Means
 from tfsac.types import Transition, UpdateResult, is_loss
 
 # Agents, with each update in a call of its own or all in one.
@@ -94,15 +94,6 @@ def test_an_update_that_reports_its_losses_computes_no_diagnostics():
     assert sum(losses.values()) < sum(every.values())
 
 
-@pytest.mark.slow
-def test_a_call_diagnoses_as_many_updates_as_it_passes_multiples():
-    agent = cases.make_agent("v")
-    agent.compiled.updates_between_diagnostics = 3
-    stacked = cases.global_batches(agent)
-    found = [agent.update(tf.nest.map_structure(lambda x, n=n: x[:n], stacked)).reported for n in (1, 4, 5, 1, 1)]
-    assert [sum(diagnosed(reported)) for reported in found] == [0, 1, 2, 0, 1]  # of updates 1, 2-5, 6-10, 11 and 12
-
-
 @pytest.mark.parametrize(("delay", "first"), [(1, None), (2, None), (2, 1), (3, 1), (3, None), (20, None), (20, 1)])
 @pytest.mark.parametrize("together", [1, 2, 4, 20])
 @pytest.mark.parametrize("period", [1, 4, 6, 20])
@@ -128,11 +119,6 @@ def test_means_are_over_the_updates_that_reported():
     for each in (means, restored):
         assert each.counts.tolist() == [3, 1] and each.take() == {"loss/q": 4.0, "q/target": 5.0}
         assert each.take() == {} and each.counts.tolist() == [0, 0]
-
-
-def rows_of(path):
-    with (path / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):
@@ -161,7 +147,7 @@ def test_a_resumed_run_diagnoses_every_nth_update(tmp_path):
     for steps in (40, 65):
         preset = tiny_preset(schedule__improve_steps=steps, schedule__steps_between_evaluation_periods=30)
         Trainer(preset, tmp_path / "run", run, resume=steps > 40, quiet=True).run()
-    rows = rows_of(tmp_path / "run")
+    rows = tiny.rows(tmp_path / "run")
     updates = int(rows[-1]["updates"])
     assert sum(int(row["averaged/losses"]) for row in rows) == updates == 65
     assert sum(int(row["averaged/diagnostics"]) for row in rows) == updates // 7

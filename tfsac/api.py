@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -87,8 +88,11 @@ def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
     run = trainer.parts
     with run.lock if run.workers.task.is_chief else contextlib.nullcontext():
-        trainer.complete()
-        result, directory = trainer.run(), trainer.directory
+        directory = trainer.directory
+        if run.workers.task.is_chief and directory.policy.exists() and not run.schedule.finished():
+            trainer.print(f"{directory.policy} is made again at the end.")
+            shutil.rmtree(directory.policy)  # a run that has one counts as ended
+        result = trainer.run()
         if result.signal is None and run.evaluator.best_weights:
             from tfsac.experiments.plots import plot_run
 

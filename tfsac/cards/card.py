@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import pathlib
@@ -17,17 +18,18 @@ from tfsac.errors import TfsacError
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.training.recorded_functions import check_spaces
+from tfsac.training.recorded_spaces import check_spaces
 from tfsac.types import input_name
 from tfsac.utils.files import read_object
 
 FORMAT = "card"  # the key in config.json that makes a folder a card
 
 
+@dataclasses.dataclass
 class Card:
     """A model card: an exported policy, its environment and its returns. `tfsac.load_card` returns one.
 
-    Args:
+    Attributes:
         path: of the folder.
         policy: the exported policy.
         environment: parameters of the environment in which it was trained.
@@ -39,10 +41,10 @@ class Card:
         >>> action = card.act(observation)
     """
 
-    def __init__(
-        self, path: pathlib.Path, policy: Exported, environment: EnvironmentParameters, results: Mapping[str, Any]
-    ):
-        self.path, self.policy, self.environment, self.results = path, policy, environment, results
+    path: pathlib.Path
+    policy: Exported
+    environment: EnvironmentParameters
+    results: Mapping[str, Any]
 
     def reset(self) -> None:
         """Sets the policy's state to the initial one: an episode starts, in all environments."""
@@ -74,11 +76,11 @@ class Card:
         """
         if self.environment.by_env_fn and env_fn is None:
             raise TfsacError(f"a Python function made the environment {self.environment.name}; pass it as env_fn")
-        episodes = episodes or len(self.results.get("returns", ())) or 10
+        number = EnvironmentEpisodes(episodes or len(self.results.get("returns", ())) or 10)
         seed = self.results.get("seed", 0) if seed is None else seed
 
         def run_in(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
-            spec, number = spec_of(env), EnvironmentEpisodes(episodes)
+            spec = spec_of(env)
             keys = [key for key in spec.observation if input_name(key) in self.policy.reads]
             check_spaces(RunDirectory(self.path), spec, keys)
             act = functools.partial(self.act, deterministic=deterministic)

@@ -117,12 +117,13 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     whose weights a run began with, and all parameters that differ; of more than `MAX_SHOWN`, the first that tell the
     groups apart and, of one agent, how many more differ.
     """
+    from tfsac.experiments.evaluations import learning_parameters
     from tfsac.experiments.grid import short_names
     from tfsac.parameters.overrides import text_of
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for runs in experiments:
-        parameters = _parameters_of(runs[0])
+        parameters = {p: x for p, x in learning_parameters(runs[0]).items() if not p.startswith(TASK_PARAMETERS)}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
 
     def text(parameters: dict[str, Any], path: str) -> str:
@@ -146,20 +147,3 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
         return f"{joined} and {more} more" if more else joined
 
     return {label(parameters): runs for parameters, runs in groups.values()}
-
-
-def _parameters_of(run_dir: pathlib.Path) -> dict[str, Any]:
-    """Returns what changes what a run learns, by dotted path."""
-    from tfsac.catalog import read_config
-    from tfsac.parameters import BY_ENV_FN, to_json
-    from tfsac.utils.files import leaves, read_object
-
-    config = run_dir / "config.json"
-    (read, run), content = read_config(config), read_object(config)
-    preset = to_json(read)
-    begun = {name: content.get(name) or "none" for name in ("models", "initial_weights")}
-    if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
-        begun["env_fn"] = str(content.get("env_fn"))
-    begun = {name: text.removeprefix("__main__.") for name, text in begun.items()}
-    parameters = {path: value for path, value in leaves(preset) if not path.startswith(TASK_PARAMETERS)}
-    return {"agent": preset["agent"]["kind"], **begun, **parameters, **run.affects_results}

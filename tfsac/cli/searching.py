@@ -150,8 +150,7 @@ def check_startable(experiments: Sequence[dict[str, Any]]) -> str:
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
     from tfsac.experiments.search_space import search_space
-    from tfsac.experiments.tuning import Tuning, import_optuna
-    from tfsac.experiments.tuning_report import report
+    from tfsac.experiments.tuning import Tuning, import_optuna, report
 
     if f.report:
         print(report(pathlib.Path(required(f, "run_dir"))))

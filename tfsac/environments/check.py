@@ -39,12 +39,7 @@ class EnvironmentFailure(TfsacError, RuntimeError):
     Args:
         message: what is wrong.
         environment: number of the one among several, where it is known.
-
-    Attributes:
-        what: failed, in a few words.
     """
-
-    what = "An environment failed"
 
     def __init__(self, message: str, environment: int | None = None):
         super().__init__(message)
@@ -282,8 +277,6 @@ def check_finite(observation: Any, reward: Any) -> None:
 
 def check_masks(observation: Mapping[str, np.ndarray], ended: np.ndarray | bool = False) -> None:
     """Raises EnvironmentFailure for observations `[E, ...]` whose mask allows no action, but where they `ended`."""
-    if ACTION_MASK not in observation:
-        return
     stuck = ~observation[ACTION_MASK].any(-1)
     stuck &= ~np.reshape(ended, (-1,) + (1,) * (stuck.ndim - 1))
     for environment, *agent in np.argwhere(stuck).tolist():

@@ -13,6 +13,7 @@ from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.parameters import EnvironmentParameters
+from tfsac.types import ACTION_MASK
 from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
@@ -164,7 +165,8 @@ class Environments:
             self._call("reset", seeds)
             observation = self._observation()
             check_finite(observation, 0.0)
-            check_masks(observation)
+            if ACTION_MASK in observation:
+                check_masks(observation)
         except Exception as error:
             raise self._failure(error) from error
         self.began = observation
@@ -177,7 +179,8 @@ class Environments:
             reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
             reward = reward.astype(np.float32)
             check_finite(observation, reward)
-            check_masks(observation, terminated)
+            if ACTION_MASK in observation:
+                check_masks(observation, terminated)
         except Exception as error:
             raise self._failure(error) from error
         return observation, reward, terminated, truncated, [info for step in steps for info in step.info]

@@ -25,6 +25,41 @@ EPSILON = 1e-6  # of layer and RMS normalisation
 
 Value = Callable[[keras.Variable], Any]  # what to compute with in a variable's place
 Masks = Callable[[str, float, int, int], tf.Tensor]  # dropout's factors `[B, N, F]`: of a layer's name and rate, N, F
+LayerCall = Callable[..., Any]  # computes a layer, of what it reads
+
+
+class NumpyFunctions:
+    """NumPy's functions under the names of `keras.ops`, for formulas that acting and training share."""
+
+    abs, clip, concatenate, exp, log = np.abs, np.clip, np.concatenate, np.exp, np.log
+    maximum, minimum, ones_like, sqrt = np.maximum, np.minimum, np.ones_like, np.sqrt
+    min, sum, tanh, where = np.min, np.sum, np.tanh, np.where
+
+    @staticmethod
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        """Returns `1 / (1 + exp(-x))`, without overflow."""
+        return 0.5 * (1.0 + np.tanh(0.5 * x))
+
+    @staticmethod
+    def softplus(x: np.ndarray) -> np.ndarray:
+        """Returns `log(1 + exp(x))`, without overflow."""
+        return np.logaddexp(np.zeros([], x.dtype), x)
+
+    @staticmethod
+    def split(x: np.ndarray, parts: int, axis: int = -1) -> list[np.ndarray]:
+        """Returns parts of equal width; NumPy's own takes several times as long."""
+        width = x.shape[-1] // parts
+        return [x[..., i * width : (i + 1) * width] for i in range(parts)]
+
+    @staticmethod
+    def stop_gradient(x: np.ndarray) -> np.ndarray:
+        """Returns the array, which has no gradient."""
+        return x
+
+
+def functions_of(x: Any) -> Any:
+    """Returns what computes with `x`: NumPy's functions for an array, otherwise `keras.ops`."""
+    return NumpyFunctions if isinstance(x, np.ndarray) else keras.ops
 
 
 class ForwardMode(NamedTuple):
@@ -138,24 +173,30 @@ class Linear(BodyLayer):
         return x if self.bias is None else x + value(self.bias)
 
 
-def float32_product(x: Any, kernel: Any) -> Any:
-    """Returns `x W` in float32 whatever other products are in; arrays or tensors.
-
-    Critics' last layers need it: bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
-    """
-    if not tf.is_tensor(x) or not tf.config.optimizer.get_experimental_options().get(OPTION, False):
-        return x @ kernel
-    # The graph optimizer narrows operations by their type, and does not know this one.
-    return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
-
-
 @registered
 class ValueLinear(Linear):
-    """The last layer of critics, in float32 whatever the others compute in."""
+    """The last layer of critics, in float32 whatever the others compute in.
+
+    bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
+    """
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns `x W + b`."""
-        return float32_product(x, value(self.kernel)) + value(self.bias)
+        kernel, bias = value(self.kernel), value(self.bias)
+        if tf.is_tensor(x) and tf.config.optimizer.get_experimental_options().get(OPTION, False):
+            # The graph optimizer narrows operations by their type, and does not know this one.
+            return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32) + bias
+        return x @ kernel + bias
+
+
+@registered
+class ValueLayer(keras.layers.Dense):
+    """`ValueLinear` of V, whose weights have the names of a dense layer in checkpoints."""
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Returns `x W + b`."""
+        dense: Any = self
+        return ValueLinear.forward(dense, inputs, tf.convert_to_tensor)
 
 
 @registered

@@ -130,10 +130,13 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str
 
 
 def read_object(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the JSON object in a file, or raises OSError or ValueError."""
-    parsed = json.loads(path.read_bytes())
+    """Returns the JSON object in a file, or raises OSError or TfsacError."""
+    try:
+        parsed = json.loads(path.read_bytes())
+    except ValueError:
+        parsed = None
     if not isinstance(parsed, dict):
-        raise ValueError(f"{path} has no JSON object")
+        raise TfsacError(f"{path} is damaged: it holds no JSON object")
     return parsed
 
 
