@@ -41,10 +41,6 @@ def test_screens_are_grey_images_of_the_newest_frames(pong):
     assert not np.array_equal(now[..., 3], now[..., 2])
 
 
-def test_size_and_number_of_frames_are_parameters(pong):
-    assert pong(screen_size=42, num_stacked_frames=2).reset(seed=0)[0].shape == (42, 42, 2)
-
-
 def test_each_action_is_repeated_frame_skip_times(pong):
     played = {}
     for frame_skip in (1, 3):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.memories import EpisodicMemory
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
@@ -172,17 +172,6 @@ def test_an_episode_that_terminated_when_time_ran_out_does_not_complete_the_roll
     np.testing.assert_array_equal(rollout_of(memory, 1).nonterminal[:, 0], [0, 1, 0])
 
 
-def test_a_rollout_that_is_not_complete_may_be_taken_too():
-    memory = EpisodicMemory(SPEC, 20, 5, num_envs=2)
-    play(memory, range(2))
-    check_column(rollout_of(memory, 2), 0, [1, 11], after=11.5)
-    add(memory, 2)
-    rest = rollout_of(memory, 2)
-    check_column(rest, 0, [21], after=21.5)
-    check_column(rest, 1, [22], after=22.5)
-    assert rest.is_first[0].tolist() == [0, 0] and rest.length[0].tolist() == [1, 1]
-
-
 def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
     memory = EpisodicMemory(SPEC, 20, 3, num_envs=2, initial_state=LSTM)
     play(memory, range(3))
@@ -196,18 +185,6 @@ def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
 
 
 # -- finished episodes -------------------------------------------------------------------------------------------------
-
-
-def test_finished_episodes_are_kept_whole_with_the_observation_after_them():
-    memory = EpisodicMemory(SPEC, 20, 3, num_envs=2)
-    play(memory, range(6), terminated={(1, 0), (4, 1)}, truncated={(4, 0)})
-    assert kept(memory) == [(0, 1), (2, 4), (0, 4)]
-    assert [episode["terminated"].tolist() for episode in episodes_of(memory)] == [
-        [False, True, False],
-        [False, False, False, False],
-        [False, False, False, False, True, False],
-    ]
-    assert len(memory) == 2 + 3 + 5 and memory.total_rows == 3 + 4 + 6
 
 
 @pytest.mark.parametrize(
@@ -500,22 +477,6 @@ def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_s
     assert new.newest_actions(10)[0] == number(15) and new.newest_actions(11) is None
     add(new, 25, terminated=[0])
     assert kept(new) == [(16, 25)] and new.cut
-
-
-def test_rows_between_absolute_indices_count_the_row_after_each_episode():
-    memory = of_lengths(2, 3, capacity=5)
-    assert memory.between(0, 7)["action"].tolist() == [1, 11, 0, 21, 31, 41, 0]
-    assert memory.between(1, 5)["action"].tolist() == [11, 0, 21, 31]
-    assert len(memory.between(3, 3)) == 0
-    play(memory, range(5, 8), terminated={(7, 0)})
-    assert (memory.oldest_row, memory.total_rows) == (7, 11) and kept(memory) == [(5, 7)]
-    assert memory.between(7, 11)["action"].tolist() == [51, 61, 71, 0]
-    assert memory.row_bytes * 4 == memory.between(7, 11).nbytes
-
-
-def test_rows_that_another_agent_recorded_are_refused():
-    with pytest.raises(TfsacError, match="fields"):
-        empty().put(0, TransitionMemory(SPEC._replace(extras={}), 4).ring)
 
 
 class Agent(tf.Module):

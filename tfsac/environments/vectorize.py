@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks, placed
+from tfsac.environments.check import EnvironmentFailure, placed
 from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
@@ -16,13 +16,11 @@ from tfsac.parameters import EnvironmentParameters
 from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
-# Simulators take a seed as a signed number of 32 bits. Runs of earlier versions continue with larger ones.
-SEEDS_BELOW, EARLIER_SEEDS_BELOW = 2**31, 2**32
 
 
-def episode_seed(seed: int, purpose: int, *position: int, below: int = SEEDS_BELOW) -> int:
+def episode_seed(seed: int, purpose: int, *position: int) -> int:
     """Returns the seed of one episode, independent of every other (run seed, purpose, environment, episode, ...)."""
-    return int(np.random.SeedSequence([seed, purpose, *position]).generate_state(1)[0]) % below
+    return int(np.random.SeedSequence([seed, purpose, *position]).generate_state(1)[0]) % 2**31  # simulators take int32
 
 
 def number(value: Any) -> float:
@@ -68,7 +66,6 @@ class Environments:
 
     Attributes:
         spec: of one environment.
-        seeds_below: what the seeds of episodes are below.
         observation: `[E, ...]` by key, to act on next.
         is_first: `[E]`, whether an episode just began.
         local_group, remote_groups: groups of equal size, one of them (the last, which may be smaller) in this process.
@@ -89,7 +86,7 @@ class Environments:
         self.parameters = parameters
         self.maker = make_env if isinstance(make_env, Maker) else maker(parameters, make_env)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
-        self.steps, self.seeds_below = 0, SEEDS_BELOW
+        self.steps = 0
         self.nothing_logged = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
         self._make()
         self.action_map = action_map(self.spec)
@@ -99,7 +96,7 @@ class Environments:
         self.observation: dict[str, np.ndarray] = {}
         try:
             if begin:
-                self.observation = self._reset(self.is_first)
+                self._reset_everywhere()
         except BaseException:
             self.close()
             raise
@@ -158,29 +155,28 @@ class Environments:
     def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
         seeds: list[int | None] = [None] * self.num_envs
         for i in np.flatnonzero(mask).tolist():
-            seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i]), below=self.seeds_below)
+            seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i]))
         self.length[mask] = 0
         try:
             self._call("reset", seeds)
-            observation = self._observation()
-            check_finite(observation, 0.0)
-            check_masks(observation)
         except Exception as error:
             raise self._failure(error) from error
-        self.began = observation
-        return observation
+        self.began = self._observation()
+        return self.began
+
+    def _reset_everywhere(self) -> None:
+        everywhere = np.ones(self.num_envs, bool)
+        self.observation, self.is_first = self._reset(everywhere), everywhere
 
     def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
         """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
         try:
-            steps, observation = self._call("step", self.action_map(action)), self._observation()
-            reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
-            reward = reward.astype(np.float32)
-            check_finite(observation, reward)
-            check_masks(observation, terminated)
+            steps = self._call("step", self.action_map(action))
         except Exception as error:
             raise self._failure(error) from error
-        return observation, reward, terminated, truncated, [info for step in steps for info in step.info]
+        reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
+        infos = [info for step in steps for info in step.info]
+        return self._observation(), reward.astype(np.float32), terminated, truncated, infos
 
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
@@ -203,8 +199,7 @@ class Environments:
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers."""
-        positions = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
-        return {**positions, "seeds_below": self.seeds_below}
+        return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
 
     def restore(
         self,
@@ -228,7 +223,7 @@ class Environments:
             Whether the environments are exactly where they were.
         """
         self.episode, length = np.array(state["episode"], np.int64), np.array(state["length"], np.int64)
-        self.steps, self.seeds_below = state["steps"], state.get("seeds_below", EARLIER_SEEDS_BELOW)
+        self.steps = state["steps"]
         replayed: Any = () if self.num_envs > 1 or actions is None else actions
         if not len(replayed):
             self.episode += length > 0  # an episode that had not begun keeps its seed
@@ -251,20 +246,18 @@ class Environments:
 
     def start_episodes(self) -> None:
         """Starts a new episode everywhere; one that has no step yet keeps its seed."""
-        everywhere = np.ones(self.num_envs, bool)
         self.episode += self.length > 0
-        self.observation, self.is_first = self._reset(everywhere), everywhere
+        self._reset_everywhere()
 
     def _begin(self) -> None:
-        everywhere = np.ones(self.num_envs, bool)
         try:
-            self.observation, self.is_first = self._reset(everywhere), everywhere
+            self._reset_everywhere()
         except EnvironmentFailure:  # some environments are only reset once their episode is over
             if not self.observation:  # nothing was running
                 raise
             self.close()
             self._make()
-            self.observation, self.is_first = self._reset(everywhere), everywhere
+            self._reset_everywhere()
 
     def close(self) -> None:
         """Closes the environments and ends their processes."""

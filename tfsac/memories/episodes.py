@@ -202,9 +202,6 @@ class EpisodicMemory:
             return None
         return self.tape["action"][self.size - num_rows : self.size, 0].copy()
 
-    def update_priorities(self, priority: np.ndarray) -> None:
-        """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""
-
     # -- segments ------------------------------------------------------------------------------------------------------
 
     def batches(self, replays: int, batch_size: int, rng: np.random.Generator, online: bool = True) -> Segments | None:

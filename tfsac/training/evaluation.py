@@ -13,9 +13,9 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import episode_seed, name_of_environment
-from tfsac.environments.check import check_finite, longest_episode, placed
+from tfsac.environments.check import longest_episode, placed
 from tfsac.environments.groups import convert
-from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW, number
+from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
@@ -79,7 +79,6 @@ def evaluate_policy(
     seed: int = 0,
     evaluation_index: int = 0,
     each_step: Callable[..., None] | None = None,
-    seeds_below: int = SEEDS_BELOW,
     first_observation: Any = None,
     begin: Callable[[], None] = lambda: None,
 ) -> Evaluation:
@@ -88,7 +87,7 @@ def evaluate_policy(
     Args:
         policy: to be evaluated.
         deterministic: its mode instead of samples.
-        env, duration, seed, evaluation_index, each_step, seeds_below, first_observation, begin: see `evaluate`.
+        env, duration, seed, evaluation_index, each_step, first_observation, begin: see `evaluate`.
     """
     switched: list[bool] = []
 
@@ -103,9 +102,7 @@ def evaluate_policy(
         policy.reset()
         begin()
 
-    evaluation = evaluate(
-        act, env, duration, seed, evaluation_index, each_step, begin_episode, seeds_below, first_observation
-    )
+    evaluation = evaluate(act, env, duration, seed, evaluation_index, each_step, begin_episode, first_observation)
     return evaluation._replace(switched=np.array(switched) if switched else None)
 
 
@@ -127,7 +124,6 @@ def evaluate(
     evaluation_index: int = 0,
     each_step: Callable[..., None] | None = None,
     begin: Callable[[], None] | None = None,
-    seeds_below: int = SEEDS_BELOW,
     first_observation: Any = None,
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
@@ -141,7 +137,6 @@ def evaluate(
         evaluation_index: distinguishes evaluations of one run; the episodes' seeds follow from both.
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
         begin: called at the begin of every episode.
-        seeds_below: what the episodes' seeds are below.
         first_observation: of the first episode, where its reset was made already.
 
     Raises:
@@ -157,10 +152,7 @@ def evaluate(
         with _failing_in(name, len(returns), 0):
             observation, first_observation = first_observation, None
             if observation is None:
-                observation, _ = env.reset(
-                    seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns), below=seeds_below)
-                )
-            check_finite(observation, 0.0)
+                observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns)))
         total, length, done = 0.0, 0, False
         if begin is not None:
             begin()
@@ -173,7 +165,6 @@ def evaluate(
                 step_action = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
                 next_observation, reward, terminated, truncated, info = env.step(step_action)
                 total, length = total + float(reward), length + 1
-                check_finite(next_observation, total)
             if length == longest and not terminated and not truncated:
                 truncated = True
                 warnings.warn(
@@ -235,7 +226,6 @@ class Evaluator:
         self.best_updates: int | None = None
         self.best_weights = b""
         self.periods, self.evaluated_at = 0, 0
-        self.seeds_below = SEEDS_BELOW
 
     def columns(self) -> list[str]:
         """Returns the names of what `evaluate` returns."""
@@ -273,7 +263,7 @@ class Evaluator:
                 acting.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
                 given = self.policy, self.env, amount, deterministic, seed, env_steps
                 more: dict[str, Any] = {"first_observation": first_observation, "begin": self.begin_episode}
-                row |= evaluate_policy(*given, seeds_below=self.seeds_below, **more).summary(kind)
+                row |= evaluate_policy(*given, **more).summary(kind)
                 first_observation = None
         finally:
             acting.rng = training

@@ -20,7 +20,6 @@ from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.tf_config import WorkerTask, worker_task
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
-from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW
 from tfsac.errors import TfsacError
 from tfsac.memories import EpisodicMemory, TransitionMemory, in_ram, on_disk
 from tfsac.networks import ModelMaker
@@ -195,7 +194,6 @@ class Run:
         state, task = restored.state, self.workers.task
         self.stopped = state.get(STOPPED, "")
         collector, environments = state["collector"], state["collector"]["environments"]
-        self.evaluator.seeds_below = environments.setdefault("seeds_below", EARLIER_SEEDS_BELOW)
         self.agent.policy.refresh()
         self.schedule.restore(state["schedule"])
         self.evaluator.restore(state["evaluator"], self.counters, restored.run_files)
