@@ -1,5 +1,6 @@
 """An environment that goes wrong in every way; other processes make it without TensorFlow."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -57,6 +58,19 @@ class Odd(gym.Env):
             if self.action == "hang":
                 time.sleep(600)
         return parts["step"] if "step" in parts else tuple(parts.values())
+
+
+class Simulator(Odd):
+    """Has a process of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+        self.process.start()
+
+    def close(self):
+        self.process.kill()
+        self.process.join()
 
 
 gym.register("Odd-v0", entry_point=Odd)

@@ -1,7 +1,6 @@
 """What environments must not return, what they raise, and processes that hang or die."""
 
 import functools
-import multiprocessing
 import os
 import pathlib
 import signal
@@ -13,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from odd_tools import ODD, ZEROS, Odd
+from odd_tools import ODD, ZEROS, Odd, Simulator
 from toys import tiny_preset
 
 import tfsac
@@ -142,19 +141,6 @@ def test_environments_are_closed_where_another_cannot_be_made(num_envs, ports, m
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
-
-
-class Simulator(Odd):
-    """Has a process of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
-        self.process.start()
-
-    def close(self):
-        self.process.kill()
-        self.process.join()
 
 
 @pytest.mark.slow

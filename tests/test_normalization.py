@@ -186,23 +186,6 @@ def test_statistics_and_divisor_are_those_of_the_reference_after_every_step(gold
             )
 
 
-def test_the_last_reward_of_an_episode_counts_in_it_and_not_in_the_next_one():
-    filters = scaling(bound=1.0, discount=0.5)
-    for reward, ended in ([1.0, 4.0], [False, False]), ([1.0, 4.0], [True, False]), ([1.0, 4.0], [False, True]):
-        filters.learn_reward(np.float32(reward), np.array(ended))
-    assert filters.returns.largest == 7.0  # 4 + 4 / 2 + 4 / 4
-    np.testing.assert_array_equal(filters.returns.running, [1.0, 0.0])
-    np.testing.assert_allclose(filters.returns.mean, (1.0 + 1.5 + 1.0 + 4.0 + 6.0 + 7.0) / 6)
-
-
-def test_rewards_keep_their_mean_and_are_scaled_before_they_are_rescaled_and_clipped():
-    filters = scaling(discount=0.0, reward_rescale_factor=3.0, reward_clipping_range=(-5.0, 5.0))
-    np.testing.assert_allclose(filters.reward(np.float32([1.0])), [3.0])  # nothing was learned yet
-    filters.learn_reward(np.float32([8.0, 12.0]), np.array([False, False]))  # deviation 2
-    np.testing.assert_allclose(filters.reward(np.float32([-8.0, -2.0, 0.0, 3.0, 12.0])), [-5.0, -3.0, 0.0, 4.5, 5.0])
-    assert filters.reward(np.float32([3.0])).dtype == np.float32
-
-
 def test_restored_returns_continue_exactly_also_through_json():
     rng, (first, second) = np.random.default_rng(0), (scaling(5.0), scaling(5.0))
     for _ in range(7):

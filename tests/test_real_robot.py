@@ -135,7 +135,8 @@ def test_evaluations_in_the_environment_of_training_leave_training_as_it_is(tmp_
 
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [58, 60])  # while an evaluation waits for the end of the episode; right after one
+# While an evaluation waits for the end of the episode; right after one.
+@pytest.mark.parametrize("step", [58, pytest.param(60, marks=pytest.mark.acceptance)])
 def test_a_resumed_run_with_a_shared_environment_is_exact(tmp_path, step):
     whole = Trainer(preset("shared"), tmp_path / "whole", quiet=True, env_fn=Robot)
     whole.run()
@@ -170,9 +171,8 @@ def test_a_run_may_end_in_the_middle_of_an_episode_and_continue_there(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("evaluation", ["shared", "none"])
-def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path, evaluation):
-    changed = preset(evaluation)
+def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path):
+    changed = preset("shared")
     result = tfsac.train(changed, tmp_path / "run", env_fn=Robot, quiet=True)
     longer = override(changed, {"schedule.improve_steps": "EnvironmentEpisodes(12)"})
     result = tfsac.train(longer, tmp_path / "run", env_fn=Robot, quiet=True, resume=True)

@@ -199,7 +199,10 @@ REFUSED = {
     "unbounded": (dict(action=Box(np.float32([-1, -1]), np.float32([1, np.inf]))), r"1.0, inf\]"),
     "discrete observation": (dict(observation=Discrete(5)), "FlattenObservation"),
     "mask of continuous actions": (masked(MultiBinary(1), ACTION), "discrete"),
-    "a team that sees vectors": (dict(observation=Dict(agent_state=VECTOR)), "agent_state"),
+    "a team that sees vectors": (
+        dict(observation=Dict(agent_state=VECTOR), action=MultiDiscrete([4, 4, 4])),
+        "agent_state",
+    ),
     "a team of one discrete action": (dict(observation=STATE, action=Discrete(4)), "MultiDiscrete"),
     "a team of unequal sizes": (dict(observation=STATE, action=MultiDiscrete([4, 3])), "equal sizes"),
 }

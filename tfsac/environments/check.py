@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import pathlib
+import re
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -93,7 +94,7 @@ def space_problems(env: gym.Env) -> Iterator[str]:
             yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
         elif AGENT_STATE in spaces and (len(space.shape) < 2 or space.shape[:1] != team):
             yield f"observation {key!r} of a team of P agents, as in 'agent_state', must be (P, ...), got {space}"
-    names = [input_name(key).lower() for key in spaces]
+    names = [input_name(key).lower() if re.fullmatch(r"\w[\w.-]*", key, re.ASCII) else "self" for key in spaces]
     if len({*names, ACTION_MASK}) <= len(names) or any(name in RESERVED or keyword.iskeyword(name) for name in names):
         yield (
             "keys of observations become names in exported policies, distinct in letters, digits and '_', and not "
@@ -209,14 +210,14 @@ class CheckedEnv(gym.Wrapper):
                 part = np.asarray(part)
                 fits = part.shape == shape and part.dtype.kind in "biuf"
                 if not fits or (dtype.kind in "biu" and (part.astype(dtype) != part).any()):  # it would wrap around
-                    expected = f"have the shape {shape} and numbers that {dtype} can hold"
-                    raise EnvironmentFailure(
-                        f"observation {key!r} must {expected}, got {part.shape} and {part.dtype}: {part}"
-                    )
+                    expected = f"have the shape {shape} and dtype {dtype}, or numbers that it can hold"
+                    raise EnvironmentFailure(f"observation {key!r} must {expected}, got {part.shape} and {part.dtype}")
             if dtype.kind == "f" and not np.abs(part).max(initial=0.0) <= LARGEST:
-                raise EnvironmentFailure(f"observation {key!r} must be finite in float32, got {part}")
+                wrong = part[~(np.abs(part) <= LARGEST)]
+                raise EnvironmentFailure(f"observation {key!r} must be finite in float32, got {wrong[0]}")
             if key == ACTION_MASK and not terminated and not part.any(-1).all():
-                raise EnvironmentFailure(f"'action_mask' allows no action; end the episode instead, got {part}")
+                found = part.astype(int).tolist()
+                raise EnvironmentFailure(f"'action_mask' allows no action; end the episode instead, got {found}")
         for key in self.stacks:
             new, old = np.array(by_key[key]), self.frames.get(key)
             if not ((new == new[..., -1:]).all() if old is None else np.array_equal(new[..., :-1], old[..., 1:])):
