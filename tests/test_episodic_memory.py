@@ -443,18 +443,6 @@ def check_same_future(one, other, steps):
             check_equal(left, right)
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3, 4, 7, 14, 19, 22])
-def test_a_memory_that_was_put_back_goes_on_as_the_other(steps):
-    old, new = after(steps), empty()
-    middle = (old.oldest_row + old.total_rows) // 2
-    for start, stop in ((old.oldest_row, middle), (middle, old.total_rows)):
-        new.put(start, old.between(start, stop))
-    new.total_rows = old.total_rows
-    new.restore(old.state())
-    assert kept(new) == kept(old)
-    check_same_future(new, old, range(steps, 30))
-
-
 def put_back(new, old, start=0, stop=None):
     """Puts a memory's records into a new one, all or those from `start` to `stop` - 1, which then restores the rest."""
     new.put(start, old.between(start, old.total_rows if stop is None else stop))

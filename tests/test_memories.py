@@ -209,19 +209,6 @@ def test_newest_actions_are_the_last_ones_or_nothing(steps, wanted, expected):
     assert filled(steps).newest_actions(wanted) is None  # of several environments
 
 
-def test_rows_put_back_in_pieces_over_the_wrap_make_the_same_memory():
-    old, new = filled(11, capacity=10), filled(0, capacity=10)
-    for start, stop in ((6, 8), (8, 11)):
-        new.put(start, old.between(start, stop))
-    new.total_rows = old.total_rows
-    np.testing.assert_array_equal(new.ring, old.ring)
-    one, two = (memory.sample(2, 20, np.random.default_rng(0)) for memory in (old, new))
-    np.testing.assert_array_equal(one.reward, two.reward)
-    for memory in (old, new):
-        add(memory, 11)
-    np.testing.assert_array_equal(tiny.newest(new, 5), tiny.newest(old, 5))
-
-
 @pytest.mark.parametrize("terminated, expected", [(False, True), (True, False)])
 def test_marking_the_end_of_episodes_truncates_what_was_not_terminated(terminated, expected):
     memory = filled(2)

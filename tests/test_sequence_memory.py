@@ -182,18 +182,6 @@ def continued(old, **fields):
     return new
 
 
-@pytest.mark.parametrize("saved_after, capacity", [(4, 8), (5, 10), (6, 16)])
-def test_a_memory_that_was_put_back_goes_on_as_the_other(saved_after, capacity):
-    whole, old = filled(8, capacity), filled(saved_after, capacity)
-    new = continued(old)
-    for step in range(saved_after, 8):
-        add(new, step)
-    np.testing.assert_array_equal(new.ring, whole.ring)
-    one, two = (memory.sample(2, 20, np.random.default_rng(0)) for memory in (new, whole))
-    np.testing.assert_array_equal(one.step_type, two.step_type)
-    np.testing.assert_array_equal(one.observation["speed"], two.observation["speed"])
-
-
 def test_episodes_that_were_ended_after_a_restore_are_followed_by_first_steps():
     memory = continued(filled(7))
     memory.end_episodes()
