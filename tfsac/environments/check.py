@@ -174,7 +174,7 @@ class CheckedEnv(gym.Wrapper):
         """Starts an episode; raises EnvironmentFailure for an observation that does not fit its space."""
         observation, info = self.env.reset(seed=seed, options=options)
         self.frames.clear()
-        self._check(observation, False)
+        self._check(self._problems(observation, False))
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -182,28 +182,27 @@ class CheckedEnv(gym.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         terminated, truncated = bool(terminated), bool(truncated)
         info = dict(info)  # the environment may change its own later
-        self._check(observation, terminated)
+        self._check(self._problems(observation, terminated))
         if terminated or truncated:
-            for key in FINAL_OBSERVATIONS:
-                if info.get(key) is not None and not data_equivalence(info[key], observation):
-                    advice = "step must return the last observation of an episode, and leave the reset to tfsac"
-                    raise EnvironmentFailure(f"info[{key!r}] is another observation: {advice}")
+            self._check(_final_observation_problems(observation, info))
         if self.rewards_shape or type(reward) is not float:
             array = np.array(reward, np.float32 if self.rewards_shape else np.float64)
-            if array.shape != self.rewards_shape if self.rewards_shape else array.size != 1:
-                expected = f"of the shape {self.rewards_shape}" if self.rewards_shape else "one number"
-                raise EnvironmentFailure(f"the reward must be {expected}, got the shape {array.shape}")
-            if self.rewards_shape:
-                info[VECTOR_REWARD] = array
-            reward = float(array.sum())
+            fits = array.shape == self.rewards_shape if self.rewards_shape else array.size == 1
+            info |= {VECTOR_REWARD: array} if self.rewards_shape else {}
+            reward = float(array.sum()) if fits else np.nan
         if not abs(reward) <= LARGEST:
-            raise EnvironmentFailure(f"the reward must be finite in float32, got {reward}")
+            expected = f" and of the shape {self.rewards_shape}" if self.rewards_shape else ", one number"
+            raise EnvironmentFailure(f"the reward must be finite in float32{expected}, got {reward}")
         return observation, reward, terminated, truncated, info
 
-    def _check(self, observation: Any, terminated: bool) -> None:
+    def _check(self, problems: Iterator[str]) -> None:
+        for problem in problems:
+            raise EnvironmentFailure(problem)
+
+    def _problems(self, observation: Any, terminated: bool) -> Iterator[str]:
         by_key = observation if self.several_keys else {"observation": observation}
         if not isinstance(by_key, dict) or by_key.keys() != self.parts.keys():
-            raise EnvironmentFailure(f"an observation must be a dict with the keys {[*self.parts]}, got {by_key}")
+            yield f"an observation must be a dict with the keys {[*self.parts]}, got {by_key}"
         for key, (shape, dtype) in self.parts.items():
             part = by_key[key]
             if type(part) is not np.ndarray or part.dtype != dtype or part.shape != shape:
@@ -211,19 +210,26 @@ class CheckedEnv(gym.Wrapper):
                 fits = part.shape == shape and part.dtype.kind in "biuf"
                 if not fits or (dtype.kind in "biu" and (part.astype(dtype) != part).any()):  # it would wrap around
                     expected = f"have the shape {shape} and dtype {dtype}, or numbers that it can hold"
-                    raise EnvironmentFailure(f"observation {key!r} must {expected}, got {part.shape} and {part.dtype}")
+                    yield f"observation {key!r} must {expected}, got {part.shape} and {part.dtype}"
             if dtype.kind == "f" and not np.abs(part).max(initial=0.0) <= LARGEST:
                 wrong = part[~(np.abs(part) <= LARGEST)]
-                raise EnvironmentFailure(f"observation {key!r} must be finite in float32, got {wrong[0]}")
+                yield f"observation {key!r} must be finite in float32, got {wrong[0]}"
             if key == ACTION_MASK and not terminated and not part.any(-1).all():
                 found = part.astype(int).tolist()
-                raise EnvironmentFailure(f"'action_mask' allows no action; end the episode instead, got {found}")
+                yield f"'action_mask' allows no action; end the episode instead, got {found}"
         for key in self.stacks:
             new, old = np.array(by_key[key]), self.frames.get(key)
             if not ((new == new[..., -1:]).all() if old is None else np.array_equal(new[..., :-1], old[..., 1:])):
                 rule = "a reset must repeat its frame, and a step must drop the first frame and add one last"
-                raise EnvironmentFailure(f"observation {key!r} is no FrameStack: {rule}")
+                yield f"observation {key!r} is no FrameStack: {rule}"
             self.frames[key] = new
+
+
+def _final_observation_problems(observation: Any, info: dict[str, Any]) -> Iterator[str]:
+    for key in FINAL_OBSERVATIONS:
+        if info.get(key) is not None and not data_equivalence(info[key], observation):
+            advice = "step must return the last observation of an episode, and leave the reset to tfsac"
+            yield f"info[{key!r}] is another observation: {advice}"
 
 
 def _rewards_shape(env: gym.Env) -> tuple[int, ...]:

@@ -61,12 +61,11 @@ class Group:
         self, make_env: Callable[[], gym.Env], size: int, first: int = 0, buffers: Mapping[str, Any] | None = None
     ):
         self.envs, self.first = list[gym.Env](), first
-        try:
-            for _ in range(size):
+        with contextlib.ExitStack() as failed:  # environments that were made may hold a simulator or a port
+            failed.callback(self.close)
+            while len(self.envs) < size:
                 self.envs.append(make_env())
-        except BaseException:  # those that were made may hold a simulator or a port
-            self.close()
-            raise
+            failed.pop_all()
         self.spec = spec_of(self.envs[0])
         self.several_keys = isinstance(self.envs[0].observation_space, gym.spaces.Dict)
         self.observation = _arrays(self.spec, size, buffers)

@@ -147,13 +147,11 @@ def make_unchecked(
             return _limited(_make_atari(level, atari, **kwargs), max_episode_steps)
         # `check` looks at the bounds; Gymnasium's checker would warn about every unbounded observation.
         return gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
-    except (gym.error.Error, ImportError) as error:
+    except (gym.error.Error, ImportError, TypeError) as error:
+        if isinstance(error, TypeError) and not kwargs:  # of its own code
+            raise
         missing = isinstance(error, ImportError | gym.error.DependencyNotInstalled | gym.error.NamespaceNotFound)
         raise TfsacError(f"{level} cannot be made: {error}. {EXTRAS if missing else OWN_LEVEL}") from error
-    except TypeError as error:
-        if not kwargs:  # of its own code
-            raise
-        raise TfsacError(f"{level} cannot be made: {error}") from error
 
 
 def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs: Any) -> gym.Env:

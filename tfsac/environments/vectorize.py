@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -88,18 +89,17 @@ class Environments:
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
         self.steps = 0
         self.nothing_logged = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
-        self._make()
-        self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.is_first = np.ones(self.num_envs, bool)
         self.observation: dict[str, np.ndarray] = {}
-        try:
+        with contextlib.ExitStack() as failed:
+            failed.callback(self.close)
+            self._make()
+            self.action_map = action_map(self.spec)
             if begin:
                 self._reset_everywhere()
-        except BaseException:
-            self.close()
-            raise
+            failed.pop_all()
 
     def _make(self) -> None:
         parallel, timeout = self.parameters.vectorization == "subprocess", self.parameters.step_timeout_seconds
@@ -120,11 +120,8 @@ class Environments:
             for first in range(0, num_remote, size):
                 self.remote_groups.append(RemoteGroup(self.maker, size, first, self.spec, timeout))
             receive_all(self.remote_groups)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, EnvironmentFailure):  # in another process
-                raise self._failure(error) from error
-            raise
+        except EnvironmentFailure as error:  # in another process
+            raise self._failure(error) from error
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
@@ -135,10 +132,13 @@ class Environments:
                 group.send(method, part)
                 requests.append(group)
         try:
-            if self.local_group is not None:
-                results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
-        finally:
-            results = [*receive_all(requests), *results] if requests else results
+            try:
+                if self.local_group is not None:
+                    results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
+            finally:
+                results = [*receive_all(requests), *results]
+        except Exception as error:
+            raise self._failure(error) from error
         return results
 
     def _observation(self) -> dict[str, np.ndarray]:
@@ -152,28 +152,23 @@ class Environments:
         which = "" if environment is None else f"environment {self.first + environment}, "
         return placed(error, self.level, f"{which}step {self.steps}")
 
-    def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
+    def _reset(self, mask: np.ndarray, episode: np.ndarray) -> dict[str, np.ndarray]:
+        """Starts these episodes `[E]` of the environments in the mask."""
         seeds: list[int | None] = [None] * self.num_envs
         for i in np.flatnonzero(mask).tolist():
-            seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i]))
-        self.length[mask] = 0
-        try:
-            self._call("reset", seeds)
-        except Exception as error:
-            raise self._failure(error) from error
+            seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(episode[i]))
+        self._call("reset", seeds)
         self.began = self._observation()
         return self.began
 
     def _reset_everywhere(self) -> None:
         everywhere = np.ones(self.num_envs, bool)
-        self.observation, self.is_first = self._reset(everywhere), everywhere
+        self.observation, self.is_first = self._reset(everywhere, self.episode), everywhere
+        self.length = np.zeros(self.num_envs, np.int64)
 
     def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
         """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
-        try:
-            steps = self._call("step", self.action_map(action))
-        except Exception as error:
-            raise self._failure(error) from error
+        steps = self._call("step", self.action_map(action))
         reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
         infos = [info for step in steps for info in step.info]
         return self._observation(), reward.astype(np.float32), terminated, truncated, infos
@@ -181,19 +176,14 @@ class Environments:
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
         next_observation, reward, terminated, truncated, infos = self._step(action)
-        before = self.steps, self.length, self.episode
-        self.steps += self.num_envs
-        length = self.length = self.length + 1
-        done, following, logged = terminated | truncated, next_observation, self.nothing_logged
+        length, episode, done = self.length + 1, self.episode, terminated | truncated
+        running, following, logged = length, next_observation, self.nothing_logged
         if done.any():
             ended = [convert(info, number) if done[i] else {} for i, info in enumerate(infos)]
             logged = {key: np.array([values.get(key, np.nan) for values in ended]) for key in logged}
-            self.length, self.episode = length.copy(), self.episode + done
-            try:
-                following = self._reset(done)
-            except BaseException:  # a step that nobody stores was not made
-                self.steps, self.length, self.episode = before
-                raise
+            running, episode = np.where(done, 0, length), episode + done
+            following = self._reset(done, episode)  # if it fails, the step was not made
+        self.steps, self.length, self.episode = self.steps + self.num_envs, running, episode
         self.observation, self.is_first = following, done
         return StepResult(next_observation, reward, terminated, truncated, length, self.observation, infos, logged)
 
@@ -246,7 +236,7 @@ class Environments:
 
     def start_episodes(self) -> None:
         """Starts a new episode everywhere; one that has no step yet keeps its seed."""
-        self.episode += self.length > 0
+        self.episode, self.length = self.episode + (self.length > 0), np.zeros_like(self.length)
         self._reset_everywhere()
 
     def _begin(self) -> None:
