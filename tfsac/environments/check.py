@@ -185,6 +185,7 @@ class CheckedEnv(gym.Wrapper):
         self._check(self._problems(observation, terminated))
         if terminated or truncated:
             self._check(_final_observation_problems(observation, info))
+        returned = reward
         if self.rewards_shape or type(reward) is not float:
             array = np.array(reward, np.float32 if self.rewards_shape else np.float64)
             fits = array.shape == self.rewards_shape if self.rewards_shape else array.size == 1
@@ -192,7 +193,7 @@ class CheckedEnv(gym.Wrapper):
             reward = float(array.sum()) if fits else np.nan
         if not abs(reward) <= LARGEST:
             expected = f" and of the shape {self.rewards_shape}" if self.rewards_shape else ", one number"
-            raise EnvironmentFailure(f"the reward must be finite in float32{expected}, got {reward}")
+            raise EnvironmentFailure(f"the reward must be finite in float32{expected}, got {returned}")
         return observation, reward, terminated, truncated, info
 
     def _check(self, problems: Iterator[str]) -> None:

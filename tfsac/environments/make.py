@@ -19,8 +19,7 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
 
 ATARI = "ALE/"  # the beginning of these levels
-EXTRAS = "pip install 'tfsac[EXTRA]' brings packages of environments: atari, box2d, mujoco, multi-agent, robotics, ..."
-OWN_LEVEL = "A level of your own is MODULE:ID, with the module that registers it."
+LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (atari, mujoco, ...)"
 
 
 class Maker:
@@ -150,8 +149,7 @@ def make_unchecked(
     except (gym.error.Error, ImportError, TypeError) as error:
         if isinstance(error, TypeError) and not kwargs:  # of its own code
             raise
-        missing = isinstance(error, ImportError | gym.error.DependencyNotInstalled | gym.error.NamespaceNotFound)
-        raise TfsacError(f"{level} cannot be made: {error}. {EXTRAS if missing else OWN_LEVEL}") from error
+        raise TfsacError(f"{level} cannot be made: {str(error).rstrip('.?')}; {LEVELS}") from error
 
 
 def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs: Any) -> gym.Env:
