@@ -321,6 +321,7 @@ class OnceFaulty(gym.Env):
 gym.register("OnceFaulty-v0", entry_point=OnceFaulty, max_episode_steps=20)
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "step, saved_at",

@@ -75,7 +75,7 @@ def happened(memory):
 
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.acceptance)])
 def test_a_shared_environment_is_evaluated_between_episodes(tmp_path, asynchronous):
     run = RunParameters(asynchronous_collection=asynchronous)
     trainer = Trainer(preset("shared"), tmp_path / "run", run, quiet=True, env_fn=Robot)
@@ -104,7 +104,10 @@ class Stuck(Robot):
 # The fifth reset is that of training after an evaluation of two episodes, whose first one has training's own.
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-@pytest.mark.parametrize("at, error", [(4, KeyboardInterrupt()), (5, RuntimeError("not at home"))])
+@pytest.mark.parametrize(
+    "at, error",
+    [(5, RuntimeError("not at home")), pytest.param(4, KeyboardInterrupt(), marks=pytest.mark.acceptance)],
+)
 def test_a_reset_that_fails_around_an_evaluation_ends_the_run_saved(tmp_path, monkeypatch, at, error):
     monkeypatch.setattr(Stuck, "error", error)
     monkeypatch.setattr(Stuck, "at", at)
