@@ -109,6 +109,7 @@ setup(
         "cloudpickle>=3.0",
         "numpy>=2.0,<3",
         "absl-py>=2.1",
+        "filelock>=3.20",
         "pydantic>=2.10,<3",
         "tensorboard>=2.20",
         "rich>=13.8",

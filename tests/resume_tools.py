@@ -22,7 +22,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.training import Callback, Trainer
-from tfsac.utils.files import sealed
+from tfsac.training.checkpoints.format import sealed
 
 CLOCKS = {"wall_seconds", "steps_per_second"}
 # All metrics in every update: one graph is traced where there would be two.

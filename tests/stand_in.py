@@ -96,6 +96,7 @@ cli.main(sys.argv[1:])
     command = [sys.executable, "-c", code, *arguments]
     process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
     wait_for(path)
+    time.sleep(0.5)  # so that it does not die while it writes to its journal, whose lock would stay
     assert process.poll() is None
     process.kill()
     process.wait()

@@ -329,7 +329,7 @@ def everything(trainer):
     return {
         **weights(trainer),
         **{name: value.numpy() for name, value in others.items()},
-        "returns": trainer.parts.reporter.recorder.running,
+        "returns": trainer.parts.reporter.running,
         **memory.state(),
         "rows": memory.between(memory.oldest_row, memory.total_rows),
         **trainer.parts.collector.policy_state,

@@ -28,8 +28,7 @@ from resume_tools import (
 from tfsac.training import CheckpointError, Trainer
 from tfsac.training.checkpoints import FORMAT
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
-from tfsac.training.checkpoints.format import prune, read_manifest, verify
-from tfsac.utils.files import sealed
+from tfsac.training.checkpoints.format import prune, read_manifest, sealed, verify
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +55,8 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
 def test_a_run_with_its_memory_on_disk_resumes_as_one_in_ram(tmp_path, uninterrupted):
     run = dataclasses.replace(RUN, memory_on_disk=True)
     crashed(tmp_path / "run", 163, run=run)
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        "best.npz",
-        "checkpoints",
-        "config.json",
-        "events",
-        "metrics.csv",
-    }
+    names = {"best.npz", "checkpoints", "config.json", "events", "metrics.csv", ".lock"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == names
     resumed = Trainer(preset(), tmp_path / "run", run, resume=True, quiet=True)
     assert isinstance(resumed.memory.ring.base, mmap.mmap)
     resumed.run()
@@ -168,9 +162,9 @@ def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damage
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            prune(checkpoints, 300, 1)
+            prune(checkpoints, 1)
     verify(checkpoints / "000000300")
-    prune(checkpoints, 300, 1)
+    prune(checkpoints, 1)
     assert sorted(path.name for path in checkpoints.iterdir()) == ["000000300", "memory"]
 
 

@@ -21,8 +21,7 @@ from cli_tools import RETURN, parts, png_size, tree
 import tfsac
 from tfsac import api, cli
 from tfsac.catalog import load_preset, preset_names, read_config
-from tfsac.cli.command import help_of
-from tfsac.cli.results import warn_untrained
+from tfsac.cli.command import flag_values, help_of
 from tfsac.exporting import loading
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -176,21 +175,6 @@ def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
     preset, _ = read_config(folder / "config.json")
     assert preset.schedule.improve_steps.num_steps == 60
     assert [entry["env_steps"] for entry in json.loads((folder / "config.json").read_text())["resumed"]] == [60]
-
-
-@pytest.mark.parametrize(
-    ("updates", "untrained", "early"), [((0, 0), True, True), ((0, 9), False, True), ((5, 9), False, False)]
-)
-def test_a_policy_that_no_update_made_is_told(tmp_path, capsys, updates, untrained, early):
-    rows = [f"50,{updates[0]},-1.0", "60,,", f"70,{updates[1]},-2.0"]
-    (tmp_path / "metrics.csv").write_text("\n".join(["env_steps,updates,evaluation/return_mean", *rows]) + "\n")
-    warn_untrained(tmp_path)
-    assert ("untrained" in capsys.readouterr().out) is untrained
-    warn_untrained(tmp_path, until=60)
-    assert ("untrained" in capsys.readouterr().out) is early
-    warn_untrained(tmp_path, until=40)
-    warn_untrained(tmp_path / "no run")
-    assert not capsys.readouterr().out
 
 
 def test_list_and_presets_print_a_line_for_every_preset(capsys):
@@ -367,13 +351,10 @@ def test_the_overview_names_every_command(arguments, capsys):
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_the_help_of_a_command_explains_every_flag_and_does_nothing(name, capsys, tmp_path, monkeypatch):
-    from absl import flags
-
     monkeypatch.chdir(tmp_path)
     assert cli.run([name, "--help"]) == 0
     printed = capsys.readouterr().out
-    values = flags.FlagValues()
-    cli.COMMANDS[name][1](values)
+    values = flag_values(cli.COMMANDS[name].defines)
     for flag in values:
         assert re.search(rf"^  --{flag} +{re.escape(help_of(values[flag]))}", printed, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from absl import flags
 
 from tfsac import cli
 from tfsac.catalog import load_preset, preset_names, read_config
-from tfsac.cli.command import Command
+from tfsac.cli.command import Command, flag_values
 from tfsac.errors import TfsacError
 from tfsac.parameters import override
 
@@ -24,8 +24,7 @@ TFSAC = [sys.executable, "-m", "tfsac"]
 
 
 def flags_of(name):
-    cli.COMMANDS[name].define(values := flags.FlagValues())
-    return list(values)
+    return list(flag_values(cli.COMMANDS[name].defines))
 
 
 # -- help, version, the page -------------------------------------------------------------------------------------------
@@ -135,7 +134,7 @@ def ended(error, monkeypatch, name="presets"):
     def broken(values, rest):
         raise error
 
-    monkeypatch.setitem(cli.COMMANDS, name, Command("", lambda values: None, broken))
+    monkeypatch.setitem(cli.COMMANDS, name, Command("", broken))
     with pytest.raises(SystemExit) as end:
         cli.main([name])
     return end.value.code

@@ -219,7 +219,7 @@ def test_the_flag_chooses_how_many_last_evaluations_count(write, tmp_path):
 def test_what_is_drawn(write, tmp_path, figures):
     groups = {"good": [write("a", [0, 4]), write("b", [0, 6])], "_bad$": [write("c", [0, 1]), write("d", [0, 2])]}
     compare({**groups, "single": [write("e", [3])]}, tmp_path, "Title")
-    steps, seconds, profiles, last, better = figures[0].axes
+    steps, seconds, profiles, better = figures[0].axes
     assert figures[0].get_suptitle() == "Title"
     for axes, end in ((steps, 20), (seconds, 2)):
         assert [line.get_ydata()[-1] for line in axes.lines] == [5.0, 1.5, 3.0]
@@ -228,12 +228,10 @@ def test_what_is_drawn(write, tmp_path, figures):
     labels = [text.get_text() for text in figures[0].legends[0].get_texts()]
     assert labels == ["(1) good (2)", r"(2) _bad\$ (2)", "(3) single (1)"]
     assert [(line.get_ydata()[0], line.get_ydata()[-1]) for line in profiles.lines] == [(1.0, 0.0)] * 3
-    assert [text.get_text() for text in last.get_yticklabels()] == ["(1)", "(2)", "(3)"]
-    assert list(last.lines[0].get_xdata()) == [4.0, 6.0] and last.lines[1].get_xdata() == [5.0]
-    # Against the best, which has no row of its own; a single run has no probability.
+    # Against the best; a single run has no probability.
     assert better.get_xlabel() == "probability of being better than (1) good"
     assert [text.get_text() for text in better.get_yticklabels()] == ["(2)"]
-    assert better.lines[1].get_xdata()[0] == 0.0
+    assert better.lines[0].get_xdata() == [0.0]
     assert "different steps, from 10 to 20" in figures[0].legends[0].get_title().get_text()
     compare_evaluations(read_groups(groups), tmp_path, wall_clock=False)
     assert [axes.get_xlabel() for axes in figures[1].axes][:2] == ["environment steps", "tau, last return"]
@@ -242,7 +240,7 @@ def test_what_is_drawn(write, tmp_path, figures):
 def test_several_levels_of_one_group(write, tmp_path, figures):
     printed = compare({"only": [write("a", [0, 10]), write("b", [-100, -50], CAR)]}, tmp_path)
     assert "better" not in printed and "0 is the lowest and 1 the highest evaluation" in printed
-    assert len(figures[0].axes) == 4 and figures[0].get_suptitle() == f"{PENDULUM}, {CAR}"
+    assert len(figures[0].axes) == 3 and figures[0].get_suptitle() == f"{PENDULUM}, {CAR}"
     assert figures[0].axes[0].get_ylabel() == "IQM of normalised return"
 
 

@@ -18,7 +18,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.training import NonFiniteError, Trainer, non_finite
-from tfsac.training.loggers.recorder import Means
+from tfsac.training.loggers.means import Means
 from tfsac.types import Transition, UpdateResult, is_loss
 
 # Agents, with each update in a call of its own or all in one.
@@ -92,15 +92,6 @@ def test_an_update_that_reports_its_losses_computes_no_diagnostics():
     assert every["L2Loss"] > 0 == losses["L2Loss"]  # norms of gradients
     assert losses["MatMul"] == every["MatMul"] and losses["Mean"] < every["Mean"]
     assert sum(losses.values()) < sum(every.values())
-
-
-@pytest.mark.slow
-def test_a_call_diagnoses_as_many_updates_as_it_passes_multiples():
-    agent = cases.make_agent("v")
-    agent.compiled.updates_between_diagnostics = 3
-    stacked = cases.global_batches(agent)
-    found = [agent.update(tf.nest.map_structure(lambda x, n=n: x[:n], stacked)).reported for n in (1, 4, 5, 1, 1)]
-    assert [sum(diagnosed(reported)) for reported in found] == [0, 1, 2, 0, 1]  # of updates 1, 2-5, 6-10, 11 and 12
 
 
 @pytest.mark.parametrize(("delay", "first"), [(1, None), (2, None), (2, 1), (3, 1), (3, None), (20, None), (20, 1)])

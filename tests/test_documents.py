@@ -5,10 +5,10 @@ import re
 import shlex
 
 import pytest
-from absl import flags
 
 import tfsac
-from tfsac.cli.learning import _train_flags, requested_run
+from tfsac.cli.command import parse
+from tfsac.cli.learning import requested_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -35,9 +35,7 @@ COMMANDS = [(page.name, line) for page in PAGES for line in commands(page)]
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
 def test_a_command_of_a_document_describes_an_experiment(page, line):
-    _train_flags(values := flags.FlagValues())
-    assert values(["train", *shlex.split(line, comments=True)])[1:] == []
-    preset, _ = requested_run(values)
+    preset, _ = requested_run(parse("train", shlex.split(line, comments=True))[0])
     assert preset.environment.level
 
 

@@ -2,10 +2,7 @@
 
 import functools
 import os
-import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import gymnasium as gym
@@ -20,9 +17,9 @@ from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnviron
 from tfsac.environments.check import longest_episode
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
-from tfsac.training import evaluation, signals
+from tfsac.training import evaluation
 from tfsac.training.evaluation import evaluate
-from tfsac.utils.machine import SIGNALLED
+from tfsac.training.signals import StopSignals
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
 IMAGE = Dict(a=Box(-1.0, 1.0, (2,)), image=Box(0, 255, (4, 4, 1), np.uint8))
@@ -218,76 +215,16 @@ def test_an_evaluation_episode_without_end_is_cut_off_with_a_warning(monkeypatch
 
 # -- signals -----------------------------------------------------------------------------------------------------------
 
-HANGING = """
-import multiprocessing, os, signal, time
-from tfsac.training.signals import StopSignals
 
-if __name__ == "__main__":
-    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,), daemon=True)
-    child.start()
-    with StopSignals() as signals:
-        print(child.pid, flush=True)
-        while True:  # an environment that hangs
-            time.sleep(600)
-"""
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_signal_is_received_whoever_handles_it_and_each_handler_is_called_once(kept):
-    seen, before = [], signal.getsignal(signal.SIGINT)
-    with signals.StopSignals() as stopping:
-
-        def theirs(number, frame):  # as middleware does, it calls the handler that it found
-            seen.append(number)
-            earlier(number, frame)
-            raise KeyboardInterrupt
-
-        earlier = signal.signal(signal.SIGINT, theirs)
-        if kept:
-            signal.set_wakeup_fd(-1)
-            stopping.keep()
-            os.kill(os.getpid(), signal.SIGINT)
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                os.kill(os.getpid(), signal.SIGINT)
-        for _ in range(100):
-            if stopping.received:
-                break
-            time.sleep(0.05)
-        assert stopping.received == signal.SIGINT and seen == [signal.SIGINT]
-        stopping.interrupt()  # the same Ctrl-C, which a callback reports
+def test_the_first_signal_is_received_and_the_second_acts_as_before():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
+    with StopSignals() as stopping:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopping.received == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
-            stopping.interrupt()
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.acceptance)])
-def test_the_second_signal_ends_a_run_that_hangs_at_once_and_its_children(tmp_path, number):
-    file = tmp_path / "hanging.py"
-    file.write_text(HANGING)
-    process = subprocess.Popen(
-        [sys.executable, str(file)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    child = int(process.stdout.readline())
-    process.send_signal(number)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(1)
-    assert signals.SIGNAL_HINT.decode() in iter(process.stderr.readline, "")  # TensorFlow's lines come first
-    process.send_signal(number)
-    assert process.wait(30) == SIGNALLED + number
-    process.stdout.close()
-    process.stderr.close()
-    for _ in range(100):
-        status = pathlib.Path(f"/proc/{child}/stat")
-        if not status.exists() or "Z" in status.read_text().rpartition(")")[2][:3]:
-            return
-        time.sleep(0.1)
-    raise AssertionError("the child survived")
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
 
 
 # -- coming back -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """An exported policy acts exactly as the live one, without tfsac or Keras."""
 
-import pathlib
 import re
 import sys
 
@@ -381,27 +380,6 @@ def test_loading_what_is_no_export_fails(pendulum, tmp_path, monkeypatch):
     (tmp_path / "policy.tflite").write_bytes(b"model")
     with pytest.raises(TfsacError, match=r"tfsac\[litert\]"):
         exporting.load_exported(tmp_path)
-
-
-def test_an_export_that_cannot_take_the_place_of_the_one_before_leaves_it(tmp_path, monkeypatch):
-    policy, out, rename = (
-        tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1")),
-        tmp_path / "out",
-        pathlib.Path.rename,
-    )
-    exporting.export(policy, out)
-    content = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-
-    def failing(path, target):
-        if path.name == "model":
-            raise OSError("device is busy")
-        return rename(path, target)
-
-    monkeypatch.setattr(pathlib.Path, "rename", failing)
-    with pytest.raises(OSError, match="device is busy"):
-        exporting.export(policy, out, replace=True)
-    assert content == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
 
 
 @pytest.mark.parametrize(("format", "folder"), [("saved_model", "exported"), ("tflite", "exported_lite")])

@@ -16,7 +16,7 @@ from tfsac import api, cli, exporting
 from tfsac.catalog import load_preset
 from tfsac.environments import as_arrays
 from tfsac.errors import TfsacError
-from tfsac.exporting.litert import calibrate, litert_interpreter, with_half_weights
+from tfsac.exporting.litert import calibrate, litert_interpreter
 
 TOOL = """
 import sys
@@ -136,16 +136,6 @@ def test_a_float16_file_rounds_neither_statistics_nor_bounds(tmp_path):
         actions = sample(observation=rows, noise=np.full((len(rows), 2), noise, np.float32))["action"]
         assert all(Weather.action_space.contains(action) for action in actions)
         assert np.abs(actions).max() == np.float32(2.3)
-
-
-def test_weights_beyond_float16_stay_as_they_are():
-    smaller = {}
-    for largest in (1.0, 7e4):
-        weights = tf.constant(np.linspace(0.0, largest, 4096, dtype=np.float32).reshape(64, 64))
-        function = tf.function(lambda x: x @ weights).get_concrete_function(tf.TensorSpec([None, 64]))  # noqa: B023
-        made = tf.lite.TFLiteConverter.from_concrete_functions([function]).convert()
-        smaller[largest] = len(made) - len(with_half_weights(made))
-    assert smaller[1.0] > 7000 and smaller[7e4] < 0
 
 
 @pytest.mark.slow

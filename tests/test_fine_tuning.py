@@ -6,7 +6,6 @@ import signal
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tiny
 from pages import ROOT, run_page
 from toys import tiny_preset
@@ -96,24 +95,6 @@ def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
         trainer = Trainer(preset, tmp_path / f"run{i}", quiet=True, initial_weights=tmp_path / "learned")
         found = float(trainer.agent.temperature.value())
         assert found == pytest.approx(alpha) if alpha else abs(found - 0.7) > 0.01
-
-
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-@pytest.mark.parametrize("log_space", [True, False])
-def test_a_temperature_stays_the_same_alpha_where_its_logarithm_is_learned(log_space, tmp_path):
-    def preset(log_space):
-        changes = {"agent.algorithm.temperature": AutoAlphaParameters(0.7, log_space=log_space)}
-        return tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER, **changes)
-
-    source = Trainer(preset(log_space), tmp_path / "a", quiet=True)
-    source.agent.temperature.variable.assign(np.log(0.25) if log_space else 0.25)
-    directory = RunDirectory(tmp_path / "source")
-    directory.create(source.preset, source.parts.settings)
-    save_weights(directory.best, source.agent, source.filters)
-    trainer = Trainer(preset(not log_space), tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
-    assert float(trainer.agent.temperature.value()) == pytest.approx(0.25)
-    assert float(trainer.agent.temperature.variable.numpy()) == pytest.approx(0.25 if log_space else np.log(0.25))
 
 
 @pytest.mark.usefixtures("untraced")
@@ -290,11 +271,6 @@ def test_a_memory_is_that_of_the_run_whose_weights_are_taken(tmp_path):
         Trainer(tiny_preset(**SHORT), tmp_path / "run", quiet=True, restore_memory=True)
 
 
-def test_a_resumed_run_takes_no_other_weights(tmp_path):
-    with pytest.raises(TfsacError, match="initial_weights"):
-        tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, resume=True, initial_weights="x")
-
-
 class Interrupted(tfsac.Callback):
     """Ends a run as a signal does, at its first step."""
 
@@ -310,10 +286,6 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     capsys.readouterr()
     same = tfsac.train(preset, tmp_path / "run", resume=True)
     assert same.counters.env_steps == 60 and "so there is nothing to train. It has trained" in capsys.readouterr().out
-    with pytest.raises(TfsacError, match="improve_steps"):
-        tfsac.train(override(preset, {"schedule.improve_steps": 10}), tmp_path / "run", resume=True, quiet=True)
-    with pytest.raises(TfsacError, match="warm-up"):
-        tfsac.train(override(preset, {"schedule.heatup_steps": 90}), tmp_path / "run", resume=True, quiet=True)
     longer = override(preset, {"schedule.improve_steps": 35})
     (tmp_path / "run" / "policy").mkdir()  # as if it had been exported
     interrupted = tfsac.train(longer, tmp_path / "run", resume=True, callbacks=[Interrupted()], quiet=True)
@@ -361,48 +333,3 @@ def test_a_run_that_began_with_a_memory_is_resumed_by_its_own_script(with_memory
     longer = override(preset, {"schedule.improve_steps": preset.schedule.improve_steps.num_steps + 10})
     result = tfsac.train(longer, tmp_path / "run", quiet=True, resume=True)
     assert result.counters.env_steps == longer.schedule.improve_steps.num_steps
-
-
-# -- runs of earlier versions ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def earlier_run(tmp_path_factory):
-    """A run of 40 steps of a version in which each of the twin critics had layers of its own."""
-    folder = tmp_path_factory.mktemp("earlier") / "run"
-    shutil.unpack_archive(ROOT / "tests" / "data" / "run_of_separate_critics.zip", folder)
-    return folder
-
-
-def test_critics_with_layers_of_their_own_are_stacked_where_a_run_is_loaded(earlier_run):
-    observation, action = np.float32([1.0, 0.0, 0.5]), np.float32([0.5])
-    for last in (False, True):
-        policy = tfsac.load_policy(earlier_run, critics=True, last=last)
-        assert policy.act(observation) == pytest.approx([0.08726358], abs=1e-6)
-        assert policy.values(observation, action)["q"] == pytest.approx(-0.0984372, abs=1e-6)
-
-
-@pytest.mark.usefixtures("training_alone")
-def test_a_run_whose_critics_had_layers_of_their_own_is_resumed(earlier_run, tmp_path):
-    shutil.copytree(earlier_run, tmp_path / "run")
-    longer = override(load_preset(tmp_path / "run" / "config.json"), {"schedule.improve_steps": 25})
-    trainer = Trainer(longer, tmp_path / "run", resume=True, quiet=True)
-    agent, saved = trainer.agent, tf.train.load_checkpoint(str(earlier_run / "checkpoints" / "000000040" / "agent"))
-
-    def value(key):
-        return saved.get_tensor(f"agent/{key}/.ATTRIBUTES/VARIABLE_VALUE")
-
-    for i, variable in enumerate(agent.trained["q"]):  # old weights: kernel and bias of one critic, then of the other
-        first = 4 * (i // 2) + i % 2
-        pair = first, first + 2
-        np.testing.assert_array_equal(variable, [value(f"trained/q/{j}") for j in pair])
-        optimizer = agent.optimizers["q"]
-        for slots, offset in ((optimizer.momentums, 2), (optimizer.velocities, 3)):
-            np.testing.assert_array_equal(slots[i], [value(f"optimizers/q/_variables/{2 * j + offset}") for j in pair])
-        of_target = [
-            f"networks/q_target/head_model/_operations/{3 + j // 2}/{'bias' if i % 2 else '_kernel'}" for j in pair
-        ]
-        np.testing.assert_array_equal(
-            agent.networks["q_target"].trainable_variables[i], [value(key) for key in of_target]
-        )
-    assert trainer.run().counters.updates > 20

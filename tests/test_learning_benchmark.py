@@ -10,9 +10,9 @@ import sys
 import time
 
 import pytest
-from absl import flags
 
-from tfsac.cli.learning import _train_flags, requested_run
+from tfsac.cli.command import parse
+from tfsac.cli.learning import requested_run
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -235,9 +235,7 @@ def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to
         for run in runs:
             if run.package == "tfsac" and (run.level, run.group) not in tried:
                 tried.add((run.level, run.group))
-                _train_flags(values := flags.FlagValues())
-                assert values(["train", *run.flags])[1:] == []
-                experiment, settings = requested_run(values)
+                experiment, settings = requested_run(parse("train", run.flags)[0])
                 assert settings.seed == run.seed
                 plan = experiment.schedule
                 steps = plan.heatup_steps.num_steps + plan.improve_steps.num_steps

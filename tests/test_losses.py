@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 from scipy.stats import norm
 
 from tfsac.losses import soft_actor_critic as losses
-from tfsac.losses.checks import assert_shapes
+from tfsac.losses.soft_actor_critic import assert_shapes
 from tfsac.policies.distributions import MaskedCategorical, SquashedGaussian
 
 

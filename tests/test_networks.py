@@ -43,10 +43,11 @@ TWO = Spec({"left": ArraySpec((4,), "float32"), "right": ArraySpec((4,), "float3
 MATRIX = Spec({"observation": ArraySpec((5, 2), "float32")}, VECTOR.action)
 STATE = {name: ArraySpec((2,), "float32") for name in ("tau_a", "tau_v")}
 CHOICE = Spec({"observation": ArraySpec((5,), "float32"), "action_mask": ArraySpec((4,), "bool")}, DiscreteSpec(4))
+CONVOLUTIONS = (Conv2d(2, 8, 4), 6)
 
 
-def network(head=None, spec=VECTOR, embed=(6,), middle=(7,), seed=0, activation="relu", **fields):
-    """A network in which every observation has the same embedder, or a dict of embedders."""
+def network(head=None, spec=VECTOR, embed=(6,), middle=(7,), seed=0, activation="relu", random=False, **fields):
+    """A network in which every observation has the same embedder, or a dict of embedders; perhaps of random weights."""
     if not isinstance(embed, dict):
         embed = {key: InputEmbedderParameters(embed, activation) for key in spec.observation}
     parameters = NetworkParameters(
@@ -55,15 +56,19 @@ def network(head=None, spec=VECTOR, embed=(6,), middle=(7,), seed=0, activation=
         middleware_parameters=middle if hasattr(middle, "kind") else FCMiddlewareParameters(middle, activation),
         **fields,
     )
-    return Network("policy", parameters, spec, seed)
-
-
-def widths(layers):
-    return [layer.units for layer in layers]
+    net = Network("policy", parameters, spec, seed)
+    if random:
+        randomise(net)
+    return net
 
 
 def normal(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def seen(arrays, rows=16):
+    """Returns what a network may read, `[rows, ...]` by key."""
+    return {key: normal(rows, *array.shape, seed=i) for i, (key, array) in enumerate(arrays.items())}
 
 
 def randomise(net, seed=1):
@@ -73,24 +78,36 @@ def randomise(net, seed=1):
         variable.assign(rng.normal(size=variable.shape) * 0.4)
 
 
+def dense(layer, x):
+    return x @ layer.kernel.numpy() + layer.bias.numpy()
+
+
+def hidden_of(net, x):
+    """Returns what the head reads of a plain observation, computed here."""
+    for layer in [*net.embedders["observation"], *net.middleware]:
+        x = np.maximum(dense(layer, x), 0)
+    return x
+
+
+def assert_close(ours, theirs, rtol=1e-5, atol=1e-6):
+    for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "scheme, expected", [("Empty", []), ("Shallow", [128]), ("Medium", [256]), ("Deep", [128, 128, 128])]
+    "scheme, embedder, middleware",
+    [("Empty", [], []), ("Shallow", [128], [64]), ("Medium", [256], [512]), ("Deep", [128] * 3, [128] * 3)],
 )
-def test_embedder_schemes_have_the_promised_widths(scheme, expected):
-    assert widths(network(embed=EmbedderScheme(scheme)).embedders["observation"]) == expected
+def test_schemes_have_the_promised_widths(scheme, embedder, middleware):
+    net = network(embed=EmbedderScheme(scheme), middle=MiddlewareScheme(scheme))
+    found = [[layer.units for layer in layers] for layers in (net.embedders["observation"], net.middleware)]
+    assert found == [embedder, middleware]
 
 
-@pytest.mark.parametrize(
-    "scheme, expected", [("Empty", []), ("Shallow", [64]), ("Medium", [512]), ("Deep", [128, 128, 128])]
-)
-def test_middleware_schemes_have_the_promised_widths(scheme, expected):
-    assert widths(network(middle=MiddlewareScheme(scheme)).middleware) == expected
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "selu", "leaky_relu", "sigmoid", "silu"])
+@pytest.mark.parametrize("activation", ["relu", "silu"])
 def test_the_activation_follows_every_hidden_layer_and_no_output(activation):
     net = network(activation=activation)
     hidden = [*net.embedders["observation"], *net.middleware]
@@ -98,35 +115,14 @@ def test_the_activation_follows_every_hidden_layer_and_no_output(activation):
     assert net.head.output.activation.__name__ == "linear"
 
 
-def test_q_reads_the_action_beside_the_raw_observation():
-    net = network(QHeadParameters((6,)), embed=EmbedderScheme.Empty, middle=MiddlewareScheme.Empty)
-    randomise(net)
-    x, action = normal(4, 5), normal(4, 3, seed=2)
-    hidden, out = (
-        [layer.kernel.numpy() for layer in layers_of_critics(net)[1]],
-        [layer.bias.numpy() for layer in layers_of_critics(net)[1]],
-    )
-    expected = np.maximum(np.concatenate([x, action], axis=1) @ hidden[0] + out[0], 0) @ hidden[1] + out[1]
-    np.testing.assert_allclose(net({"observation": x}, action)[:, 1], expected[:, 0], rtol=1e-5, atol=1e-5)
-
-
 def test_discrete_q_has_its_own_layers_and_activation_for_each_critic():
-    net = network(
-        QHeadParameters((8, 6), activation_function="tanh"),
-        CHOICE,
-        embed={"observation": InputEmbedderParameters((7,))},
-    )
+    embed = {"observation": InputEmbedderParameters((7,))}
+    net = network(QHeadParameters((8, 6), activation_function="tanh"), CHOICE, embed, random=True)
     assert [layer.units for layer in net.head.critics.layers if layer.weights] == [8, 6, 4]
-    randomise(net)
-    x = features = normal(3, 5)
-    for layer in [*net.embedders["observation"], *net.middleware]:
-        features = np.maximum(features @ layer.kernel.numpy() + layer.bias.numpy(), 0)
-    for i, critic in enumerate(layers_of_critics(net)):
-        y = features
-        for layer in critic:
-            y = y @ layer.kernel.numpy() + layer.bias.numpy()
-            y = y if layer is critic[-1] else np.tanh(y)
-        np.testing.assert_allclose(net({"observation": x})[:, i], y, rtol=1e-4, atol=1e-5)
+    x = normal(3, 5)
+    for i, (first, second, last) in enumerate(layers_of_critics(net)):
+        expected = dense(last, np.tanh(dense(second, np.tanh(dense(first, hidden_of(net, x))))))
+        assert_close(net({"observation": x})[:, i], expected, 1e-4, 1e-5)
     assert not np.allclose(*np.moveaxis(net({"observation": x}).numpy(), 1, 0))
 
 
@@ -134,71 +130,53 @@ def test_a_mask_may_be_read_as_zeros_and_ones():
     net = network(CategoricalPolicyHeadParameters(), CHOICE, embed=EmbedderScheme.Empty, middle=())
     mask = np.array([[True, False, False, True]])
     expected = np.concatenate([np.zeros((1, 5)), mask], axis=1) @ net.head.logits.kernel.numpy()
-    np.testing.assert_allclose(
-        net({"observation": np.zeros((1, 5), np.float32), "action_mask": mask}), expected, rtol=1e-5
-    )
+    assert_close(net({"observation": np.zeros((1, 5), np.float32), "action_mask": mask}), expected)
 
 
 def test_a_network_on_the_encoder_of_another_computes_with_its_layers_and_owns_the_rest():
+    embed = {"observation": InputEmbedderParameters((6,))}
     parameters = NetworkParameters(
-        CategoricalPolicyHeadParameters(),
-        {"observation": InputEmbedderParameters((6,))},
-        middleware_parameters=FCMiddlewareParameters((7,)),
+        CategoricalPolicyHeadParameters(), embed, middleware_parameters=FCMiddlewareParameters((7,))
     )
-    other = network(QHeadParameters((8,)), CHOICE, embed={"observation": InputEmbedderParameters((6,))})
+    other = network(QHeadParameters((8,)), CHOICE, embed)
     net, x = Network("policy", parameters, CHOICE, 1, encoder=other), {"observation": normal(3, 5)}
     assert net.embedders is other.embedders and len(net.trainable_variables) == 6
     own = [variable for layer in (net.middleware[0], net.head.logits) for variable in layer.weights]
-    assert [id(variable) for variable in net.own_variables] == [id(variable) for variable in own]
-    assert [id(variable) for variable in other.own_variables] == [
-        id(variable) for variable in other.trainable_variables
-    ]
+    assert [*map(id, net.own_variables)] == [*map(id, own)]
+    assert [*map(id, other.own_variables)] == [*map(id, other.trainable_variables)]
     before = net(x).numpy()
     other.embedders["observation"][0].bias.assign_add(np.ones(6))
     assert (net(x).numpy() != before).all()
-    assert NumpyForward.supports(net)
-    np.testing.assert_allclose(NumpyForward(net)(x)[0], net(x), rtol=1e-5, atol=1e-6)
+    assert_close(NumpyForward(net)(x), net(x))
 
 
 # -- a state and trajectories ------------------------------------------------------------------------------------------
 
 
 def test_each_field_of_a_state_goes_through_a_linear_layer_of_the_embeddings_width():
-    net = network(spec=VECTOR._replace(state=STATE), embed=(6,), middle=(7,))
-    randomise(net)
+    net = network(spec=VECTOR._replace(state=STATE), random=True)
     x = {"observation": normal(4, 5), "tau_a": normal(4, 2, seed=1), "tau_v": normal(4, 2, seed=2)}
     assert {name: layer.units for name, layer in net.state_embedders.items()} == {"tau_a": 6, "tau_v": 6}
-
-    def dense(layer, value):
-        return value @ layer.kernel.numpy() + layer.bias.numpy()
-
     (embedder,), (middle,) = net.embedders["observation"], net.middleware
-    merged = [
-        np.maximum(dense(embedder, x["observation"]), 0),
-        *(dense(net.state_embedders[name], x[name]) for name in STATE),
-    ]
-    hidden = np.maximum(dense(middle, np.concatenate(merged, axis=1)), 0)
-    expected = np.split(dense(net.head.output, hidden), 2, axis=1)
-    for output, values in zip(net(x), expected, strict=True):
-        np.testing.assert_allclose(output, values, rtol=1e-5, atol=1e-5)
+    states = [dense(net.state_embedders[name], x[name]) for name in STATE]
+    merged = np.concatenate([np.maximum(dense(embedder, x["observation"]), 0), *states], axis=1)
+    expected = np.split(dense(net.head.output, np.maximum(dense(middle, merged), 0)), 2, axis=1)
+    assert_close(net(x), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("rewards", "critics"), [(1, 1), (1, 2), (3, 4)])
-def test_critics_of_trajectories_are_independent_and_have_a_value_for_each_reward(rewards, critics):
-    net = network(
-        QHeadParameters((8,), num_critics=critics, activation_function="tanh"),
-        VECTOR._replace(num_rewards=rewards),
-    )
-    randomise(net)
-    x, tau = {"observation": normal(4, 5)}, normal(4, 3)
-    q, features = net(x, tau).numpy(), x["observation"]
-    assert q.shape == (4, critics, rewards or 1)
-    for layer in [*net.embedders["observation"], *net.middleware]:
-        features = np.maximum(features @ layer.kernel.numpy() + layer.bias.numpy(), 0)
-    for i, critic in enumerate(layers_of_critics(net)):
-        hidden, out = critic
-        y = np.tanh(np.concatenate([features, tau], axis=1) @ hidden.kernel.numpy() + hidden.bias.numpy())
-        np.testing.assert_allclose(q[:, i], y @ out.kernel.numpy() + out.bias.numpy(), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize(("rewards", "critics"), [(None, 2), (1, 1), (3, 4)])
+def test_critics_of_actions_are_independent_and_have_a_value_for_each_reward(rewards, critics):
+    spec = VECTOR._replace(num_rewards=rewards)
+    net = network(QHeadParameters((8,), num_critics=critics, activation_function="tanh"), spec, random=True)
+    x, action = {"observation": normal(4, 5)}, normal(4, 3)
+    q = net(x, action).numpy()
+    assert q.shape == ((4, critics) if rewards is None else (4, critics, rewards))
+    joined = np.concatenate([hidden_of(net, x["observation"]), action], axis=1)
+    for i, (hidden, out) in enumerate(layers_of_critics(net)):
+        assert_close(q[:, i].reshape(4, -1), dense(out, np.tanh(dense(hidden, joined))), 1e-4, 1e-5)
+    forward = forward_of(net, spec, with_actions=True)
+    assert isinstance(forward, NumpyForward)
+    assert_close(forward(x, action), q, 1e-4, 1e-5)
 
 
 def test_first_values_of_trajectories_are_within_their_bound():
@@ -214,24 +192,14 @@ def test_first_values_of_trajectories_are_within_their_bound():
 # -- several observations ----------------------------------------------------------------------------------------------
 
 
-def merged(merger, **fields):
-    return network(VHeadParameters(), TWO, embedding_merger_type=merger, **fields)
-
-
-def test_concatenated_observations_keep_their_order():
-    net = merged("concat", embed=EmbedderScheme.Empty, middle=())
-    weights = np.arange(1, 9, dtype=np.float32)
+@pytest.mark.parametrize("merger", ["concat", "sum"])
+def test_observations_are_merged_in_their_order(merger):
+    net = network(VHeadParameters(), TWO, EmbedderScheme.Empty, (), embedding_merger_type=merger)
+    weights = np.arange(1, 9 if merger == "concat" else 5, dtype=np.float32)
     net.head.out.kernel.assign(weights[:, None])
     left, right = normal(3, 4), normal(3, 4, seed=2)
-    expected = left @ weights[:4] + right @ weights[4:]
-    np.testing.assert_allclose(net({"right": right, "left": left}), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_summed_observations_are_added():
-    net = merged("sum", embed=EmbedderScheme.Empty, middle=())
-    left, right = normal(3, 4), normal(3, 4, seed=2)
-    expected = (left + right) @ net.head.out.kernel.numpy()[:, 0]
-    np.testing.assert_allclose(net({"left": left, "right": right}), expected, rtol=1e-5, atol=1e-5)
+    expected = left @ weights[:4] + right @ weights[-4:]
+    assert_close(net({"right": right, "left": left}), expected, atol=1e-5)
 
 
 def test_a_network_may_read_fewer_observations_than_there_are():
@@ -243,57 +211,38 @@ def test_a_network_may_read_fewer_observations_than_there_are():
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-def convolutions(net):
-    layers = net.embedders["observation"]
-    return [
-        (layer.filters, layer.kernel_size[0], layer.strides[0])
-        for layer in layers
-        if isinstance(layer, keras.layers.Conv2D)
-    ]
-
-
 @pytest.mark.parametrize(
     "scheme, expected",
     [
-        ("Shallow", [(32, 3, 1)]),
-        ("Medium", [(32, 8, 4), (64, 4, 2), (64, 3, 1)]),
+        (EmbedderScheme.Shallow, [(32, 3, 1)]),
+        (EmbedderScheme.Medium, [(32, 8, 4), (64, 4, 2), (64, 3, 1)]),
+        ((Conv2d(2, 5, 3), Conv2d(4, 3, 2), 11), [(2, 5, 3), (4, 3, 2)]),
     ],
 )
-def test_image_schemes_have_the_promised_convolutions(scheme, expected):
-    assert convolutions(network(spec=IMAGE, embed=EmbedderScheme(scheme))) == expected
-
-
-def test_explicit_convolutions_are_followed_by_dense_layers():
-    net = network(spec=IMAGE, embed=(Conv2d(2, 5, 3), Conv2d(4, 3, 2), 11))
-    assert convolutions(net) == [(2, 5, 3), (4, 3, 2)]
-    assert [layer.activation.__name__ for layer in net.embedders["observation"] if hasattr(layer, "activation")] == [
-        "relu"
-    ] * 3
-    assert net.embedders["observation"][-1].kernel.shape == (6 * 5 * 4, 11)
+def test_images_go_through_convolutions_and_then_dense_layers(scheme, expected):
+    layers = network(spec=IMAGE, embed=scheme).embedders["observation"]
+    found = [layer for layer in layers if isinstance(layer, keras.layers.Conv2D)]
+    assert [(layer.filters, layer.kernel_size[0], layer.strides[0]) for layer in found] == expected
+    assert {layer.activation.__name__ for layer in layers if hasattr(layer, "activation")} == {"relu"}
+    if 11 in scheme:
+        assert layers[-1].kernel.shape == (6 * 5 * 4, 11)
 
 
 def test_bytes_are_rescaled_to_one():
-    embed = (Conv2d(2, 8, 4), 5)
     floats = Spec({"observation": ArraySpec((44, 40, 3), "float32")}, IMAGE.action)
     image = np.random.default_rng(0).integers(0, 256, (2, 44, 40, 3), np.uint8)
-    loc, _ = network(spec=IMAGE, embed=embed)({"observation": image})
-    expected, _ = network(spec=floats, embed=embed)({"observation": (image / 255).astype(np.float32)})
-    np.testing.assert_allclose(loc, expected, rtol=1e-5, atol=1e-6)
+    loc, _ = network(spec=IMAGE, embed=CONVOLUTIONS)({"observation": image})
+    expected, _ = network(spec=floats, embed=CONVOLUTIONS)({"observation": (image / 255).astype(np.float32)})
+    assert_close(loc, expected)
     assert np.abs(loc).max() > 1e-3
 
 
 @pytest.mark.parametrize(
-    "spec, embed, words",
-    [
-        (VECTOR, (Conv2d(2, 3, 1),), "no image"),
-        (IMAGE, (8, Conv2d(2, 3, 1)), "before dense layers"),
-        (IMAGE, (Conv2d(2, 41, 1),), "too small"),
-        (IMAGE, (Conv2d(2, 8, 4), Conv2d(2, 10, 1)), "too small"),
-    ],
+    "embed, word", [((8, Conv2d(2, 3, 1)), "before dense"), ((Conv2d(2, 8, 4), Conv2d(2, 10, 1)), "large enough")]
 )
-def test_convolutions_that_do_not_fit_are_refused(spec, embed, words):
-    with pytest.raises(TfsacError, match=words):
-        network(spec=spec, embed=embed)
+def test_convolutions_that_do_not_fit_are_refused(embed, word):
+    with pytest.raises(TfsacError, match=word):
+        network(spec=IMAGE, embed=embed)
 
 
 # -- initialisers ------------------------------------------------------------------------------------------------------
@@ -303,13 +252,18 @@ def weights(net):
     return [variable.numpy() for variable in net.trainable_variables]
 
 
+def kernel_of(initializer):
+    """Returns the kernel `[200, 100]` of a hidden layer."""
+    return network(embed=(200, 100), initializer=initializer).embedders["observation"][1].kernel.numpy()
+
+
 @pytest.mark.parametrize("kind", get_args(Initializer))
 def test_first_weights_follow_from_the_seed(kind):
     head = SACPolicyHeadParameters(initializer=kind)
     one, two, other = (weights(network(head, seed=seed, initializer=kind)) for seed in (3, 3, 4))
     for a, b, c in zip(one, two, other, strict=True):
         np.testing.assert_array_equal(a, b)
-        assert a.ndim == 1 or not np.array_equal(a, c)
+        assert (a == 0).all() if a.ndim == 1 else not np.array_equal(a, c)
     assert not np.array_equal(one[-4], one[-2])  # mean and log sigma start apart
 
 
@@ -318,20 +272,16 @@ def test_first_weights_follow_from_the_seed(kind):
     [("xavier", np.sqrt(6 / (200 + 100))), ("he", np.sqrt(6 / 200)), ("fan_in_uniform", np.sqrt(1 / 200))],
 )
 def test_uniform_initialisers_fill_their_range(kind, bound):
-    kernel = network(embed=(200, 100), initializer=kind).embedders["observation"][1].kernel.numpy()
+    kernel = kernel_of(kind)
     assert 0.99 * bound < np.abs(kernel).max() <= bound
     assert kernel.std() == pytest.approx(bound / np.sqrt(3), rel=0.02)
 
 
-def test_lecuns_normal_kernels_have_a_variance_of_one_over_their_inputs():
-    kernel = network(embed=(200, 100), initializer="lecun_normal").embedders["observation"][1].kernel.numpy()
+def test_lecuns_normal_kernels_have_a_variance_of_one_over_their_inputs_and_orthogonal_ones_orthonormal_columns():
+    kernel, orthogonal = kernel_of("lecun_normal"), kernel_of("orthogonal")
     assert kernel.std() == pytest.approx(np.sqrt(1 / 200), rel=0.02)
     assert np.abs(kernel).max() < 2.3 * np.sqrt(1 / 200)  # cut off at two deviations of what it is drawn from
-
-
-def test_orthogonal_columns_are_orthonormal():
-    kernel = network(embed=(30, 20), initializer="orthogonal").embedders["observation"][1].kernel.numpy()
-    np.testing.assert_allclose(kernel.T @ kernel, np.eye(20), atol=1e-5)
+    np.testing.assert_allclose(orthogonal.T @ orthogonal, np.eye(100), atol=1e-5)
 
 
 def test_mean_and_log_std_begin_as_layers_of_their_own():
@@ -345,12 +295,7 @@ def test_mean_and_log_std_begin_as_layers_of_their_own():
 def test_normalised_columns_have_a_norm_of_a_hundredth():
     net = network(SACPolicyHeadParameters(initializer="normalized_columns"))
     np.testing.assert_allclose(np.linalg.norm(net.head.output.kernel.numpy(), axis=0), 0.01, rtol=1e-5)
-    hidden = net.middleware[0].kernel.numpy()
-    assert np.linalg.norm(hidden, axis=0).min() > 0.1  # the network's own initialiser
-
-
-def test_biases_start_at_zero():
-    assert all((variable == 0).all() for variable in weights(network()) if variable.ndim == 1)
+    assert np.linalg.norm(net.middleware[0].kernel.numpy(), axis=0).min() > 0.1  # the network's own initialiser
 
 
 # -- bounds of the log standard deviation ------------------------------------------------------------------------------
@@ -364,35 +309,30 @@ BOUNDED = {
 
 @pytest.mark.parametrize(("formula", "fields"), BOUNDED.values(), ids=BOUNDED.keys())
 def test_the_head_bounds_log_sigma_the_same_in_keras_and_numpy(formula, fields):
-    net, plain = network(SACPolicyHeadParameters(**fields)), network()
+    net, plain = network(SACPolicyHeadParameters(**fields), random=True), network(random=True)
     for one in (net, plain):
-        randomise(one)
         one.head.output.kernel.assign(20.0 * one.head.output.kernel)  # far beyond the bounds
     x = {"observation": 3.0 * normal(64, 5)}
     (mean, raw), (same_mean, log_std) = plain(x), net(x)
     assert raw.numpy().min() < -20.0 and raw.numpy().max() > 2.0
     np.testing.assert_array_equal(mean, same_mean)
-    np.testing.assert_allclose(log_std, formula(raw.numpy()), rtol=1e-5, atol=1e-5)
-    ours = NumpyForward(net)(x)
-    assert ours[1].dtype == np.float32
-    np.testing.assert_allclose(ours[0], same_mean, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(ours[1], log_std, rtol=1e-5, atol=1e-5)
+    assert_close(log_std, formula(raw.numpy()), atol=1e-5)
+    assert_close(NumpyForward(net)(x), [same_mean, log_std], atol=1e-5)
 
 
-@pytest.mark.parametrize("bounds", [(-21.0, 2.0), (-20.0, 2.5), (1.0, 1.0), (2.0, -5.0)])
+@pytest.mark.parametrize("bounds", [(-21.0, 2.0), (2.0, -5.0)])
 def test_bounds_that_are_none_are_refused(bounds):
     with pytest.raises(ParameterError, match="log_std_bounds"):
         SACPolicyHeadParameters(log_std_bounds=bounds)
 
 
-@pytest.mark.parametrize("log_std", ["clip", "tanh"])
-def test_a_policy_acts_and_learns_within_the_bounds(log_std):
-    head = {"log_std_bounds": (-3.0, -1.0), "log_std": log_std}
+def test_a_policy_acts_and_learns_within_the_bounds():
+    head = {"log_std_bounds": (-3.0, -1.0), "log_std": "tanh"}
     preset = override(
         load_preset("pendulum_twin_sac"),
         {f"agent.networks.policy.head_parameters.{name}": value for name, value in head.items()},
     )
-    agent = build_agent(preset, RunParameters(seed=1, updates_between_diagnostics=1), vector_spec(3, 1))
+    agent = build_agent(preset, RunParameters(seed=1, updates_between_diagnostics=1, eager=True), vector_spec(3, 1))
     agent.networks["policy"].head.output.bias.assign([0.0, -50.0])
     batch = random_batches(agent.spec, 1, preset.agent.batch_size)
     metrics = dict(zip(agent.trace(single=True), agent.update(batch).metrics[0], strict=True))
@@ -409,114 +349,76 @@ def test_a_policy_acts_and_learns_within_the_bounds(log_std):
 # -- NumPy -------------------------------------------------------------------------------------------------------------
 
 DENSE = {
-    "one embedder": (VECTOR, dict()),
-    "tanh": (VECTOR, dict(activation="tanh")),
-    "no embedder": (VECTOR, dict(embed=EmbedderScheme.Empty)),
-    "no hidden layer": (VECTOR, dict(embed=EmbedderScheme.Empty, middle=MiddlewareScheme.Empty)),
-    "concatenated": (TWO, dict(embedding_merger_type="concat")),
-    "summed": (TWO, dict(embedding_merger_type="sum")),
-    "summed raw": (TWO, dict(embedding_merger_type="sum", embed=EmbedderScheme.Empty)),
+    "one embedder": dict(spec=VECTOR),
+    "tanh": dict(spec=VECTOR, activation="tanh"),
+    "no hidden layer": dict(spec=VECTOR, embed=EmbedderScheme.Empty, middle=MiddlewareScheme.Empty),
+    "concatenated": dict(spec=TWO, embedding_merger_type="concat"),
+    "summed": dict(spec=TWO, embedding_merger_type="sum"),
+    "summed raw": dict(spec=TWO, embedding_merger_type="sum", embed=EmbedderScheme.Empty),
+    "logits": dict(
+        head=CategoricalPolicyHeadParameters(), spec=CHOICE, embed={"observation": InputEmbedderParameters((6,))}
+    ),
+    "state": dict(spec=VECTOR._replace(state=STATE)),
+    "state beside raw observations": dict(
+        spec=TWO._replace(state=STATE), embed=EmbedderScheme.Empty, embedding_merger_type="concat"
+    ),
 }
 
 
-@pytest.mark.parametrize("spec, fields", DENSE.values(), ids=DENSE.keys())
-def test_numpy_computes_what_keras_computes(spec, fields):
-    net = network(spec=spec, **fields)
-    randomise(net)
-    assert NumpyForward.supports(net)
-    x = {key: normal(16, *array.shape, seed=i) for i, (key, array) in enumerate(spec.observation.items())}
-    given = {key: value.copy() for key, value in x.items()}
-    ours, theirs = NumpyForward(net)(given), net(x)
-    for a, b in zip(ours, theirs, strict=True):
-        assert a.dtype == np.float32
-        np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("fields", DENSE.values(), ids=DENSE.keys())
+def test_numpy_computes_what_keras_computes(fields):
+    net, spec = network(**fields, random=True), fields["spec"]
+    x = seen({**spec.observation, **spec.state})
+    given, forward = {key: value.copy() for key, value in x.items()}, forward_of(net, spec)
+    assert isinstance(forward, NumpyForward)
+    ours = forward(given)
+    assert {a.dtype for a in ours} == {np.dtype(np.float32)}
+    assert_close(ours, net(x))
     for key, value in x.items():
         np.testing.assert_array_equal(given[key], value)
 
 
-def test_numpy_computes_the_logits_of_a_choice():
-    net = network(
-        CategoricalPolicyHeadParameters(), CHOICE, embed={"observation": InputEmbedderParameters((6,), "tanh")}
-    )
-    randomise(net)
-    x = {"observation": normal(16, 5), "action_mask": np.ones((16, 4), bool)}
-    (logits,) = NumpyForward(net)(x)
-    np.testing.assert_allclose(logits, net(x), rtol=1e-5, atol=1e-6)
-    assert logits.shape == (16, 4) and logits.dtype == np.float32
-
-
-@pytest.mark.parametrize("spec", [VECTOR, TWO], ids=["one observation", "two observations"])
-@pytest.mark.parametrize("embed", [(6,), EmbedderScheme.Empty], ids=["embedder", "no embedder"])
-def test_numpy_reads_a_state(spec, embed):
-    spec = spec._replace(state=STATE)
-    net = network(spec=spec, embed=embed, embedding_merger_type="concat")
-    randomise(net)
-    x = {key: normal(16, *array.shape, seed=i) for i, (key, array) in enumerate({**spec.observation, **STATE}.items())}
-    forward = forward_of(net, spec)
-    assert isinstance(forward, NumpyForward)
-    for ours, theirs in zip(forward(x), net(x), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(("rewards", "critics"), [(1, 1), (1, 2), (3, 4)])
-def test_numpy_computes_the_critics_of_trajectories(rewards, critics):
-    spec = VECTOR._replace(num_rewards=rewards)
-    net = network(QHeadParameters((8, 6), num_critics=critics), spec)
-    randomise(net)
-    x, tau = {"observation": normal(16, 5)}, normal(16, 3, seed=2)
-    forward = forward_of(net, spec, with_actions=True)
-    assert isinstance(forward, NumpyForward)
-    (q,) = forward(x, tau)
-    assert q.shape == (16, critics, rewards or 1) and q.dtype == np.float32
-    np.testing.assert_allclose(q, net(x, tau), rtol=1e-4, atol=1e-5)
-
-
 def test_a_graph_computes_what_numpy_cannot_and_sees_new_weights_at_once():
-    policy = network(spec=IMAGE._replace(state=STATE), embed=(Conv2d(2, 8, 4), 6))
-    q = network(QHeadParameters((8,)), IMAGE, embed=(Conv2d(2, 8, 4), 6))
+    spec = IMAGE._replace(state=STATE)
+    policy, q = network(spec=spec, embed=CONVOLUTIONS), network(QHeadParameters((8,)), IMAGE, CONVOLUTIONS)
     x = {"observation": np.random.default_rng(0).integers(0, 256, (4, 44, 40, 3), np.uint8)}
-    state, tau = {name: normal(4, 2) for name in STATE}, normal(4, 3)
-    forward, forward_q = forward_of(policy, IMAGE._replace(state=STATE)), forward_of(q, IMAGE, with_actions=True)
+    state, action = {name: normal(4, 2) for name in STATE}, normal(4, 3)
+    forward, forward_q = forward_of(policy, spec), forward_of(q, IMAGE, with_actions=True)
     assert isinstance(forward, GraphForward) and isinstance(forward_q, GraphForward)
     for seed in (1, 2):
         randomise(policy, seed)
         randomise(q, seed)
-        for ours, theirs in zip(forward({**x, **state}), policy({**x, **state}), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(forward_q(x, tau)[0], q(x, tau), rtol=1e-4, atol=1e-5)
+        assert_close(forward({**x, **state}), policy({**x, **state}), 1e-4, 1e-5)
+        assert_close(forward_q(x, action), q(x, action), 1e-4, 1e-5)
 
 
 def unnamed_models():
-    """A policy and critics of one's own whose inputs have no names, with a layer that is not dense."""
+    """A custom policy and critics whose inputs have no names, with a layer that is not dense."""
 
     def body(*inputs):
         return keras.layers.LayerNormalization()(
             keras.layers.Concatenate()([*inputs]) if len(inputs) > 1 else inputs[0]
         )
 
-    seen, judged, action = {"observation": keras.Input((3,))}, {"observation": keras.Input((3,))}, keras.Input((2,))
-    x, y = body(seen["observation"]), body(judged["observation"], action)
-    policy = keras.Model(seen, [keras.layers.Dense(2)(x) for _ in range(2)])
+    read, judged, action = {"observation": keras.Input((3,))}, {"observation": keras.Input((3,))}, keras.Input((2,))
+    x, y = body(read["observation"]), body(judged["observation"], action)
+    policy = keras.Model(read, [keras.layers.Dense(2)(x) for _ in range(2)])
     q = keras.layers.Concatenate()([keras.layers.Dense(1)(y) for _ in range(2)])
     return {"policy": policy, "q": keras.Model([judged, action], q)}
 
 
 @pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict:UserWarning")  # of Keras, about the names
-def test_a_policy_of_ones_own_with_unnamed_inputs_acts():
+def test_a_custom_policy_with_unnamed_inputs_acts():
     spec = vector_spec(3, 2)
     parameters = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks((8, 8), batch_size=8))
     agent = TwinSoftActorCriticAgent(parameters, spec, eager=True, models=unnamed_models)
     net, x = agent.networks["policy"], {"observation": normal(16, 3)}
-    assert "observation" not in {given.name for given in net.model.inputs} and isinstance(
-        agent.policy.forwards["policy"], GraphForward
-    )
+    assert isinstance(agent.policy.forwards["policy"], GraphForward)
     randomise(net)
-    for updates in (0, 1):  # the graph sees new weights
-        before = net(x)[0].numpy()
-        if updates:
-            agent.update(random_batches(spec, updates, 8))
-            assert np.abs(net(x)[0] - before).max() > 0
-        np.testing.assert_allclose(agent.policy.act(x, mode="greedy").action, np.tanh(net(x)[0]), rtol=1e-5, atol=1e-6)
+    before = net(x)[0].numpy()
+    agent.update(random_batches(spec, 1, 8))
+    assert np.abs(net(x)[0] - before).max() > 0
+    assert_close(agent.policy.act(x, mode="greedy").action, np.tanh(net(x)[0]))  # the graph sees new weights
     assert agent.policy.act(x, mode="explore").action.shape == (16, 2)
 
 
@@ -527,13 +429,13 @@ def test_numpy_keeps_its_weights_until_it_loads_others():
     randomise(net)
     np.testing.assert_array_equal(forward(x)[0], before)
     forward.load(weights(net))
-    np.testing.assert_allclose(forward(x)[0], net(x)[0].numpy(), rtol=1e-5, atol=1e-6)
+    assert_close(forward(x), net(x))
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        dict(spec=IMAGE, embed=(Conv2d(2, 8, 4),)),
+        dict(spec=IMAGE, embed=CONVOLUTIONS),
         dict(activation="selu"),
         dict(head=VHeadParameters()),
         dict(head=QHeadParameters((8,), activation_function="selu")),
@@ -552,86 +454,80 @@ def training(**fields):
     return NetworkParameters(VHeadParameters(), **fields)
 
 
-def test_adam_has_the_parameters_of_the_network():
-    variables = [keras.Variable(np.ones(2, np.float32))]
-    made = training(learning_rate=0.5, optimizer_epsilon=1e-4, adam_optimizer_beta1=0.8, adam_optimizer_beta2=0.7)
-    adam = build_optimizer(made, variables)
-    assert (float(adam.learning_rate), adam.epsilon, adam.beta_1, adam.beta_2) == (0.5, 1e-4, 0.8, 0.7)
-    assert len(adam.variables) > 2  # slots exist before the first step
-
-
 def test_one_step_of_adam_is_the_textbooks():
     variable = keras.Variable(np.zeros(2, np.float32))
-    adam = build_optimizer(training(learning_rate=0.1, optimizer_epsilon=1.0), [variable])
+    made = training(learning_rate=0.1, optimizer_epsilon=1.0, adam_optimizer_beta1=0.8, adam_optimizer_beta2=0.7)
+    adam = build_optimizer(made, [variable])
+    assert (float(adam.learning_rate), adam.epsilon, adam.beta_1, adam.beta_2) == pytest.approx((0.1, 1.0, 0.8, 0.7))
+    assert len(adam.variables) > 2  # slots exist before the first step
     adam.apply([tf.constant([3.0, -1.0])], [variable])
     # Bias-corrected moments of one step are the gradient and its square; Keras corrects before adding epsilon.
-    root = np.sqrt(1 - 0.999)
+    root = np.sqrt(1 - 0.7)
     expected = -0.1 * root * np.array([3.0, -1.0]) / (root * np.array([3.0, 1.0]) + 1.0)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-4)
 
 
-def test_rmsprop_has_the_parameters_of_the_network():
-    variable = keras.Variable(np.zeros(1, np.float32))
-    made = training(optimizer_type="RMSProp", learning_rate=0.5, rms_prop_optimizer_decay=0.75, optimizer_epsilon=1e-3)
+def test_rmsprop_has_its_epsilon_inside_the_root():
+    variable = keras.Variable(np.zeros(2, np.float32))
+    made = training(optimizer_type="RMSProp", learning_rate=0.5, rms_prop_optimizer_decay=0.75, optimizer_epsilon=3.0)
     rmsprop = build_optimizer(made, [variable])
-    assert isinstance(rmsprop, keras.optimizers.RMSprop)
-    assert (rmsprop.rho, rmsprop.epsilon) == (0.75, 1e-3)
-    rmsprop.apply([tf.constant([2.0])], [variable])
-    assert variable.numpy()[0] == pytest.approx(-0.5 * 2 / np.sqrt(0.25 * 4), rel=1e-2)
+    # The second moment is 0.25 * 2^2 = 1, and 0.5 * 2 / sqrt(1 + 3) = 0.5; outside the root it would be 0.25.
+    rmsprop.apply([tf.constant([2.0, 0.0])], [variable])
+    np.testing.assert_allclose(variable.numpy(), [-0.5, 0.0], rtol=1e-6)
+    # Then 0.75 * 1 + 0.25 * 5^2 = 7, and 0.5 * 5 / sqrt(7 + 3).
+    rmsprop.apply([tf.constant([5.0, 0.0])], [variable])
+    np.testing.assert_allclose(variable.numpy(), [-0.5 - 2.5 / np.sqrt(10.0), 0.0], rtol=1e-6)
 
 
-def test_the_learning_rate_falls_by_its_factor_every_so_many_updates():
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (dict(learning_rate_decay_rate=0.5, learning_rate_decay_steps=3), [0.8, 0.8, 0.8, 0.4, 0.4, 0.4, 0.2]),
+        (dict(learning_rate_decay_type="linear", learning_rate_decay_steps=4), [0.8, 0.6, 0.4, 0.2, 0.0, 0.0, 0.0]),
+    ],
+    ids=["staircase", "linear"],
+)
+@pytest.mark.parametrize("kind", ["Adam", "RMSProp"])
+def test_the_learning_rate_falls(kind, fields, expected):
     variable = keras.Variable(np.zeros(1, np.float32))
-    made = training(learning_rate=0.8, learning_rate_decay_rate=0.5, learning_rate_decay_steps=3)
-    optimizer, rates = build_optimizer(made, [variable]), []
+    optimizer, rates = build_optimizer(training(optimizer_type=kind, learning_rate=0.8, **fields), [variable]), []
     for _ in range(7):
         rates.append(float(optimizer.learning_rate))
+        before = variable.numpy()
         optimizer.apply([tf.ones(1)], [variable])
-    np.testing.assert_allclose(rates, [0.8, 0.8, 0.8, 0.4, 0.4, 0.4, 0.2], rtol=1e-6)
+        assert bool(before != variable.numpy()) == (rates[-1] > 0)
+    np.testing.assert_allclose(rates, expected, rtol=1e-6, atol=1e-7)
 
 
 GRADIENTS = [[3.0, 0.0], [0.0, -4.0, 12.0]]  # norms 3 and sqrt(160), together 13
 
 
 @pytest.mark.parametrize(
-    "method, expected",
+    ("bound", "method", "expected"),
     [
-        ("global_norm", [[1.5, 0.0], [0.0, -2.0, 6.0]]),
-        ("norm", [[3.0, 0.0], [0.0, -4 * 6.5 / np.sqrt(160), 12 * 6.5 / np.sqrt(160)]]),
-        ("value", [[3.0, 0.0], [0.0, -4.0, 6.5]]),
+        (6.5, "global_norm", [[1.5, 0.0], [0.0, -2.0, 6.0]]),
+        (6.5, "norm", [[3.0, 0.0], [0.0, -4 * 6.5 / np.sqrt(160), 12 * 6.5 / np.sqrt(160)]]),
+        (6.5, "value", [[3.0, 0.0], [0.0, -4.0, 6.5]]),
+        (None, "global_norm", GRADIENTS),
+        (100.0, "global_norm", GRADIENTS),
+        (100.0, "norm", GRADIENTS),
     ],
 )
-def test_gradients_are_clipped_as_the_method_says(method, expected):
-    gradients = [tf.constant(gradient) for gradient in GRADIENTS]
-    made = training(clip_gradients=6.5, gradients_clipping_method=method)
-    clipped = clip_gradients(made, gradients, tf.linalg.global_norm(gradients))
-    for ours, theirs in zip(clipped, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("bound", "method"), [(None, "global_norm"), (100.0, "global_norm"), (100.0, "norm"), (100.0, "value")]
-)
-def test_gradients_inside_the_bound_stay_as_they_are(method, bound):
+def test_gradients_are_clipped_as_the_method_says(bound, method, expected):
     gradients = [tf.constant(gradient) for gradient in GRADIENTS]
     made = training(clip_gradients=bound, gradients_clipping_method=method)
-    clipped = clip_gradients(made, gradients, tf.linalg.global_norm(gradients))
-    for ours, theirs in zip(clipped, GRADIENTS, strict=True):
-        np.testing.assert_array_equal(ours, np.float32(theirs))
+    assert_close(clip_gradients(made, gradients, tf.linalg.global_norm(gradients)), [*map(tf.constant, expected)])
 
 
 BATCH_RENORM = FCMiddlewareParameters(
     (8,), normalization=NormalizationParameters("batch_renorm", "before"), dropout=0.1
 )
+SIMBA = ResidualMiddlewareParameters("simba", 8)
 SAVED = {
     "policy": (SACPolicyHeadParameters(), (7,)),
     "policy of blocks": (SACPolicyHeadParameters(), ResidualMiddlewareParameters("flash", 8)),
-    "q": (QHeadParameters(), (7,)),
     "v": (VHeadParameters(), (7,)),
-    "stacked critics of blocks": (
-        QHeadParameters(num_critics=3, residual_blocks=ResidualMiddlewareParameters("simba", 8)),
-        (),
-    ),
+    "stacked critics of blocks": (QHeadParameters(num_critics=3, residual_blocks=SIMBA), ()),
     "stacked critics of normalised layers": (
         QHeadParameters(num_critics=3, body_parameters=BATCH_RENORM, distribution=QuantileValueParameters(5)),
         (),
@@ -640,11 +536,10 @@ SAVED = {
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by Keras itself
-@pytest.mark.parametrize("initializer", ["normalized_columns", "fan_in_uniform"])
 @pytest.mark.parametrize("case", SAVED)
-def test_models_are_cloned_and_saved_by_keras(case, initializer, tmp_path):
+def test_models_are_cloned_and_saved_by_keras(case, tmp_path):
     head, middle = SAVED[case]
-    model = network(head, middle=middle, initializer=initializer).model
+    model = network(head, middle=middle, initializer="normalized_columns").model
     model.save(tmp_path / "model.keras")
     inputs = tf.nest.map_structure(lambda x: tf.random.stateless_normal((4, *x.shape[1:]), [1, 2]), model.input)
     for copy in keras.models.clone_model(model), keras.models.load_model(tmp_path / "model.keras"):

@@ -101,14 +101,6 @@ def test_other_modes_neither_use_the_noise_nor_touch_it():
     assert fresh_steps(np.concatenate([actions, more])) == [True, False, False, False, True]
 
 
-def test_another_number_of_environments_draws_anew():
-    policy = policy_of(every=9)
-    _, state = acted(policy, 1)
-    two = policy.act({"observation": np.zeros((2, 3), np.float32)}, state, mode="explore")
-    assert two.state["noise"].shape == (2, 2) and two.state["noise_steps_left"].tolist() == [8, 8]
-    assert state["noise_steps_left"].tolist() == [8] * ROWS
-
-
 def test_agents_that_share_a_policy_have_noise_of_their_own_for_as_many_steps():
     spec = team_spec(2, discrete=False)
     networks = twin_soft_actor_critic_networks((8,), policy_input="agent_state", critic_input="global_state")
@@ -187,6 +179,3 @@ def test_an_actor_keeps_its_noise_from_one_rollout_to_the_next():
     found = [actor.rollout(RolloutRequest(steps, 0, at, 2, filters), None).action for steps, at in ((3, 0), (4, 6))]
     np.testing.assert_array_equal(np.concatenate(found), expected)
     assert actor.collector.policy_state["noise_steps_left"].tolist() == [3, 3]
-
-
-# -- parameters --------------------------------------------------------------------------------------------------------

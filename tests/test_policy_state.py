@@ -12,10 +12,9 @@ from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import loading
 from tfsac.exporting.litert import litert_interpreter
-from tfsac.parameters import EnvironmentEpisodes, RunParameters
+from tfsac.parameters import RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent, build_policy
-from tfsac.training.evaluation import evaluate_policy
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 
@@ -67,8 +66,8 @@ class Case:
         seen = {key: array[step][rows] for key, array in self.seen.items()}
         return seen if len(seen) > 1 else seen["observation"]
 
-    def tensors(self, step, rows=slice(None)):
-        return {key: tf.constant(array[step][rows]) for key, array in self.seen.items()}
+    def given(self, step):
+        return {key: array[step] for key, array in self.seen.items()}
 
     def live(self, rows=slice(None)):
         """Plays the episodes with the policy: actions, states, and where it switched, by step."""
@@ -192,126 +191,89 @@ def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(
     np.testing.assert_array_equal(made.returns, done.returns)
 
 
-def test_what_a_policy_did_before_does_not_change_its_evaluation(run_dir):
-    policy, env = loading.load_policy(run_dir), loading.environment_of(run_dir)
-    first = evaluate_policy(policy, env, EnvironmentEpisodes(1), evaluation_index=1)
-    assert policy.state["tau_a"].any()  # of the last step
-    again = evaluate_policy(policy, env, EnvironmentEpisodes(1), evaluation_index=1)
-    env.close()
-    assert first.returns[0] == again.returns[0] == alone(run_dir, 0)[2]
-
-
 # -- exported ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def saved_model(case, tmp_path_factory):
-    return exporting.export(case.policy, tmp_path_factory.mktemp("saved") / "policy", values=True)
+@pytest.fixture(scope="module", params=["saved_model", "tflite"])
+def exported(case, tmp_path_factory, request):
+    if request.param == "tflite":
+        pytest.importorskip("ai_edge_litert")
+    return exporting.export(case.policy, tmp_path_factory.mktemp("out") / "policy", request.param, values=True)
 
 
-@pytest.fixture(scope="module")
-def litert(case, tmp_path_factory):
-    pytest.importorskip("ai_edge_litert")
-    return exporting.export(case.policy, tmp_path_factory.mktemp("lite") / "policy", "tflite", values=True)
+def signatures_of(path):
+    """Returns a function that calls an exported signature, by its name, with arrays."""
+    if path.is_dir():
+        loaded = tf.saved_model.load(str(path)).signatures
+        return lambda name, **given: {key: x.numpy() for key, x in loaded[name](**tensors_of(given)).items()}
+    return lambda name, **given: litert_interpreter(path).get_signature_runner(name)(**given)
 
 
-def assert_plays_as(live, first, step_of):
-    """Plays the exported policy from its first state and compares every action and state."""
-    state = first
-    for step, (action, expected, _) in enumerate(live):
-        done = dict(step_of(step, state))
-        np.testing.assert_allclose(np.asarray(done.pop("action")), np.atleast_2d(action), rtol=0, atol=1e-5)
-        assert done.keys() == expected.keys()
-        for name, value in expected.items():
-            np.testing.assert_allclose(np.asarray(done[name]), value, rtol=0, atol=1e-5)
-        state = done
+def tensors_of(arrays):
+    return {name: tf.constant(value) for name, value in arrays.items()}
 
 
-def test_the_signatures_take_and_return_the_state(case, saved_model):
-    signatures = tf.saved_model.load(str(saved_model)).signatures
+def test_the_signatures_take_and_return_the_state(pendulum, tmp_path):
+    path = exporting.export(pendulum.policy, tmp_path / "policy", values=True)
+    signatures = tf.saved_model.load(str(path)).signatures
     assert set(signatures) == {"serving_default", "initial_state", "sample", "values"}
-    size = case.spec.action.shape[0]
-    fields = {"constant": 1, "linear": 2, "quadratic": 3}[case.preset.agent.algorithm.trajectory]
-    state = {name: ([None, size], "float32") for name in ("tau_a", "tau_v", "tau_u")[:fields]} | {
-        "repeats": ([None], "int32")
-    }
-    seen = {key: ([None, *array.shape], array.dtype) for key, array in case.spec.observation.items()}
-    for name, more in (("serving_default", {}), ("sample", {}), ("values", {"action": ([None, size], "float32")})):
+    state = {"tau_a": ([None, 1], "float32"), "repeats": ([None], "int32")}
+    seen = {"observation": ([None, 3], "float32")}
+    for name, more in (("serving_default", {}), ("sample", {}), ("values", {"action": ([None, 1], "float32")})):
         inputs = signatures[name].structured_input_signature[1]
         assert {key: (x.shape.as_list(), x.dtype.name) for key, x in inputs.items()} == {**seen, **state, **more}
     assert signatures["serving_default"].structured_outputs.keys() == {"action", *state}
-    first = signatures["initial_state"](rows=tf.constant(5))
-    assert {name: (x.shape.as_list(), x.dtype.name) for name, x in first.items()} == {
-        name: ([5, *shape[1:]], dtype) for name, (shape, dtype) in state.items()
-    }
-    assert not any(x.numpy().any() for x in first.values())
 
 
 @pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
-def test_whole_episodes_of_the_saved_model_are_those_of_the_live_policy(case, saved_model, rows):
-    signatures = tf.saved_model.load(str(saved_model)).signatures
-    first = signatures["initial_state"](rows=tf.constant(rows.stop))
-    assert_plays_as(
-        case.live(rows), first, lambda step, state: signatures["serving_default"](**case.tensors(step, rows), **state)
-    )
+def test_whole_episodes_of_an_export_are_those_of_the_live_policy(case, exported, rows):
+    signatures, initial = signatures_of(exported), case.policy.acting.initial_state(rows.stop)
+    state = signatures("initial_state", rows=np.int32(rows.stop))
+    for name, value in initial.items():
+        np.testing.assert_array_equal(state[name], value)
+    for step, (action, expected, _) in enumerate(case.live(rows)):
+        seen = {key: array[step][rows] for key, array in case.seen.items()}
+        state = dict(signatures("serving_default", **seen, **state))
+        np.testing.assert_allclose(state.pop("action"), np.atleast_2d(action), rtol=0, atol=1e-5)
+        assert state.keys() == expected.keys() == initial.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(state[name], value, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
-def test_whole_episodes_of_the_litert_file_are_those_of_the_live_policy(case, litert, rows):
-    first = litert_interpreter(litert).get_signature_runner("initial_state")(rows=np.int32(rows.stop))
-    assert {name: len(x) for name, x in first.items()} == dict.fromkeys(case.policy.acting.initial_state(1), rows.stop)
-    act = litert_interpreter(litert).get_signature_runner("serving_default")
-
-    def step_of(step, state):
-        return act(**{key: array[step][rows] for key, array in case.seen.items()}, **state)
-
-    assert_plays_as(case.live(rows), first, step_of)
-
-
-@pytest.mark.parametrize("format", ["saved_model", "litert"])
-def test_an_exported_policy_remembers_its_state_until_it_is_reset(case, format, request):
-    exported, live = exporting.load_exported(request.getfixturevalue(format)), case.live()
+def test_an_exported_policy_remembers_its_state_until_it_is_reset(case, exported):
+    policy, live = exporting.load_exported(exported), case.live()
     for _ in range(2):
         for step in range(6):
-            rows = {key: array[step] for key, array in case.seen.items()}
-            np.testing.assert_allclose(exported(rows), live[step][0], rtol=0, atol=1e-5)
-        assert exported.state.keys() == case.policy.acting.initial_state(1).keys()
-        exported.reset()
-        assert exported.state == {}
+            np.testing.assert_allclose(policy(case.given(step)), live[step][0], rtol=0, atol=1e-5)
+        assert policy.state.keys() == case.policy.acting.initial_state(1).keys()
+        policy.reset()
+        assert policy.state == {}
 
 
-@pytest.mark.parametrize("format", ["saved_model", "litert"])
-def test_a_missing_key_is_named_where_an_episode_begins_and_later_and_the_episode_goes_on(case, format, request):
-    exported, live = exporting.load_exported(request.getfixturevalue(format)), case.live()
-    *others, missing = case.seen
-    given = {key: case.seen[key][0] for key in others} | {"other": np.zeros((3, 1), np.float32)}
+def test_a_missing_key_is_named_where_an_episode_begins_and_later_and_the_episode_goes_on(case, exported):
+    policy, live = exporting.load_exported(exported), case.live()
+    *rest, missing = case.seen
+    wrong = {key: case.seen[key][0] for key in rest} | {"other": np.zeros((3, 1), np.float32)}
     for step in range(4):
         with pytest.raises(ValueError, match=missing):
-            exported(given)
-        rows = {key: array[step] for key, array in case.seen.items()}
+            policy(wrong)
         if step:
             with pytest.raises(ValueError, match="reset"):
-                exported({key: array[:1] for key, array in rows.items()})
-        np.testing.assert_allclose(exported(rows), live[step][0], rtol=0, atol=1e-5)
+                policy({key: array[:1] for key, array in case.given(step).items()})
+        np.testing.assert_allclose(policy(case.given(step)), live[step][0], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("format", ["saved_model", "litert"])
-def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, request):
-    path = request.getfixturevalue(format)
+def test_verifying_compares_an_episode_and_finds_what_was_changed(case, exported):
     observations = [case.raw(step, 0) for step in range(STEPS)]
     for _ in range(2):  # whatever the policy did before
-        assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
+        assert exporting.verify(case.policy, exported, observations) <= exporting.TOLERANCE
     changed = case.policy.acting.networks["policy"].trainable_variables
     before = [variable.numpy() for variable in changed]
-    for variable in changed:
-        variable.assign(variable * 1.1)
-    case.policy.acting.refresh()
-    try:
-        assert exporting.verify(case.policy, path, observations) > 1e-3
-    finally:
+    for factor, close in ((1.1, False), (1.0, True)):
         for variable, value in zip(changed, before, strict=True):
-            variable.assign(value)
+            variable.assign(factor * value)
         case.policy.acting.refresh()
+        assert (exporting.verify(case.policy, exported, observations) < 1e-3) == close
 
 
 @pytest.mark.parametrize("tie", [True, False])
@@ -328,8 +290,15 @@ def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, m
     path = exporting.export(case.policy, tmp_path / "policy")
     observations = [case.raw(step, 0) for step in range(STEPS)]
     assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
-    switch, chosen = acting._switch, []
-    monkeypatch.setattr(acting, "_switch", lambda *given: chosen.append(~switch(*given)) or chosen[-1])
+    limited, chosen = acting._limited, []
+
+    def opposite(switch, repeats):
+        if isinstance(switch, np.ndarray):
+            chosen.append(~switch)
+            return chosen[-1]
+        return limited(switch, repeats)
+
+    monkeypatch.setattr(acting, "_limited", opposite)
     difference = exporting.verify(case.policy, path, observations)
     assert len(chosen) == STEPS
     if tie:
@@ -356,15 +325,13 @@ def middle(case, rows):
     return state, {key: np.repeat(array[11][:1], rows, axis=0) for key, array in case.seen.items()}
 
 
-def tensors_of(arrays):
-    return {name: tf.constant(value) for name, value in arrays.items()}
-
-
-def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
+def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, exported):
+    if exported.is_dir():
+        pytest.skip("a SavedModel draws its own")
     state, seen = middle(case, 3)
     size, rng = case.spec.action.shape[0], np.random.default_rng(8)
     noise = np.concatenate([rng.standard_normal((3, size)), [[0.0], [0.5], [0.999999]]], axis=1).astype(np.float32)
-    done = litert_interpreter(litert).get_signature_runner("sample")(**seen, **state, noise=noise)
+    done = signatures_of(exported)("sample", **seen, **state, noise=noise)
     filtered = tensors_of(case.policy.filters.observation(seen))
     action, after = case.policy.acting.act_tensors(filtered, tf.constant(noise), tensors_of(state))
     np.testing.assert_allclose(done["action"], case.policy.to_environment(action.numpy()), rtol=0, atol=1e-5)
@@ -373,78 +340,38 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     assert done["repeats"][[0, 2]].tolist() == [1, 2]  # the last column draws the choice
 
 
-def test_samples_of_the_saved_model_switch_as_often_as_the_live_policy(case, saved_model):
+def test_samples_of_the_saved_model_switch_as_often_as_the_live_policy(case, exported):
+    if not exported.is_dir():
+        pytest.skip("a LiteRT file is given its noise")
     state, seen = middle(case, 4000)
-    acting, sample = case.policy.acting, tf.saved_model.load(str(saved_model)).signatures["sample"]
-    first, second = (sample(**tensors_of({**seen, **state})) for _ in range(2))
+    acting, signatures = case.policy.acting, signatures_of(exported)
+    first, second = (signatures("sample", **seen, **state) for _ in range(2))
     field = acting.trajectory.fields[-1]
-    assert (first[field].numpy() != second[field].numpy()).any(axis=1).mean() > 0.1
-    live = acting.act(case.policy.filters.observation(seen), state, mode="sample")
-    switches = [first["repeats"].numpy() == 1, live.state["repeats"] == 1]
+    assert (first[field] != second[field]).any(axis=1).mean() > 0.1
+    live = acting.act(case.policy.filters.observation(seen), state, mode="sample").state
+    switches = [sampled["repeats"] == 1 for sampled in (first, live)]
     rates = [switch.mean() for switch in switches]
     assert 0.02 < rates[1] < 0.98
     assert abs(rates[0] - rates[1]) < 6 * np.sqrt(0.5 / 4000)
     for name in acting.trajectory.fields:
-        kept = first[name].numpy()[~switches[0]]
-        np.testing.assert_allclose(kept, live.state[name][~switches[1]][:1].repeat(len(kept), axis=0), atol=1e-6)
-        new, own = first[name].numpy()[switches[0]], live.state[name][switches[1]]
-        assert np.abs(new.mean(axis=0) - own.mean(axis=0)).max() < 6 * np.sqrt(2.0) * own.std(axis=0).max() / np.sqrt(
-            min(len(new), len(own))
+        (kept, _), (new, own) = (
+            [sampled[name][switch == chosen] for sampled, switch in zip((first, live), switches, strict=True)]
+            for chosen in (False, True)
         )
+        np.testing.assert_allclose(kept, live[name][~switches[1]][:1].repeat(len(kept), axis=0), atol=1e-6)
+        error = 6 * np.sqrt(2.0 / min(len(new), len(own))) * own.std(axis=0).max()
+        assert np.abs(new.mean(axis=0) - own.mean(axis=0)).max() < error
 
 
-@pytest.mark.parametrize("format", ["saved_model", "litert"])
-def test_exported_values_are_those_of_keeping_and_of_switching(case, format, request):
-    live, path, acting = case.live(), request.getfixturevalue(format), case.policy.acting
-    state, seen = live[10][1], {key: array[11] for key, array in case.seen.items()}
+def test_exported_values_are_those_of_keeping_and_of_switching(case, exported):
+    acting, state, seen = case.policy.acting, case.live()[10][1], case.given(11)
     inner = np.random.default_rng(3).uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
-    given = {**seen, **state, "action": case.policy.to_environment(inner).astype(np.float32)}
-    if format == "litert":
-        values = litert_interpreter(path).get_signature_runner("values")(**given)
-    else:
-        values = tf.saved_model.load(str(path)).signatures["values"](**tensors_of(given))
+    action = case.policy.to_environment(inner).astype(np.float32)
+    values = signatures_of(exported)("values", **seen, **state, action=action)
     assert values.keys() == {"keep_q", "switch_q"}
     previous = {name: state[name] for name in acting.trajectory.fields}
-    filtered = case.policy.filters.observation(seen)
-    for name, tau in (
-        ("keep_q", acting.trajectory.step(previous)),
-        ("switch_q", acting.trajectory.plan(inner, previous)),
-    ):
-        q = acting.networks["q"](tensors_of(filtered), tf.constant(np.concatenate([*tau.values()], axis=-1))).numpy()
-        np.testing.assert_allclose(np.asarray(values[name]), q.min(axis=1)[:, 0], rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.acceptance
-def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path, run_python):
-    cases = {name: Case(name) for name in CASES}
-    for name, case in cases.items():
-        exporting.export(case.policy, tmp_path / name, values=True)
-        np.savez(tmp_path / f"{name}.npz", **case.seen)
-    program = """
-import sys
-import numpy as np
-for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
-    sys.modules[absent] = None  # importing it raises
-import tensorflow as tf
-for place in sys.argv[1:]:
-    signatures = tf.saved_model.load(place).signatures
-    with np.load(place + ".npz") as file:
-        seen = {key: file[key] for key in file}
-    steps, rows = next(iter(seen.values())).shape[:2]
-    state, actions, repeats = signatures["initial_state"](rows=tf.constant(rows)), [], []
-    for step in range(steps):
-        observation = {key: tf.constant(array[step]) for key, array in seen.items()}
-        value = signatures["values"](**observation, **state, action=signatures["sample"](**observation, **state)["action"])
-        state = signatures["serving_default"](**observation, **state)
-        actions.append(state.pop("action").numpy())
-        repeats.append(state["repeats"].numpy())
-    np.savez(place + "-played.npz", actions=actions, repeats=repeats)
-    print(sorted(value), value["keep_q"].shape)
-"""
-    printed = run_python(program, *(str(tmp_path / name) for name in cases))
-    assert printed.splitlines() == ["['keep_q', 'switch_q'] (3,)"] * len(cases)
-    for name, case in cases.items():
-        live = case.live()
-        with np.load(tmp_path / f"{name}-played.npz") as file:
-            np.testing.assert_allclose(file["actions"], [action for action, _, _ in live], rtol=0, atol=1e-5)
-            np.testing.assert_array_equal(file["repeats"], [state["repeats"] for _, state, _ in live])
+    filtered = tensors_of(case.policy.filters.observation(seen))
+    taus = {"keep_q": acting.trajectory.step(previous), "switch_q": acting.trajectory.plan(inner, previous)}
+    for name, tau in taus.items():
+        q = acting.networks["q"](filtered, tf.constant(np.concatenate([*tau.values()], axis=-1))).numpy()
+        np.testing.assert_allclose(values[name], q.min(axis=1)[:, 0], rtol=1e-4, atol=1e-4)

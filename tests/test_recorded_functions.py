@@ -15,7 +15,7 @@ from toys import tiny_preset
 
 import tfsac
 from tfsac import api, cli
-from tfsac.environments import spec_of
+from tfsac.environments import EnvironmentFailure, spec_of
 from tfsac.errors import TfsacError
 from tfsac.networks import Network
 from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
@@ -44,8 +44,8 @@ def own(tmp_path_factory):
 
 GIVEN = {"env_fn": arm, "models": own_code.with_v}
 MISSING = [
-    ({}, "env_fn=own_code.arm"),
-    ({"env_fn": arm}, "models=own_code.with_v"),
+    ({}, "env_fn"),
+    ({"env_fn": arm}, "models"),
     ({"env_fn": lambda: Arm(low=-3.0), "models": own_code.with_v}, r"action.low is \[-5.0\], got \[-3.0\]"),
 ]
 
@@ -83,26 +83,20 @@ def test_keys_in_another_order_are_read_as_they_were_trained_and_not_trained_fur
     np.testing.assert_array_equal(policies[0].act(seen), policies[1].act(seen))
     assert np.abs(policies[0].act(seen) - policies[0].act({"ahead": seen["behind"], "behind": seen["ahead"]})) > 1e-6
     assert tfsac.verify(policies[1], run / "policy", [seen]) < 1e-5
-    for given in ({"resume": True}, {"initial_weights": run}):
-        folder = run if "resume" in given else tmp_path / "new"
-        with pytest.raises(ValueError, match=r"order \['behind', 'ahead'\]"):
-            tfsac.train(preset, folder, quiet=True, env_fn=other, **given)
+    with pytest.raises(TfsacError, match="other fields"):
+        tfsac.train(preset, run, quiet=True, env_fn=other, resume=True)
+    with pytest.raises(TfsacError, match=r"order \['behind', 'ahead'\]"):
+        tfsac.train(preset, tmp_path / "new", quiet=True, env_fn=other, initial_weights=run)
 
 
 @pytest.mark.slow
-def test_a_level_whose_bounds_have_changed_is_not_trained_further(tmp_path, monkeypatch, capsys):
+def test_a_level_whose_bounds_have_changed_is_not_trained_further(tmp_path, monkeypatch):
     gym.register("Changing-v0", entry_point=lambda **kwargs: Arm(**kwargs))
     preset = short(environment__level="Changing-v0")
     tfsac.train(preset, tmp_path / "run", quiet=True)
     monkeypatch.setattr(gym.registry["Changing-v0"], "entry_point", lambda **kwargs: Arm(low=-3.0, **kwargs))
     with pytest.raises(ValueError, match=r"action.low is \[-5.0\], got \[-3.0\]"):
         tfsac.train(preset, tmp_path / "run", resume=True, quiet=True)
-    tfsac.train(preset, tmp_path / "weaker", initial_weights=tmp_path / "run")
-    assert "low [-5.0], here [-3.0]: it acts differently" in capsys.readouterr().out
-    config = tmp_path / "run" / "config.json"
-    config.write_text(json.dumps({key: x for key, x in json.loads(config.read_text()).items() if key != "spaces"}))
-    tfsac.train(preset, tmp_path / "unknown", initial_weights=tmp_path / "run")
-    assert "acts differently" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("given", "message"), MISSING)
@@ -167,7 +161,7 @@ def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path
             cli.main(line.split())
         printed = capsys.readouterr().err
         assert ended.value.code == 2 and "models=..." in printed and printed.count("\n") == 1
-    with pytest.raises(TfsacError, match="without env_fn"):
+    with pytest.raises(TfsacError, match="Pendulum-v1"):
         tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, env_fn=arm, models=own_code.with_v)
     with pytest.raises(ValueError, match="policy/0"):
         tfsac.load_policy(tmp_path / "run", models=lambda: own_code.gaussian(True, width=6))
@@ -315,10 +309,9 @@ def test_a_film_is_drawn_of_what_a_function_makes(own, env_fn, tmp_path):
     assert len(frames) == 20 and frames[0].shape[:2] == (16, 16)
 
 
-def test_a_film_that_fails_leaves_the_numbers(own, tmp_path):
-    with pytest.raises(api.DrawingError, match=r"^the episodes were played \(mean return -.*no camera") as caught:
+def test_a_film_that_fails_leaves_no_file(own, tmp_path):
+    with pytest.raises(EnvironmentFailure, match="no camera"):
         film_of(own, tmp_path / "film.gif", lambda: Arm("rgb_array", undrawable=True))
-    np.testing.assert_array_equal(caught.value.evaluation.returns, tfsac.evaluate(own, 2, **GIVEN).returns)
     assert not list(tmp_path.iterdir())
 
 

@@ -1,13 +1,11 @@
-"""Networks with memory: the LSTM along columns, evaluated in NumPy and in graphs; heads of ACER; RMSProp and linear
-decay.
-"""
+"""Networks with memory: the LSTM along columns, evaluated in NumPy and in graphs; heads of ACER."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, forward_of
+from tfsac.networks import GraphForward, Network, NumpyForward, forward_of
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.parameters import (
@@ -267,38 +265,3 @@ def test_a_gaussian_has_a_mean_and_variances_of_its_covariance(covariance, varia
     np.testing.assert_allclose(mean, np.tanh(expected[0]) if bounded else expected[0], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(raw, expected[1], rtol=1e-5, atol=1e-5)
     assert np.abs(mean).max() <= 1 if bounded else np.abs(mean).max() > 5
-
-
-# -- training ----------------------------------------------------------------------------------------------------------
-
-
-def training(**fields):
-    return NetworkParameters(VHeadParameters(), **fields)
-
-
-def test_rmsprop_has_its_epsilon_inside_the_root():
-    variable = keras.Variable(np.zeros(2, np.float32))
-    made = training(optimizer_type="RMSProp", learning_rate=0.5, rms_prop_optimizer_decay=0.75, optimizer_epsilon=3.0)
-    rmsprop = build_optimizer(made, [variable])
-    # The second moment is 0.25 * 2^2 = 1, and 0.5 * 2 / sqrt(1 + 3) = 0.5; outside the root it would be 0.25.
-    rmsprop.apply([tf.constant([2.0, 0.0])], [variable])
-    np.testing.assert_allclose(variable.numpy(), [-0.5, 0.0], rtol=1e-6)
-    # Then 0.75 * 1 + 0.25 * 5^2 = 7, and 0.5 * 5 / sqrt(7 + 3).
-    rmsprop.apply([tf.constant([5.0, 0.0])], [variable])
-    np.testing.assert_allclose(variable.numpy(), [-0.5 - 2.5 / np.sqrt(10.0), 0.0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["Adam", "RMSProp"])
-def test_a_linear_learning_rate_ends_at_zero(kind):
-    variable = keras.Variable(np.ones(1, np.float32))
-    made = training(
-        optimizer_type=kind, learning_rate=0.8, learning_rate_decay_type="linear", learning_rate_decay_steps=4
-    )
-    optimizer, rates, moved = build_optimizer(made, [variable]), [], []
-    for _ in range(6):
-        rates.append(float(optimizer.learning_rate))
-        before = variable.numpy()
-        optimizer.apply([tf.ones(1)], [variable])
-        moved.append(bool(before != variable.numpy()))
-    np.testing.assert_allclose(rates, [0.8, 0.6, 0.4, 0.2, 0.0, 0.0], atol=1e-7)
-    assert moved == [True] * 4 + [False] * 2

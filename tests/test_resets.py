@@ -206,21 +206,13 @@ def test_a_resumed_run_resets_as_an_uninterrupted_one(tmp_path, run):
 
 @pytest.mark.slow
 def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
-    acted = []
-    preset = tiny_preset(
-        agent__algorithm__reset_steps=(125,),
-        agent__algorithm__num_consecutive_playing_steps=10,
-        agent__algorithm__num_consecutive_training_steps=10,
-        schedule__improve_steps=40,
-    )
+    every_10 = dict.fromkeys(("num_consecutive_playing_steps", "num_consecutive_training_steps"), 10)
+    changes = {f"agent__algorithm__{name}": value for name, value in {**every_10, "reset_steps": (125,)}.items()}
+    preset = tiny_preset(**changes, schedule__improve_steps=40)
     trainer = Trainer(preset, tmp_path / "run", RunParameters(asynchronous_collection=True), quiet=True)
-    forward, act, reset = (
-        trainer.parts.collector.policy.forwards["policy"],
-        trainer.parts.collector.policy.act,
-        trainer.parts.resets.reset,
-    )
-    trainer.parts.collector.policy.act = lambda *given: acted.append(forward.weights[0]) or act(*given)
-    fresh = []
+    policy, reset, acted, fresh = trainer.parts.collector.policy, trainer.parts.resets.reset, [], []
+    forward, act = policy.forwards["policy"], policy.act
+    policy.act = lambda *given: acted.append(forward.weights[0]) or act(*given)
 
     def watched(env_steps):
         number = reset(env_steps)
@@ -229,8 +221,8 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
 
     trainer.parts.resets.reset = watched
     trainer.run()
-    same = [(weights == fresh[0]).all() for weights in acted]
-    assert [step for step, is_same in enumerate(same) if is_same] == list(range(125, 140))  # until the next call's end
+    same = [step for step, weights in enumerate(acted) if (weights == fresh[0]).all()]
+    assert same == list(range(125, 140))  # until the next call's end
 
 
 REPLICAS = """

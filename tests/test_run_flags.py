@@ -4,11 +4,10 @@ import dataclasses
 import json
 
 import pytest
-from absl import flags
 
 from tfsac import cli
 from tfsac.catalog import load_preset
-from tfsac.cli.command import help_of, parse
+from tfsac.cli.command import flag_values, help_of, parse
 from tfsac.cli.learning import default_run_dir, requested_run
 from tfsac.parameters import RunParameters, to_json
 from tfsac.parameters.base import descriptions
@@ -73,7 +72,7 @@ def test_flags_that_are_not_given_leave_every_default():
 
 @pytest.mark.parametrize("command, cls", [("train", RunParameters), ("spinup", SpinningUpArguments)])
 def test_every_field_is_a_flag_with_its_default_and_its_description(command, cls):
-    cli.COMMANDS[command].define(values := flags.FlagValues())
+    values = flag_values(cli.COMMANDS[command].defines)
     for field in dataclasses.fields(cls):
         assert values[field.name].default == field.default
         first = descriptions(cls)[field.name].partition(". ")[0]

@@ -20,7 +20,6 @@ from tfsac.exporting.exported import load_exported
 from tfsac.parameters import RunParameters, override
 from tfsac.training import Callback, CheckpointError, RunDirectory, Trainer
 from tfsac.training.run import resume_command
-from tfsac.training.run_lock import RunLock
 from tfsac.utils.files import LOCK, atomic_write
 from tfsac.utils.machine import running_command
 
@@ -61,10 +60,9 @@ def resumed(folder, parameters=RUN):
 
 HOLD = """
 import pathlib, sys, time
-from tfsac.training.run import resume_command
-from tfsac.training.run_lock import RunLock
-lock = RunLock()
-lock.acquire(pathlib.Path(sys.argv[1]))
+from tfsac.training.run_lock import acquire, run_lock
+lock = run_lock(pathlib.Path(sys.argv[1]))
+acquire(lock)
 print("locked", flush=True)
 time.sleep(100)
 """
@@ -75,22 +73,19 @@ time.sleep(100)
 
 @pytest.mark.slow
 def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
-    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"locked\n"
-        with pytest.raises(BlockingIOError, match=rf"process {holder.pid} on "):
+        with pytest.raises(BlockingIOError, match="being trained already"):
             Trainer(preset(), run, RUN, resume=True, quiet=True)
-        assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file() and path.name != LOCK} == {
-            path: time for path, time in before.items() if path.is_file()
-        }
+        assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
         assert api.evaluate(run, 1).returns.shape == (1,)  # those who read do not lock
     finally:
         holder.kill()
         holder.communicate()
     with resumed(run) as trainer:
         assert trainer.counters.env_steps == 60
-    assert not (run / LOCK).exists()
 
 
 @pytest.mark.usefixtures("untraced")
@@ -101,7 +96,7 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     for name in ("config.json", "metrics.csv"):  # as if the second had looked just before the first wrote them
         (tmp_path / "run" / name).unlink()
-    with pytest.raises(BlockingIOError, match=rf"being trained already.*process {os.getpid()}"):
+    with pytest.raises(BlockingIOError, match="being trained already"):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     first.close()
     Trainer(preset(), tmp_path / "elsewhere", RUN, quiet=True).close()
@@ -110,11 +105,11 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
 @pytest.mark.slow
 def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch):
     held = []
-    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.parts.lock.is_held))
+    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.parts.lock.is_locked))
     trainer = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    assert trainer.parts.lock.is_held
+    assert trainer.parts.lock.is_locked
     api.finish(trainer)
-    assert held == [True] and not trainer.parts.lock.is_held
+    assert held == [True] and not trainer.parts.lock.is_locked
 
 
 @pytest.mark.usefixtures("untraced")
@@ -128,20 +123,6 @@ def test_the_file_of_a_lock_is_no_run_and_bad_parameters_leave_none(tmp_path):
     with pytest.raises(CheckpointError, match="no checkpoint to continue from"):
         Trainer(preset(), tmp_path / "nothing", RUN, resume=True, quiet=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_child_processes_do_not_inherit_a_lock(tmp_path):
-    lock = RunLock()
-    lock.acquire(tmp_path)
-    assert not os.get_inheritable(lock.file.fileno())
-    pid = os.fork()
-    if not pid:
-        os._exit(lock.is_held)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    lock.release()
-    other = RunLock()
-    assert other.acquire(tmp_path) == "" and other.is_held
-    other.release()
 
 
 # -- what a crash leaves -----------------------------------------------------------------------------------------------
@@ -166,20 +147,13 @@ def test_damaged_files_of_a_run_are_mended_from_the_checkpoint(run, finished, da
 
 
 def test_leftovers_of_killed_writers_are_removed(run):
-    names = [
-        ".best.npz.123",
-        ".config.json.77",
-        ".metrics.csv.5",
-        ".learning_curve.png.1",
-        ".non_finite_update_3.npz.12",
-    ]
-    for name in [*names, "mine.txt", ".mine.3"]:
+    for name in (".best.npz.123.tmp", ".metrics.csv.5.tmp", "mine.txt", ".mine.3"):
         (run / name).write_text("half")
-    for folder in (run / ".policy.abc123", run / "checkpoints" / ".000000840.29498"):
+    for folder in (run / ".policy.abc123.tmp", run / "checkpoints" / ".000000840.tmp"):
         (folder / "inside").mkdir(parents=True)
     with resumed(run):
         pass
-    assert {path.name for path in run.iterdir() if path.name.startswith(".")} == {".mine.3"}
+    assert {path.name for path in run.iterdir() if path.name.startswith(".")} == {LOCK, ".mine.3"}
     assert (run / "mine.txt").exists()
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"000000050", "000000060", "memory"}
 
@@ -236,12 +210,8 @@ def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(t
         monkeypatch.setattr(tf.saved_model, "save", full)
     with pytest.raises(OSError, match="No space left"):
         api.train(preset(), folder, RUN, quiet=True)
-    assert {path.name for path in folder.iterdir()} - {"learning_curve.png", "events"} == {
-        "best.npz",
-        "checkpoints",
-        "config.json",
-        "metrics.csv",
-    }
+    names = {path.name for path in folder.iterdir()} - {"learning_curve.png", "events", LOCK}
+    assert names == {"best.npz", "checkpoints", "config.json", "metrics.csv"}
     monkeypatch.undo()
     assert api.train(preset(), folder, RUN, resume=True, quiet=True).counters.env_steps == 60
     assert (folder / "policy" / "saved_model.pb").is_file() and (folder / "learning_curve.png").is_file()
@@ -325,38 +295,24 @@ def test_only_chunks_are_deleted_and_no_link_is_followed(run, tmp_path):
     memory = run / "checkpoints" / "memory"
     (tmp_path / "foreign.npy").write_text("mine")
     old = "rows-0000000000-0000000001-0123456789ab.npy"
-    for name in (old, "rows-mine.npy", "notes.txt", f".{old}.123"):
+    for name in (old, "rows-mine.npy", "notes.txt", f".{old}.123.tmp"):
         (memory / name).write_text("mine")
     linked = memory / old.replace("a", "c")
     linked.symlink_to(tmp_path / "foreign.npy")
     with resumed(run) as trainer:
         trainer.save()
     assert {"rows-mine.npy", "notes.txt"} <= {path.name for path in memory.iterdir()}
-    assert not (memory / old).exists() and not linked.is_symlink() and not (memory / f".{old}.123").exists()
+    assert not (memory / old).exists() and not linked.is_symlink() and not (memory / f".{old}.123.tmp").exists()
     assert (tmp_path / "foreign.npy").read_text() == "mine"
 
 
-def test_best_weights_with_other_entries_are_not_unpacked(run):
-    arrays = dict(np.load(run / "best.npz"))
-    np.savez_compressed(run / "best.npz", **arrays, bomb=np.zeros(3 * 2**27, np.uint8))
-    with pytest.raises(ValueError, match="bomb"):
+def test_best_weights_of_other_networks_are_refused(run):
+    np.savez(run / "best.npz", **{**dict(np.load(run / "best.npz")), "policy/0": np.zeros((2, 16))})
+    with pytest.raises(TfsacError, match="policy/0"):
         loading.load_policy(run)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"filters": np.array("[]")}, "JSON object"),
-        ({"policy/0": np.zeros((2, 16))}, "policy/0"),
-    ],
-)
-def test_best_weights_of_other_types_are_refused_in_one_line(run, change, words):
-    np.savez(run / "best.npz", **{**dict(np.load(run / "best.npz")), **change})
-    with pytest.raises(ValueError, match=words):
-        loading.load_policy(run)
-
-
-# -- other versions ----------------------------------------------------------------------------------------------------
+# -- the current folder ------------------------------------------------------------------------------------------------
 
 
 class Wandering(Callback):
@@ -387,33 +343,7 @@ def test_a_relative_folder_stays_where_it_is_when_a_callback_changes_the_current
         (tmp_path / "elsewhere").iterdir()
     )
     printed = capsys.readouterr().out
-    assert re.search(r"^run +runs/one$", printed, re.MULTILINE) and str(tmp_path) not in printed
-    monkeypatch.chdir(tmp_path)
-    trainer = Trainer(preset(), "runs/two", RUN, callbacks=[Wandering(tmp_path / "elsewhere")])
-    trainer.parts.hooks.callbacks[0].on_evaluation = lambda trainer, row: trainer.stop("enough")
-    trainer.run()
-    trainer = Trainer(preset(), os.path.relpath(tmp_path / "runs" / "two"), RUN, resume=True)
-    assert trainer.parts.resume_command == "tfsac.train('../runs/two/config.json', '../runs/two', resume=True)"
-    assert "Continuing ../runs/two from step 20." in capsys.readouterr().out
-
-
-WINDOWS = """
-import os, signal, sys
-sys.modules["fcntl"] = None
-del os.fork, os.register_at_fork, os.O_NOFOLLOW, signal.SIGPIPE
-from tfsac.training import Trainer
-from toys import tiny_preset
-result = Trainer(tiny_preset(schedule__improve_steps=20), "run").run()
-Trainer(tiny_preset(schedule__improve_steps=20), "run", resume=True)
-print(result.reason)
-"""
-
-
-@pytest.mark.slow
-def test_a_run_needs_no_locks_and_signals_that_windows_does_not_have(run_python, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    printed = run_python(WINDOWS)
-    assert printed.splitlines()[-1] == "finished" and "No file locks here" in printed
+    assert re.search(rf"^run +{result.run_dir}$", printed, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("untraced")
@@ -421,7 +351,7 @@ def test_the_command_that_continues_a_run_can_be_pasted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trainer = Trainer(preset(), "my runs/scheme=(64,64)", RUN, quiet=True)
     trainer.close()
-    folder = "my runs/scheme=(64,64)"
+    folder = f"{tmp_path}/my runs/scheme=(64,64)"
     in_python = trainer.parts.resume_command
     assert in_python == f"tfsac.train('{folder}/config.json', '{folder}', resume=True)"
     with running_command("train"):

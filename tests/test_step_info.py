@@ -9,12 +9,11 @@ import pytest
 from info_tools import EPISODE
 from toys import tiny_preset
 
-from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
+from tfsac.environments import Environments, episode_seed
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
 from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer
-from tfsac.training.loggers.recorder import Recorder
 
 LEVEL = "info_tools:TfsacTelling-v0"
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
@@ -82,28 +81,7 @@ def test_infos_of_all_environments_come_with_the_step_and_numbers_with_the_last(
     np.testing.assert_array_equal(result.logged["three"], np.where(expected == 3, 3, np.nan))
 
 
-def test_an_environment_in_another_process_sends_the_infos_that_can_be_sent():
-    one = maker(EnvironmentParameters(LEVEL))
-    env = IsolatedEnvironment(one(), one, 60.0)
-    try:
-        env.reset(seed=5)
-        info = env.step(np.float32([1.5]))[-1]
-    finally:
-        env.close()
-    assert info.keys() == {"action", "seen"} and info["action"].tolist() == [1.5]
-
-
 # -- rows --------------------------------------------------------------------------------------------------------------
-
-
-def test_values_without_a_number_are_left_out_of_means_also_after_a_checkpoint():
-    recorder = Recorder(["loss/q"], 2, ["is_success"])
-    nan, ended = np.nan, np.array([True, True])
-    recorder.add_step(np.zeros(2), ended, np.ones(2), {"is_success": np.array([1.0, nan])})
-    other = Recorder(["loss/q"], 2, ["is_success"])
-    other.restore(recorder.state())
-    other.add_step(np.zeros(2), ended, np.ones(2), {"is_success": np.array([nan, 0.0])})
-    assert other.take()["training/is_success"] == 0.5 and "training/is_success" not in other.take()
 
 
 def test_infos_become_columns_of_training_and_evaluations(trained):
@@ -115,17 +93,6 @@ def test_infos_become_columns_of_training_and_evaluations(trained):
             assert float(row[f"{kind}/number"]) == pytest.approx(values.mean())
             assert float(row[f"{kind}/is_success"]) == pytest.approx((values % 2).mean())
             assert row[f"{kind}/three"] == ("3.0" if 3 in values else "") and row[f"{kind}/words"] == ""
-
-
-def test_tensorboard_gets_the_numbers_alone(trained):
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-
-    (path,) = (trained[0] / "events").iterdir()
-    values = [value for event in EventFileLoader(str(path)).Load() for value in event.summary.value]
-    tags = {value.tag for value in values}
-    assert {"training/is_success", "evaluation/number"} <= tags and "evaluation/words" not in tags
-    scalars = [value.tensor.float_val[0] for value in values if value.tensor.float_val]
-    assert scalars and not np.isnan(scalars).any()
 
 
 def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interrupted(trained, tmp_path):

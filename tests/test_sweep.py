@@ -2,6 +2,7 @@
 
 import csv
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -25,7 +26,6 @@ from tfsac.experiments import grid as grid_of_sweep
 from tfsac.experiments import run_processes
 from tfsac.experiments.grid import Combination
 from tfsac.experiments.sweep import Sweep
-from tfsac.utils.machine import usable_cores
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 
@@ -177,10 +177,9 @@ def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, cap
     assert "not compared: " in capsys.readouterr().out.splitlines()[-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_a_signal_is_passed_on_and_the_same_command_continues(stand_in, monkeypatch, capsys, number):
+def test_a_signal_is_passed_on_and_the_same_command_continues(stand_in, monkeypatch, capsys):
     monkeypatch.setenv("WAIT", "seed2")
-    handler = signal.getsignal(number)
+    handler, number = signal.getsignal(signal.SIGTERM), signal.SIGTERM
     send_when(stand_in / ALL[1] / "waiting", number)
     assert run(stand_in) == 128 + number
     assert signal.getsignal(number) == handler
@@ -228,17 +227,17 @@ def threads(folder):
 
 def test_several_jobs_run_at_the_same_time_and_share_the_cores(stand_in, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)), raising=False)
-    assert usable_cores() == 6
     assert run(stand_in.with_name("one"), "--jobs=4", grid="0.5", seeds=1) == 0  # one job is left
     assert threads(stand_in.with_name("one")) == [[None, None]]
     monkeypatch.setenv("TOGETHER", "1")
-    assert run(stand_in, "--jobs=2", grid="0.5") == 0
-    assert threads(stand_in) == [["1", "3"]] * 2
     monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "9")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(2)), raising=False)
+    assert run(stand_in, "--jobs=2", grid="0.5") == 0
+    assert threads(stand_in) == [["1", "9"]] * 2
+    monkeypatch.delenv("TF_NUM_INTEROP_THREADS")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     other = stand_in.with_name("other")
     assert cli.run(["sweep", f"--run_dir={other}", "--num_seeds=2", f"--set={DISCOUNT}=0.5"]) == 0  # a job a core
-    assert threads(other) == [["1", "9"]] * 2
+    assert threads(other) == [["1", "1"]] * 2
 
 
 def test_a_failing_run_is_named_and_does_not_stop_the_others(stand_in, monkeypatch, capsys):
@@ -260,39 +259,29 @@ def test_a_failing_run_is_named_and_does_not_stop_the_others(stand_in, monkeypat
 
 
 def test_without_a_folder_one_is_made_and_printed(stand_in, monkeypatch, capsys):
-    stand_in.parent.joinpath("work").mkdir()
-    monkeypatch.chdir(stand_in.parent / "work")
-    flags = ["sweep", "--eager", f"--grid={DISCOUNT}=0.2,0.9"]
+    monkeypatch.chdir(stand_in.parent)
+    flags = ["sweep", "--eager", f"--grid={DISCOUNT}=0.2"]
     assert cli.run(flags) == 0
     [folder] = pathlib.Path("runs/pendulum_sac-Pendulum-v1").iterdir()
     assert re.fullmatch(r"\d{8}-\d{6}", folder.name)
-    assert capsys.readouterr().out.startswith(f"{folder}: 0 of 2 runs are finished\n")
-    assert cli.run([*flags, f"--run_dir={folder}"]) == 0
-    assert capsys.readouterr().out.startswith(f"{folder}: 2 of 2 runs are finished\n")
+    assert capsys.readouterr().out.startswith(f"{folder}: 0 of 1 runs are finished\n")
     assert cli.run([*flags, "--experiment_name=mine", "--num_envs=2"]) == 0
     assert [path.name for path in pathlib.Path("runs/mine").glob("*/sweep.json")] == ["sweep.json"]
 
 
 def test_a_preset_of_the_grid_that_has_changed_is_another_sweep(tmp_path):
-    def claimed(discount):
-        preset = {"agent": {"kind": "sac"}, "discount": discount}
-        presets = {"a.py": {**preset, "discount": 0.99}, "b.py": preset}
-        return Sweep(
-            tmp_path / "sweep",
-            [
-                Combination(f"preset={name}", {"preset": name}, [], {"preset": preset})
-                for name, preset in presets.items()
-            ],
-            [0],
-            [],
-        )
+    def sweep(discount):
+        presets = {"a.py": {"discount": 0.99}, "b.py": {"discount": discount}}
+        experiments = {name: {"preset": {"agent": {"kind": "sac"}, **preset}} for name, preset in presets.items()}
+        combinations = [Combination(name, {"preset": name}, [], made) for name, made in experiments.items()]
+        return Sweep(tmp_path / "sweep", combinations, [0], [])
 
-    series = claimed(0.9)
-    series.work = lambda: None
+    series = sweep(0.9)
+    series.do = lambda run: None
     series.train()
-    claimed(0.9)
+    sweep(0.9)
     with pytest.raises(TfsacError, match=r"first_of.b.py.preset.discount"):
-        claimed(0.5)
+        sweep(0.5)
 
 
 def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
@@ -307,8 +296,9 @@ def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
         with pytest.raises(TfsacError, match=message):
             run(stand_in, *more, grid=grid)
     assert content(stand_in) == before
-    run(stand_in / "other", seeds=1)  # a sweep inside another one is not part of it
-    assert run(stand_in, seeds=1) == 0 and table(stand_in)[0][2] == "1"
+    (stand_in / "sweep.json").write_text("{")
+    with pytest.raises(TfsacError, match=r"sweep\.json is damaged"):
+        run(stand_in, seeds=1)
     (mine := stand_in.with_name("mine")).mkdir()
     (mine / "notes").touch()
     with pytest.raises(FileExistsError, match="not empty"):
@@ -374,11 +364,7 @@ def test_a_cluster_trains_every_run_and_they_are_compared(stand_in, cluster, mon
     control(stand_in, BREAK="seed2")
     assert run("sweep", "--ray_address=auto") == 1
     made = starts(stand_in)
-    assert list(made) == ALL
-    for name, [arguments] in made.items():
-        discount, seed = re.findall(r"[\d.]+", name)
-        expected = [f"--set={DISCOUNT}={discount}", f"--seed={seed}", f"--run_dir={stand_in / name}"]
-        assert arguments == ["--eager", *expected]
+    assert list(made) == ALL and {len(calls) for calls in made.values()} == {1}
     described = json.loads((stand_in / ALL[0] / "config.json").read_text())
     assert described["threads"] == ["1", "1"] and described["parent"] != os.getpid()
     assert [row[2:4] for row in table(stand_in)] == [["1", "21"], ["1", "91"]]
@@ -392,7 +378,6 @@ def test_a_run_on_a_cluster_saves_when_the_sweep_is_stopped(stand_in, cluster, c
     control(stand_in, WAIT="seed2")
     send_when(stand_in / ALL[1] / "waiting", signal.SIGINT)
     assert run(stand_in, "--ray_address=auto", grid="0.2") == 130
-    assert capsys.readouterr().out.splitlines()[-2] == f"stopped   {ALL[1]}"
     assert (stand_in / ALL[1] / "checkpoints" / "000000010").is_dir()
     control(stand_in)
     assert run(stand_in, "--ray_address=auto", grid="0.2") == 0
@@ -407,25 +392,17 @@ def command(folder, *more):
     del changes["agent.networks.policy.middleware_parameters.scheme"]  # the grid has it
     grids = [f"--grid={DISCOUNT}=0.5,0.9", "--grid=agent.networks.policy.middleware_parameters.scheme=[16],[8,8]"]
     flags = ["--seed=3", f"--run_dir={folder}", "--use_cpu", *tiny.assignments(changes), *grids, *more]
-    return [
-        sys.executable,
-        "-m",
-        "tfsac",
-        "sweep",
-        *([] if any("jobs" in flag for flag in more) else ["--jobs=1"]),
-        *flags,
-    ]
+    return [sys.executable, "-m", "tfsac", "sweep", *flags]
 
 
 @pytest.mark.acceptance
 def test_a_real_sweep_that_was_stopped_goes_on_and_trains_nothing_again(tmp_path):
     folder = tmp_path / "sweep"
-    process = subprocess.Popen(command(folder), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command(folder, "--jobs=1"), stdout=subprocess.PIPE, text=True)
     names = []
-    for line in process.stdout:
+    while len(names) < 2:
+        line = process.stdout.readline()
         names += [line.split()[1]] if line.startswith("started") else []
-        if len(names) == 2:
-            break
     second = folder / names[1]
     end = time.monotonic() + 120
     while not (second / "metrics.csv").is_file() or len(tiny.rows(second)) < 2:
@@ -433,8 +410,7 @@ def test_a_real_sweep_that_was_stopped_goes_on_and_trains_nothing_again(tmp_path
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     rest = process.communicate(timeout=120)[0]
-    assert process.returncode == 130, rest
-    assert f"stopped   {names[1]}\nstopped by SIGINT; " in rest
+    assert process.returncode == 130 and f"stopped   {names[1]}\nstopped by SIGINT; " in rest, rest
     first = content(folder / names[0])
     [entry] = (second / "checkpoints").glob("0*")
     assert int(entry.name) < 440
@@ -445,11 +421,10 @@ def test_a_real_sweep_that_was_stopped_goes_on_and_trains_nothing_again(tmp_path
     assert content(folder / names[0]) == first
     resumed = json.loads((second / "config.json").read_text())["resumed"]
     assert [entry["env_steps"] for entry in resumed] == [int(entry.name)]
-    for discount in (0.5, 0.9):
-        for scheme in ([16], [8, 8]):
-            path = folder / f"discount={discount},scheme=({','.join(map(str, scheme))})" / "seed3"
-            preset, parameters = read_config(path / "config.json")
-            assert preset.agent.algorithm.discount == discount and parameters.seed == 3
-            assert list(preset.agent.networks["policy"].middleware_parameters.scheme) == scheme
-            assert [row["env_steps"] for row in tiny.rows(path)] == [str(step) for step in [*range(50, 440, 50), 440]]
+    for discount, scheme in itertools.product((0.5, 0.9), ((16,), (8, 8))):
+        path = folder / f"discount={discount},scheme=({','.join(map(str, scheme))})" / "seed3"
+        preset, parameters = read_config(path / "config.json")
+        assert preset.agent.algorithm.discount == discount and parameters.seed == 3
+        assert preset.agent.networks["policy"].middleware_parameters.scheme == scheme
+        assert [row["env_steps"] for row in tiny.rows(path)] == [str(step) for step in [*range(50, 440, 50), 440]]
     assert len(table(folder)) == 4

@@ -331,7 +331,7 @@ def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count(
     stacked = batches(agent, 1)
     rows, proposal, choice, _, metrics = compute(agent, stacked)
     counts = rows.mask_R.numpy() > 0
-    q1 = agent.policy.objective(critics_of(agent, rows.observation, proposal.planned)[1]).numpy()
+    q1 = agent.policy.value(agent.networks["q"], rows.observation, proposal.planned).numpy()
     loss = proposal.log_prob_B.numpy() - choice.switch_B.numpy() * q1  # alpha is 1
     assert metrics["loss/policy"] == pytest.approx((counts * loss).mean(), rel=1e-5)
     assert metrics["policy/q"] == pytest.approx(q1[counts].mean(), rel=1e-5)
@@ -422,7 +422,7 @@ def test_the_pessimistic_critic_of_a_cost_is_the_largest():
     np.testing.assert_allclose(choice.advantage_B, value(proposal.planned) - value(proposal.kept), rtol=1e-4, atol=1e-6)
     with tf.GradientTape() as tape:
         tape.watch(proposal.planned["tau_a"])
-        total = agent.policy.objective(critics_of(agent, rows.observation, proposal.planned)[1])
+        total = agent.policy.value(agent.networks["q"], rows.observation, proposal.planned)
     assert np.abs(tape.gradient(total, proposal.planned["tau_a"])).max() > 0
 
 

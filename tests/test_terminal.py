@@ -11,9 +11,7 @@ import sys
 import termios
 
 import pytest
-from toys import tiny_preset
 
-from tfsac.training import Trainer
 from tfsac.training.loggers import RunInfo, TerminalLogger
 
 ROW = {"evaluation/return_mean": -1234.5, "evaluation/return_std": 10.0, "steps_per_second": 321.0}
@@ -58,23 +56,6 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
         "0.25",
     ]
     assert len(header) == len(line)
-
-
-@pytest.mark.slow
-def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
-    class Kept(TerminalLogger):
-        def write(self, kind, step, values):
-            if kind == "evaluation":
-                rows.append(step)
-
-    rows = []
-    short = {"heatup_steps": 40, "improve_steps": 10, "steps_between_evaluation_periods": 20}
-    changes = {f"schedule__{name}": value for name, value in short.items()}
-    trainer = Trainer(tiny_preset(**changes, environment__max_episode_steps=10), tmp_path / "run", terminal=Kept)
-    trainer.print("a line")
-    trainer.run()
-    printed = capsys.readouterr().out
-    assert rows == [20, 40, 50] and "a line\n" in printed and "evaluation return" not in printed
 
 
 @pytest.mark.slow

@@ -171,7 +171,7 @@ def stand_in(tmp_path, monkeypatch):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr("tfsac.experiments.tuning_report.draw", lambda out, space, trials: {})
+    monkeypatch.setattr("tfsac.experiments.tuning.draw", lambda folder, space, trials: {})
 
 
 SPACE = f"--space={DISCOUNT}=uniform(0.5, 1)"
@@ -224,7 +224,8 @@ def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, capsys):
     assert written["preset"]["agent"]["algorithm"]["discount"] == best.params[DISCOUNT]
     assert (written["trial"], written["score"]) == (best.number, best.value)
     assert written["initial_weights"] == "runs/first"
-    assert (stand_in / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    pictures = {path.name: path.read_bytes()[:4] for path in stand_in.glob("tuning_*.png")}
+    assert pictures == dict.fromkeys([f"tuning_{x}.png" for x in ("history", "slices", "importances")], b"\x89PNG")
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{stand_in}: 0 of 3 trials have ended"
     assert printed[1].startswith("trial000  discount=0.99, ") and printed[2] == "started   trial000/seed0"
@@ -234,21 +235,25 @@ def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, capsys):
     assert printed[-7].split() == ["trial", "score", "discount", "learning_rate", "batch_size", "n_step"]
     assert printed[-6].split()[:3] == [f"trial{best.number:03d}", f"{best.value:.2f}", f"{best.params[DISCOUNT]:.4g}"]
     assert printed[-3].startswith("importance: ")
-    assert printed[-2:] == [f"preset  {stand_in / 'best.json'}", f"picture {stand_in / 'tuning.png'}"]
+    assert printed[-2:] == [f"preset  {stand_in / 'best.json'}", f"pictures {stand_in / 'tuning_*.png'}"]
     assert cli.run(["tune", f"--run_dir={stand_in}", "--report"]) == 0
     assert capsys.readouterr().out.splitlines() == printed[-8:]
     with pytest.raises(FileNotFoundError):  # the folder of a tuning is no run
         cli.run(["evaluate", f"--run_dir={stand_in}"])
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
-def test_the_same_tuning_again_proposes_the_same_values(stand_in):
-    folders = [stand_in, stand_in.with_name("again")]
-    # The eleventh is not random. A pruner would end a run at its last evaluation, or find it finished.
-    assert [run(folder, "--pruner=none", trials=11) for folder in folders] == [0, 0]
-    first, second = ([trial.params[DISCOUNT] for trial in trials_of(folder)] for folder in folders)
-    assert first == second and len(set(first)) == 11
+def test_the_seed_determines_what_is_proposed_and_a_resumed_study_proposes_other_values(tmp_path):
+    content = {"seeds": [3], "pruner": "none", "prune_after": 3}
+    distribution = {DISCOUNT: parse_dimension(f"{DISCOUNT}=uniform(0.5, 1)").distribution}
+
+    def proposed(name):
+        (tmp_path / name).mkdir(exist_ok=True)
+        study = open_study(open_storage(tmp_path / name), content)
+        return [study.ask(distribution).params[DISCOUNT] for _ in range(3)]
+
+    first = proposed("a")
+    assert proposed("b") == first and not set(proposed("a")) & set(first)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -256,10 +261,7 @@ def test_the_score_is_the_mean_of_the_last_evaluations_over_the_seeds(stand_in):
     assert run(stand_in, "--num_seeds=2", "--seed=4", "--last_evaluations=2", trials=1) == 0
     [trial] = trials_of(stand_in)
     assert trial.value == pytest.approx((75 + 100) / 2 * 0.99 + 4.5)
-    first = [25 * n * 0.99 + 4 for n in (1, 2, 3, 4)]
-    score = (first[2] + first[3]) / 2
-    expected = [*first, *((score + value + 1) / 2 for value in first)]
-    assert list(trial.intermediate_values.values()) == pytest.approx(expected)
+    assert list(trial.intermediate_values.values()) == pytest.approx([25 * n * 0.99 + 4 for n in (1, 2, 3, 4)])
     assert starts(stand_in, 0, 5)[0][-2] == "--seed=5"
 
 
@@ -277,21 +279,23 @@ def test_a_bad_trial_is_ended_at_an_evaluation_and_its_other_seeds_are_not_train
     assert table.startswith("5 complete, 1 pruned\n") and "trial004" in table and "trial005" not in table
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("how", ["--prune_after=4", "--pruner=none"])
-def test_no_trial_is_pruned_too_early_or_without_a_pruner(stand_in, monkeypatch, how):
-    monkeypatch.setenv("WAIT", "trial005")
-    send_when(stand_in / "trial005" / "seed0" / "waiting", signal.SIGINT, after=0.5)
-    assert run(stand_in, how, trials=6) == 130
-    assert states(stand_in)[5] == "RUNNING"
+@pytest.mark.parametrize(
+    ("pruner", "pruned"), [("median", [False, True, True]), ("none", [False] * 3), ("hyperband", None)]
+)
+def test_pruners_know_the_evaluations_from_prune_after_on(tmp_path, pruner, pruned):
+    study = open_study(open_storage(tmp_path), {"seeds": [0], "pruner": pruner, "prune_after": 2})
 
+    def decisions(values):
+        trial, seen = study.ask(), []
+        for step, value in enumerate(values, 1):
+            trial.report(value, step)
+            seen.append(bool(trial.should_prune()))
+        study.tell(trial, values[-1])
+        return seen
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
-def test_hyperband_knows_the_evaluations(stand_in):
-    assert run(stand_in, "--pruner=hyperband", "--prune_after=1", trials=4) == 0
-    assert set(states(stand_in)) <= {"COMPLETE", "PRUNED"} and "COMPLETE" in states(stand_in)
+    for value in range(5):
+        decisions([value, value, value])
+    assert pruned is None or decisions([-9, -9, -9]) == pruned
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -303,9 +307,8 @@ def test_a_trial_that_fails_is_named_and_the_others_are_trained(stand_in, monkey
     assert not (stand_in / "trial000" / "seed1").exists()
     assert resume(stand_in, "--trials=2") == 0
     assert states(stand_in) == ["FAIL", "COMPLETE"]
-    monkeypatch.delenv("BREAK")
-    assert run(stand_in.with_name("short"), "--last_evaluations=6", trials=1) == 1
-    assert "last_evaluations must be" in capsys.readouterr().out
+    with pytest.raises(TfsacError, match="last_evaluations"):
+        run(stand_in.with_name("short"), "--last_evaluations=99", trials=1)
 
 
 @pytest.mark.slow
@@ -370,6 +373,9 @@ def test_another_preset_or_space_is_refused(stand_in, monkeypatch):
             resume(stand_in, more)
     assert {path: path.read_bytes() for path in stand_in.rglob("*") if path.is_file()} == before
     assert resume(stand_in, "--preset=pendulum_sac") == 0
+    (stand_in / "tuning.json").write_text("{")
+    with pytest.raises(TfsacError, match=r"tuning\.json is damaged"):
+        resume(stand_in)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -432,7 +438,7 @@ def test_a_real_tuning_is_drawn_and_its_best_preset_is_loaded(tmp_path):
     preset = load_preset(folder / "best.json")
     assert preset.agent.algorithm.discount == pytest.approx(1 - best.params[DISCOUNT])
     assert preset.agent.networks["q"].learning_rate == best.params[RATE]
-    assert (folder / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "tuning_slices.png").is_file()
     [returns] = [row["evaluation/return_mean"] for row in tiny.rows(folder / f"trial{best.number:03d}" / "seed0")[-1:]]
     assert best.value == float(returns)
     assert all((folder / f"trial00{number}" / "seed0" / "policy").is_dir() for number in (0, 1))

@@ -222,9 +222,9 @@ def test_returns_are_of_what_all_workers_got(together):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_the_chief_alone_writes(together, name):
+def test_the_chief_writes_all_but_the_memories_of_the_others(together, name):
     folder, (chief, other) = together(name)
-    assert other == []
+    assert other and all("/checkpoints/" in path and "memory" in path for path in other)
     assert any(path.endswith(name) or f"{name}/" in path for path in chief)
     assert len(tiny.rows(folder / name)) == len({row["env_steps"] for row in tiny.rows(folder / name)}) > 0
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import pathlib
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -23,19 +25,18 @@ from tfsac.environments import (
 )
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.environments.video import check_display, write_video
-from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Picture
 from tfsac.exporting.loading import EnvFn, environment_of, playing_environment, policy_in
 from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
-from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
+from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.loggers import Logger
 from tfsac.training.weights import load_weights
-from tfsac.types import ACTION_MASK, Spec
+from tfsac.types import ACTION_MASK
 from tfsac.utils.files import new_file
 
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
@@ -75,9 +76,6 @@ def train(
     Returns:
         how it ended and how well.
 
-    Raises:
-        TfsacError, OSError: as `Trainer` and `Trainer.run` raise them.
-
     Example:
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
         >>> policy = tfsac.load_policy("runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
@@ -89,36 +87,53 @@ def train(
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
     run = trainer.parts
-    with run.lock.keep_locked():
-        trainer.complete()
-        result, directory = trainer.run(), trainer.directory
+    with run.lock if run.workers.task.is_chief else contextlib.nullcontext():
+        directory = trainer.directory
+        if run.workers.task.is_chief and directory.policy.exists() and not run.schedule.finished():
+            trainer.print(f"{directory.policy} is made again at the end.")
+            shutil.rmtree(directory.policy)  # a run that has one counts as ended
+        result = trainer.run()
         if result.signal is None and run.evaluator.best_weights:
             from tfsac.experiments.plots import plot_run
 
             load_weights(directory.best, trainer.agent, trainer.filters)
-            try:
-                plot_run(directory.path)
-                export(trainer.policy, directory.policy, replace=True)
-            except OSError:
-                trainer.print(f"The run is saved; make its curve and policy with: {run.resume_command}")
-                raise
+            plot_run(directory.path)
+            export(trainer.policy, directory.policy, replace=True)
             if run.evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
     return result
 
 
-class DrawingError(TfsacError, RuntimeError):
-    """The episodes of an evaluation were played, but not drawn; `evaluation` has their returns and lengths."""
+def play(
+    parameters: EnvironmentParameters,
+    run_in: Callable[[gym.Env, Callable[..., None]], Evaluation],
+    seed: int,
+    render: Literal["", "human"] = "",
+    dump_mp4: str | pathlib.Path | None = None,
+    env_fn: EnvFn | None = None,
+) -> tuple[Evaluation, list[np.ndarray]]:
+    """Plays episodes in an environment and records their video.
 
-    def __init__(self, message: str, evaluation: Evaluation):
-        super().__init__(message)
-        self.evaluation = evaluation
+    Args:
+        parameters: of the environment.
+        run_in: evaluates in an environment, from seeds of `AFTER_TRAINING`; calls its second argument at every step.
+        seed, render, dump_mp4, env_fn: see `evaluate`.
 
-    @classmethod
-    def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
-        """Returns the error of an evaluation whose video or plot failed with another one."""
-        mean = f"mean return {evaluation.returns.mean():.2f}"
-        return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
+    Returns:
+        the evaluation, and the actions of each episode `[T, ...]`.
+    """
+    check_display(render)
+    render_kwargs = {"render_mode": render} if render and env_fn is None else {}
+    playing = dataclasses.replace(parameters, kwargs={**parameters.kwargs, **render_kwargs})
+    steps: list[np.ndarray] = []
+    with contextlib.closing(maker(playing, env_fn, to_play=True)()) as env:
+        video = None if dump_mp4 is None else new_file(dump_mp4, ".mp4", ".gif")
+        evaluation = run_in(env, lambda _, action, *step: steps.append(action))
+    actions = np.split(np.array(steps), np.cumsum(evaluation.lengths)[:-1])
+    if video:
+        seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(len(actions))]
+        write_video(parameters, seeds, actions, video, env_fn, evaluation.returns.tolist())
+    return evaluation, actions
 
 
 def evaluate(
@@ -155,53 +170,26 @@ def evaluate(
         returns and lengths of the episodes.
 
     Raises:
-        TypeError, ValueError: arguments that cannot be used.
-        FileNotFoundError, ImportError, CheckpointError: as `load_policy` raises them.
-        EnvironmentFailure: the environment raised.
-        NonFiniteError: an action is not finite.
-        DrawingError: video or plot failed; it has the evaluation.
+        TfsacError, OSError: as `load_policy`; or the environment failed, or cannot be drawn here.
     """
-    check_display(render)
-    video = None if dump_mp4 is None else pathlib.Path(dump_mp4)
-    plot_file = None if plot_actions is None else pathlib.Path(plot_actions)
     parameters = playing_environment(run_dir, env_fn, models, changes, quiet=False)
-    render_kwargs = {"render_mode": render} if render and env_fn is None else {}
-    env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **render_kwargs}), env_fn, to_play=True)()
-    actions: list[np.ndarray] = []
-    try:
-        policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
-        policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
-        for path, endings in ((video, (".mp4", ".gif")), (plot_file, (".png",))):
-            if path is not None:
-                new_file(path, *endings)
-        num_episodes = EnvironmentEpisodes(episodes)
-        evaluation = evaluate_policy(
-            policy,
-            env,
-            num_episodes,
-            deterministic,
-            seed,
-            AFTER_TRAINING,
-            lambda _, action, *step: actions.append(action),
-        )
-        evaluation = evaluation._replace(
-            info={key: evaluation.info[key] for key in parameters.logged_keys if key in evaluation.info}
-        )
-    finally:
-        env.close()
-    by_episode = np.split(np.array(actions), np.cumsum(evaluation.lengths)[:-1])
-    try:
-        if plot_file:
-            from tfsac.experiments import plots
 
-            switched = None if evaluation.switched is None else evaluation.switched[: len(by_episode[0])]
-            plots.plot_actions(by_episode[0], plot_file, switched, f"{pathlib.Path(run_dir).name}, one episode")
-        if video:
-            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_video(parameters, seeds, by_episode, video, env_fn, evaluation.returns.tolist())
-    except (OSError, ImportError, ValueError, RuntimeError) as error:
-        raise DrawingError.of(evaluation, error) from error
-    return evaluation
+    def run_in(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
+        policy = policy_in(spec_of(env), run_dir, models, [seed, EVALUATION, AFTER_TRAINING], step=step, last=last)
+        if plot_actions:
+            new_file(plot_actions, ".png")
+        number = EnvironmentEpisodes(episodes)
+        return evaluate_policy(policy, env, number, deterministic, seed, AFTER_TRAINING, each_step)
+
+    evaluation, actions = play(parameters, run_in, seed, render, dump_mp4, env_fn)
+    if plot_actions:
+        from tfsac.experiments import plots
+
+        switched = None if evaluation.switched is None else evaluation.switched[: len(actions[0])]
+        title = f"{pathlib.Path(run_dir).name}, one episode"
+        plots.plot_actions(actions[0], pathlib.Path(plot_actions), switched, title)
+    logged = [key for key in parameters.logged_keys if key in evaluation.info]
+    return evaluation._replace(info={key: evaluation.info[key] for key in logged})
 
 
 def record(
@@ -223,26 +211,16 @@ def record(
 
     Returns:
         what was written: raw observations and rewards, actions in [-1, 1] or numbers from 0.
-
-    Raises:
-        FileExistsError, OSError: the file cannot be written.
-        TypeError, ValueError, FileNotFoundError, ImportError: as `evaluate` raises them.
     """
     parameters = playing_environment(run_dir, env_fn, models, changes, quiet=False)
-    env = maker(parameters, env_fn, to_play=True)()
-    try:
-        policy = policy_in(spec_of(env), run_dir, models)
-        policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
+    with contextlib.closing(maker(parameters, env_fn, to_play=True)()) as env:
+        policy = policy_in(spec_of(env), run_dir, models, [seed, EVALUATION, AFTER_TRAINING])
         new_file(out, ".npz")
-        demonstrations = demonstrate(
-            lambda observation: policy.act(observation, deterministic), env, episodes, seed, policy.reset
-        )
-    finally:
-        env.close()
-    level = demonstrations.level if env_fn else parameters.name
-    demonstrations = demonstrations._replace(level=level, visible_entries=parameters.visible_entries)
-    save_demonstrations(out, demonstrations)
-    return demonstrations
+        recorded = demonstrate(lambda seen: policy.act(seen, deterministic), env, episodes, seed, policy.reset)
+    level = recorded.level if env_fn else parameters.name
+    recorded = recorded._replace(level=level, visible_entries=parameters.visible_entries)
+    save_demonstrations(out, recorded)
+    return recorded
 
 
 def demonstrate(
@@ -264,10 +242,6 @@ def demonstrate(
     Returns:
         raw observations and rewards, actions in [-1, 1] or numbers from 0.
 
-    Raises:
-        TfsacError: an environment that the agents cannot use.
-        EnvironmentFailure: the environment raised.
-
     Example:
         >>> env = gymnasium.make("CartPole-v1")
         >>> expert = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=10)
@@ -284,27 +258,20 @@ def demonstrate(
     evaluation = run_episodes(
         checked_act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
     )
+
+    def rows(seen: Any) -> dict[str, np.ndarray]:
+        return {key: value[None] for key, value in as_arrays(seen, spec).items()}
+
     memory = TransitionMemory(spec._replace(num_rewards=None).unstacked(), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
-        memory.add(
-            _batched(observation, spec),
-            inverse(action)[None],
-            np.array([reward], np.float32),
-            np.array([terminated]),
-            np.array([truncated]),
-            _batched(next_observation, spec),
-        )
+        ends = np.array([terminated]), np.array([truncated])
+        taken = inverse(action)[None], np.array([reward], np.float32)
+        memory.add(rows(observation), *taken, *ends, rows(next_observation))
     return Demonstrations(memory.ring[:, 0], level, evaluation.returns, action_bounds=action_bounds_of(spec))
 
 
 def plot(run_dir: str | pathlib.Path) -> Picture:
     """Draws the learning curve of a run, also while it trains, to `learning_curve.png` in its folder.
-
-    Args:
-        run_dir: of the run.
-
-    Raises:
-        ValueError: as `tfsac.experiments.plots.plot_run` raises it.
 
     Example:
         >>> tfsac.plot("runs/pendulum")
@@ -322,14 +289,9 @@ def observations_of(
     models: ModelMaker | None = None,
 ) -> list[list[Any]]:
     """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
-    env, observations, num_episodes = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
-    try:
-        evaluation = evaluate_policy(policy, env, num_episodes, each_step=lambda seen, *_: observations.append(seen))
-    finally:
-        env.close()
+    observations: list[Any] = []
+    with contextlib.closing(environment_of(run_dir, env_fn, models)) as env:
+        number = EnvironmentEpisodes(episodes)
+        evaluation = evaluate_policy(policy, env, number, each_step=lambda seen, *_: observations.append(seen))
     remaining = iter(observations)
     return [list(itertools.islice(remaining, int(length))) for length in evaluation.lengths]
-
-
-def _batched(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
-    return {key: value[None] for key, value in as_arrays(observation, spec).items()}

@@ -107,13 +107,15 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
         ParameterError: it cannot be understood, or has parameters that this version does not know.
     """
     from tfsac.parameters import ParameterError, Preset, RunParameters, from_json
-    from tfsac.utils.files import no_run, read_object
+    from tfsac.utils.files import read_object
 
     if not path.is_file():
         for kind in ("sweep", "tuning"):
             if (path.parent / f"{kind}.json").is_file():
                 raise FileNotFoundError(f"{path.parent} is the folder of a {kind}: name one of the runs in it")
-        raise no_run(path.parent)
+        exported = (path.parent / "saved_model.pb").is_file() or any(path.parent.glob("*.tflite"))
+        hint = "; it is an export, which tfsac.load_exported reads" if exported else ""
+        raise FileNotFoundError(f"{path.parent} is no run directory: it has no config.json{hint}")
     try:
         content = read_object(path)
         preset, run = content["preset"], content["run"]

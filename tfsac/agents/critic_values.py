@@ -9,8 +9,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfsac.losses import distributional, ensembles
-from tfsac.losses.checks import assert_shapes
-from tfsac.losses.soft_actor_critic import regression_loss, squared_or_huber
+from tfsac.losses.soft_actor_critic import assert_shapes, regression_loss, squared_or_huber
 from tfsac.parameters import (
     ATOM_BOUND,
     CategoricalValueParameters,

@@ -20,7 +20,7 @@ from tfsac.agents.learner import CriticStep, Gradients, PolicyStep
 from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.losses.ensembles import draw_critics, reduce_q
 from tfsac.networks import ModelMaker, project, weight_norm
-from tfsac.networks.critics import Masks
+from tfsac.networks.layers import Masks
 from tfsac.parameters import TwinSoftActorCriticAgentParameters, reject_layers_of_custom_models
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Spec, Transition

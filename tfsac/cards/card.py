@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Callable, Mapping
@@ -11,25 +12,24 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac.api import AFTER_TRAINING, DrawingError
-from tfsac.environments import episode_seed, maker, spec_of
-from tfsac.environments.vectorize import EVALUATION
-from tfsac.environments.video import check_display, write_video
+from tfsac.api import AFTER_TRAINING, play
+from tfsac.environments import spec_of
 from tfsac.errors import TfsacError
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
 from tfsac.training.recorded_functions import check_spaces
 from tfsac.types import input_name
-from tfsac.utils.files import new_file, read_object
+from tfsac.utils.files import read_object
 
 FORMAT = "card"  # the key in config.json that makes a folder a card
 
 
+@dataclasses.dataclass
 class Card:
     """A model card: an exported policy, its environment and its returns. `tfsac.load_card` returns one.
 
-    Args:
+    Attributes:
         path: of the folder.
         policy: the exported policy.
         environment: parameters of the environment in which it was trained.
@@ -41,10 +41,10 @@ class Card:
         >>> action = card.act(observation)
     """
 
-    def __init__(
-        self, path: pathlib.Path, policy: Exported, environment: EnvironmentParameters, results: Mapping[str, Any]
-    ):
-        self.path, self.policy, self.environment, self.results = path, policy, environment, results
+    path: pathlib.Path
+    policy: Exported
+    environment: EnvironmentParameters
+    results: Mapping[str, Any]
 
     def reset(self) -> None:
         """Sets the policy's state to the initial one: an episode starts, in all environments."""
@@ -73,40 +73,20 @@ class Card:
 
         Raises:
             TfsacError: `env_fn` is missing, or the environment's spaces are not those of the policy.
-            DrawingError: the video failed; it has the evaluation.
         """
         if self.environment.by_env_fn and env_fn is None:
             raise TfsacError(f"a Python function made the environment {self.environment.name}; pass it as env_fn")
-        episodes = episodes or len(self.results.get("returns", ())) or 10
+        number = EnvironmentEpisodes(episodes or len(self.results.get("returns", ())) or 10)
         seed = self.results.get("seed", 0) if seed is None else seed
-        check_display(render)
-        video = None if dump_mp4 is None else new_file(dump_mp4, ".mp4", ".gif")
-        render_kwargs = {"render_mode": render} if render else {}
-        parameters = dataclasses.replace(self.environment, kwargs={**self.environment.kwargs, **render_kwargs})
-        env, actions = maker(parameters, env_fn, to_play=True)(), list[np.ndarray]()
-        try:
+
+        def run_in(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
             spec = spec_of(env)
             keys = [key for key in spec.observation if input_name(key) in self.policy.reads]
             check_spaces(RunDirectory(self.path), spec, keys)
-            evaluation = evaluate(
-                lambda observation: self.act(observation, deterministic),
-                env,
-                EnvironmentEpisodes(episodes),
-                seed,
-                AFTER_TRAINING,
-                lambda _, action, *step: actions.append(action),
-                self.reset,
-            )
-        finally:
-            env.close()
-        if video:
-            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            by_episode = np.split(np.array(actions), np.cumsum(evaluation.lengths)[:-1])
-            try:
-                write_video(self.environment, seeds, by_episode, video, env_fn, evaluation.returns.tolist())
-            except (OSError, ImportError, ValueError, RuntimeError) as error:
-                raise DrawingError.of(evaluation, error) from error
-        return evaluation
+            act = functools.partial(self.act, deterministic=deterministic)
+            return evaluate(act, env, number, seed, AFTER_TRAINING, each_step, self.reset)
+
+        return play(self.environment, run_in, seed, render, dump_mp4, env_fn)[0]
 
 
 def load_card(folder: str | pathlib.Path) -> Card:

@@ -6,33 +6,107 @@ import json
 import math
 import os
 import pathlib
-import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.api import AFTER_TRAINING, DrawingError
+from tfsac.api import AFTER_TRAINING
 from tfsac.cards.card import FORMAT, Card
-from tfsac.cards.page import page_of
 from tfsac.environments import episode_seed
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.errors import TfsacError
 from tfsac.experiments.estimates import estimate, mean
+from tfsac.experiments.evaluations import learning_parameters
 from tfsac.experiments.plots import plot_curves, plot_run, read_curve
 from tfsac.experiments.sweep import runs_of
 from tfsac.exporting.exported import load_exported
 from tfsac.exporting.loading import load_policy
 from tfsac.exporting.saving import export
 from tfsac.networks import ModelMaker
-from tfsac.parameters import to_json
 from tfsac.training import Evaluation, RunDirectory
 from tfsac.utils.files import check_new_folder, differences, new_file, read_object
 
 # Of a run's config, what a stranger needs: no paths of its machine, and no state of its author's code.
 CONFIG_ENTRIES = ("preset", "run", "env_fn", "models", "spaces", "command", "versions")
+PAGE = """---
+library_name: tfsac
+pipeline_tag: reinforcement-learning
+{license_line}tags:
+- {level_json}
+- reinforcement-learning
+- deep-reinforcement-learning
+- {tag}
+- tensorflow
+model-index:
+- name: {name_json}
+  results:
+  - task:
+      type: reinforcement-learning
+      name: reinforcement-learning
+    dataset:
+      type: {level_json}
+      name: {level_json}
+    metrics:
+    - type: mean_reward
+      value: "{mean:.2f} +/- {std:.2f}"
+      name: mean_reward
+      verified: false
+---
+# {agent} on {level}
+
+A policy for `{level}`, trained with tfsac {version} and exported as a TensorFlow SavedModel. It was trained for
+{env_steps} environment steps; its weights are those of the best evaluation, after {best_at} steps. `config.json` has
+all parameters.
+
+## Returns
+
+Mean return of {episodes} episodes with deterministic actions: **{interval}**, standard deviation {std:.2f}. In brackets
+is the 95 % bootstrap interval of the mean. Rewards are the environment's, not discounted. `results.json` has every
+return with the seed of its episode.
+{seeds}
+![Learning curve](curve.png)
+{video}
+## Use with tfsac
+
+```python
+import tfsac
+
+card = tfsac.load_card(".")
+print(card.evaluate(episodes=1{env_fn}).returns)
+```
+
+`card.act(observation)` chooses an action; call `card.reset()` at the start of an episode. The environment comes from
+its own package, which this folder does not contain.
+
+## Use without tfsac
+
+```python
+import tensorflow as tf
+
+policy = tf.saved_model.load("policy")
+act = policy.signatures["serving_default"]
+specs = act.structured_input_signature[1]  # shape and dtype of each input, with a first axis for environments
+inputs = {{name: tf.ones([size or 1 for size in spec.shape], spec.dtype) for name, spec in specs.items()}}
+action = act(**inputs)["action"]
+```
+
+Ones stand for real observations. A policy with a state has it as inputs, zeros at the start of an episode, and returns
+the next state under the same names.
+
+## Limits
+
+* It was evaluated in `{level}` alone. Other dynamics, noise, delays and real machines were not tested.
+* Nobody but its author has verified the returns.
+* The interval of episodes does not tell how much trainings with other seeds differ.
+"""
+SEEDS = """
+The same experiment was trained with {number} seeds. Over seeds the mean return in these episodes is **{interval}**,
+which is what to expect of another training. The exported policy is that of seed {exported_seed}. It has the highest
+mean in other episodes, which chose it.
+"""
 
 
 class MadeCard(NamedTuple):
@@ -41,16 +115,6 @@ class MadeCard(NamedTuple):
     path: pathlib.Path
     results: dict[str, Any]
     left_out: dict[str, str]
-
-
-class _Run(NamedTuple):
-    """One run, its exported policy as a card, the card's episodes, and the mean return of those that choose."""
-
-    path: pathlib.Path
-    seed: int
-    card: Card
-    done: Evaluation
-    score: float
 
 
 def write_card(
@@ -84,22 +148,48 @@ def write_card(
     check_new_folder(out)
     paths = check_runs([run_dirs] if isinstance(run_dirs, str | os.PathLike) else run_dirs)
     new_file(out, replace=True)
-    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        runs = []
-        for own, path in paths.items():
-            exported = load_exported(export(load_policy(path, env_fn, models), temporary / f"seed{own}"))
-            card = Card(path, exported, RunDirectory(path).read()[0].environment, {})
-            done = card.evaluate(episodes, seed=seed, env_fn=env_fn)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
+        cards, runs = {}, list[dict[str, Any]]()
+        for run_seed, path in paths.items():
+            exported = load_exported(export(load_policy(path, env_fn, models), pathlib.Path(temporary, f"{run_seed}")))
+            cards[run_seed] = card = Card(path, exported, RunDirectory(path).read()[0].environment, {})
+            evaluation = card.evaluate(episodes, seed=seed, env_fn=env_fn)
             # In other episodes than those of the card, so that the choice does not flatter its returns.
-            score = float(card.evaluate(episodes, seed=seed + 1, env_fn=env_fn).returns.mean())
-            runs.append(_Run(path, own, card, done, score))
-        results, left_out = _fill(temporary / "card", runs, seed, license, env_fn)
+            choice = card.evaluate(episodes, seed=seed + 1, env_fn=env_fn)
+            runs.append(_run_results(path, run_seed, evaluation) | {"choice_mean": float(choice.returns.mean())})
+        best = max(runs, key=lambda run: run["choice_mean"])
+        card = cards[best["seed"]]
+        level, number = card.environment.name, len(runs)
+        results = {
+            "level": level,
+            "episode_seeds": [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)],
+            **best,
+            "seed": seed,
+            "exported_seed": best["seed"],
+            "runs": runs,
+        }
+        if number > 1:
+            results["seeds"] = _statistics([run["mean"] for run in runs])
+        folder, left_out = pathlib.Path(temporary, "card"), {}
+        folder.mkdir()
+        card.policy.path.rename(folder / "policy")
+        if number == 1:
+            plot_run(card.path, folder / "curve.png", f"{level}, seed {best['seed']}")
+        else:
+            plot_curves({level: list(paths.values())}, folder / "curve.png", f"{level}, {number} seeds")
+        try:
+            card.evaluate(1, seed=seed, dump_mp4=folder / "replay.mp4", env_fn=env_fn)
+        except (OSError, RuntimeError, ValueError) as error:  # it cannot be drawn
+            left_out["replay.mp4"] = str(error)
+        config = read_object(card.path / "config.json")
+        shared_config = {FORMAT: 1, **{name: config[name] for name in CONFIG_ENTRIES if name in config}}
+        for name, content in (("config.json", shared_config), ("results.json", results)):
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        page = _page(config, results, license, card.environment.by_env_fn, not left_out)
+        (folder / "README.md").write_text(page, encoding="utf-8")
         if out.exists():
             out.rmdir()
-        (temporary / "card").rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        folder.rename(out)
     return MadeCard(out, results, left_out)
 
 
@@ -108,80 +198,63 @@ def check_runs(run_dirs: Sequence[str | pathlib.Path]) -> dict[int, pathlib.Path
     runs: dict[int, pathlib.Path] = {}
     first: dict[str, Any] = {}
     for path in [path for run_dir in run_dirs for path in runs_of(pathlib.Path(run_dir))]:
-        preset, parameters = RunDirectory(path).read()
-        config = read_object(path / "config.json")
-        names = ["models", "initial_weights", *(["env_fn"] if preset.environment.by_env_fn else [])]
-        experiment = {**to_json(preset), **{name: config.get(name) for name in names}, **parameters.affects_results}
-        first = first or experiment
-        for name, expected, value in differences(first, experiment):
-            found = f"got {name}={value!r} in {path}, {expected!r} in the first"
-            raise TfsacError(f"runs of a card must differ in their seed alone, {found}")
-        if parameters.seed in runs:
-            twice = f"{runs[parameters.seed]} and {path}"
-            raise TfsacError(f"a seed must not count twice, got {parameters.seed} in {twice}")
-        runs[parameters.seed] = path
+        experiment, seed = learning_parameters(path), RunDirectory(path).read()[1].seed
+        if different := differences(first or experiment, experiment):
+            raise TfsacError(f"runs of a card must differ in their seed alone, {path} differs in {different[0][0]}")
+        if seed in runs:
+            raise TfsacError(f"runs of a card must differ in their seed, got {seed} twice: {runs[seed]} and {path}")
+        runs[seed], first = path, experiment
     if not runs:
         raise TfsacError("a card needs a run, got none")
     return dict(sorted(runs.items()))
 
 
-def _fill(
-    folder: pathlib.Path, runs: list[_Run], seed: int, license: str | None, env_fn: Callable[[], gym.Env] | None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Writes the files of a card; returns its results, and the reasons of what is left out by name."""
-    best = max(runs, key=lambda run: run.score)
-    level, left_out = best.card.environment.name, {}
-    folder.mkdir()
-    best.card.policy.path.rename(folder / "policy")
-    if len(runs) == 1:
-        plot_run(best.path, folder / "curve.png", f"{level}, seed {best.seed}")
-    else:
-        plot_curves({level: [run.path for run in runs]}, folder / "curve.png", f"{level}, {len(runs)} seeds")
-    try:
-        best.card.evaluate(1, seed=seed, dump_mp4=folder / "replay.mp4", env_fn=env_fn)
-    except (DrawingError, ValueError) as error:  # the second where env_fn does not draw
-        left_out["replay.mp4"] = str(error)
-    results = {
-        "level": level,
-        "seed": seed,
-        "episode_seeds": [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(len(best.done.returns))],
-        "lengths": best.done.lengths.tolist(),
-        **_statistics(best.done.returns),
-        "exported_seed": best.seed,
-        "runs": [_results(run) for run in runs],
-    }
-    if len(runs) > 1:
-        means = _statistics(np.array([run.done.returns.mean() for run in runs]))
-        results["seeds"] = {name: means[name] for name in ("mean", "std", "interval_95")}
-    config = read_object(best.path / "config.json")
-    config_entries = {FORMAT: 1, **{name: config[name] for name in CONFIG_ENTRIES if name in config}}
-    (folder / "config.json").write_text(json.dumps(config_entries, indent=2) + "\n", encoding="utf-8")
-    (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    page = page_of(config, results, license, best.card, (folder / "replay.mp4").is_file())
-    (folder / "README.md").write_text(page, encoding="utf-8")
-    return results, left_out
-
-
-def _results(run: _Run) -> dict[str, Any]:
+def _run_results(path: pathlib.Path, seed: int, evaluation: Evaluation) -> dict[str, Any]:
     """Returns how long a run trained, its best evaluation, and its returns in the card's episodes."""
-    steps, returns = read_curve(run.path)
+    steps, returns = read_curve(path)
     return {
-        "seed": run.seed,
+        "seed": seed,
         "env_steps": int(steps[-1]),
         "best_at": int(steps[returns.argmax()]),
-        "updates": int(read_curve(run.path, "updates")[1][-1]),
-        "wall_seconds": float(read_curve(run.path, "wall_seconds")[1][-1]),
-        "choice_mean": run.score,
-        **_statistics(run.done.returns),
+        "lengths": evaluation.lengths.tolist(),
+        **_statistics(evaluation.returns),
     }
 
 
-def _statistics(returns: np.ndarray) -> dict[str, Any]:
+def _statistics(returns: Sequence[float] | np.ndarray) -> dict[str, Any]:
     """Returns mean, deviation and the 95 % bootstrap interval of the mean, which a single return does not have."""
-    interval = estimate(mean, [returns])
+    interval = estimate(mean, [np.asarray(returns)])
     return {
-        "returns": returns.tolist(),
-        "mean": float(returns.mean()),
-        "std": float(returns.std()),
+        "returns": list(map(float, returns)),
+        "mean": float(np.mean(returns)),
+        "std": float(np.std(returns)),
         "interval_95": None if math.isnan(interval.low) else [float(interval.low), float(interval.high)],
     }
+
+
+def _page(
+    config: Mapping[str, Any], results: Mapping[str, Any], license: str | None, by_env_fn: bool, video: bool
+) -> str:
+    """Returns the README.md of a card, of the run's config and the content of results.json."""
+    kind = config["preset"]["agent"]["kind"].rpartition(".")[2]
+    agent = kind.replace("_", " ").replace("actor critic", "actor-critic")
+    seeds = ""
+    if "seeds" in results:
+        seeds = SEEDS.format(number=len(results["runs"]), interval=_interval(results["seeds"]), **results)
+    return PAGE.format(
+        license_line=f"license: {json.dumps(license)}\n" if license else "",
+        level_json=json.dumps(results["level"]),
+        name_json=json.dumps(f"{agent} on {results['level']}"),
+        tag=json.dumps(agent.replace(" ", "-")),
+        agent=agent[:1].upper() + agent[1:],
+        version=config["versions"].get("tfsac", ""),
+        episodes=len(results["returns"]),
+        interval=_interval(results),
+        video="\n[A video of the first episode](replay.mp4)\n" if video else "",
+        env_fn=", env_fn=env_fn" if by_env_fn else "",
+        **{**results, "seeds": seeds},
+    )
+
+
+def _interval(statistics: Mapping[str, Any]) -> str:
+    return str(estimate(mean, [np.array(statistics["returns"])]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import pathlib
@@ -13,7 +12,7 @@ import warnings
 from absl import flags
 
 import tfsac
-from tfsac.cli.command import COMMANDS, help_of, parse
+from tfsac.cli.command import COMMANDS, flag_values, help_of, parse
 from tfsac.errors import TfsacError
 from tfsac.utils.imports import make_importable
 from tfsac.utils.machine import SIGNALLED, running_command
@@ -23,10 +22,7 @@ from tfsac.utils.machine import SIGNALLED, running_command
 from tfsac.cli import learning  # noqa: F401
 from tfsac.cli import searching  # noqa: F401
 from tfsac.cli import results  # noqa: F401
-from tfsac.cli import sharing  # noqa: F401
-from tfsac.cli import checking  # noqa: F401
 from tfsac.cli import describing  # noqa: F401
-from tfsac.cli import spinup  # noqa: F401
 # isort: on
 
 HIDDEN_DEFAULTS = (None, "", "''", "'false'", "false", "'[]'")  # defaults
@@ -51,15 +47,13 @@ def usage() -> str:
 def command_usage(name: str) -> str:
     """Returns the usage and the flags of one command."""
     command = COMMANDS[name]
-    command.define(f := flags.FlagValues())
-    f.mark_as_parsed()
+    f = flag_values(command.defines)
     words = ["tfsac", name, command.words, "[--flag=value ...]" if list(f) else ""]
     lines = [f"tfsac {name}: {command.help}", "", f"usage: {' '.join(word for word in words if word)}"]
     lines += ["", "Flags:"] if list(f) else []
-    for flag in f:
-        default = f[flag].default_as_str
-        shown = f"  (default: {default})" if default not in HIDDEN_DEFAULTS else ""
-        lines.append(f"  --{flag:<24} {help_of(f[flag])}{shown}")
+    for flag in (f[flag] for flag in f):
+        shown = "" if flag.default_as_str in HIDDEN_DEFAULTS else f"  (default: {flag.default_as_str})"
+        lines.append(f"  --{flag.name:<24} {help_of(flag)}{shown}")
     return "\n".join(lines)
 
 
@@ -68,23 +62,22 @@ def run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print(f"tfsac {tfsac.__version__}")
         return 0
-    wants_help = any(argument in HELP for argument in arguments)
     words = [argument for argument in arguments if argument not in HELP]
     if not words:
         print(usage())
         return 0
-    name, *others = words if wants_help else arguments
+    name = words[0]
     if name not in COMMANDS:
         from tfsac.parameters.base import nearest
 
         raise TfsacError(f"no command {name!r}.{nearest(name, COMMANDS)} Commands: {', '.join(COMMANDS)}")
-    if wants_help:
+    if len(words) < len(arguments):
         print(command_usage(name))
         return 0
     # Shells leave ~ alone after an equals sign.
-    f, rest = parse(name, [re.sub(r"^(--\w+=)~(?=/)", rf"\1{os.path.expanduser('~')}", other) for other in others])
-    with contextlib.suppress(FileNotFoundError):  # a current folder that was removed
-        make_importable(os.getcwd())
+    home = os.path.expanduser("~")
+    f, rest = parse(name, [re.sub(r"^(--\w+=)~(?=/)", rf"\1{home}", argument) for argument in arguments[1:]])
+    make_importable(os.getcwd())
     with running_command(name):
         return COMMANDS[name].function(f, rest)
 

@@ -1,15 +1,20 @@
-"""What the commands share: the register they stand in, and how their flags are read."""
+"""What the commands share: the register they stand in, and how their flags are defined and read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import re
+import typing
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from absl import flags
 
 from tfsac.errors import TfsacError
+from tfsac.utils.imports import load
 
-Define = Callable[[flags.FlagValues], None]
+Define = Callable[..., Any]  # defines one or several flags in its argument `flag_values`
 Function = Callable[[flags.FlagValues, list[str]], int]
 
 
@@ -18,33 +23,41 @@ class Command(NamedTuple):
 
     Attributes:
         help: what it does, in one line.
-        define: defines its flags.
         function: carries it out, given flags and words, and returns the exit status.
+        defines: define its flags.
         words: its words in the line of usage, such as "RUN..."; empty for a command without words.
     """
 
     help: str
-    define: Define
     function: Function
+    defines: Sequence[Define] = ()
     words: str = ""
 
 
 COMMANDS: dict[str, Command] = {}
 
 
-def command(help: str, define: Define, words: str = "") -> Callable[[Function], Function]:
+def command(help: str, *defines: Define, words: str = "") -> Callable[[Function], Function]:
     """Registers a function as the command of its name; see `Command`."""
 
     def register(function: Function) -> Function:
-        COMMANDS[function.__name__] = Command(help, define, function, words)
+        COMMANDS[function.__name__] = Command(help, function, defines, words)
         return function
 
     return register
 
 
+def flag_values(defines: Sequence[Define]) -> flags.FlagValues:
+    """Returns flags, not parsed yet."""
+    f = flags.FlagValues()
+    for define in defines:
+        define(flag_values=f)
+    return f
+
+
 def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[str]]:
     """Reads the arguments of a command with absl; returns its flags, and the words that belong to no flag."""
-    COMMANDS[name].define(f := flags.FlagValues())
+    f = flag_values(COMMANDS[name].defines)
     f.set_gnu_getopt(True)
     try:
         words = f([name, *arguments])[1:]
@@ -58,41 +71,62 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
     return f, words
 
 
-def text(f: flags.FlagValues, name: str, help: str, default: str | None = None) -> None:
-    """Defines a flag with a text."""
-    flags.DEFINE_string(name, default, help, flag_values=f)
+def text(name: str, help: str, default: str | None = None) -> Define:
+    """A flag with a text."""
+    return functools.partial(flags.DEFINE_string, name, default, help)
 
 
-def texts(f: flags.FlagValues, name: str, help: str) -> None:
-    """Defines a flag that may be repeated, each time with a text."""
-    flags.DEFINE_multi_string(name, [], help, flag_values=f)
+def texts(name: str, help: str) -> Define:
+    """A flag that may be repeated, each time with a text."""
+    return functools.partial(flags.DEFINE_multi_string, name, [], help)
 
 
-def whole(f: flags.FlagValues, name: str, default: int | None, help: str, least: int = 1) -> None:
-    """Defines a flag with a whole number."""
-    flags.DEFINE_integer(name, default, help, lower_bound=least, flag_values=f)
+def whole(name: str, default: int | None, help: str, least: int = 1) -> Define:
+    """A flag with a whole number."""
+    return functools.partial(flags.DEFINE_integer, name, default, help, lower_bound=least)
 
 
-def switch(f: flags.FlagValues, name: str, help: str) -> None:
-    """Defines a switch, which is off by default."""
-    flags.DEFINE_bool(name, False, help, flag_values=f)
+def switch(name: str, help: str) -> Define:
+    """A switch, which is off by default."""
+    return functools.partial(flags.DEFINE_bool, name, False, help)
 
 
-def choice(f: flags.FlagValues, name: str, values: Sequence[str], help: str) -> None:
-    """Defines a flag with one of some texts, by default the first."""
-    flags.DEFINE_enum(name, values[0], values, help, flag_values=f)
+def choice(name: str, values: Sequence[str], help: str) -> Define:
+    """A flag with one of some texts, by default the first."""
+    return functools.partial(flags.DEFINE_enum, name, values[0], values, help)
+
+
+def fields(name: str, without: Collection[str] = (), only: Collection[str] = ()) -> Define:
+    """A flag for each field of the parameter class `MODULE:CLASS`, but for those without, or for some fields only."""
+
+    def define(flag_values: flags.FlagValues) -> None:
+        from tfsac.parameters.base import descriptions
+
+        cls = load(name)
+        hints, help_texts = typing.get_type_hints(cls), descriptions(cls)
+        for field in dataclasses.fields(cls):
+            if field.name in without or (only and field.name not in only):
+                continue
+            # The other sentences of a description are for the pages.
+            help = help_texts[field.name].partition(". ")[0].removesuffix(".")
+            help = re.sub(r"`(\w+)`", lambda match: f"--{match[1]}" if match[1] in hints else match[0], help)
+            hint: Any = hints[field.name]
+            given: tuple[str, Any] = field.name, field.default
+            if type(None) in typing.get_args(hint):
+                hint = typing.get_args(hint)[0]
+            if typing.get_origin(hint) is typing.Literal:
+                flags.DEFINE_enum(*given, list(typing.get_args(hint)), help, flag_values=flag_values)
+                continue
+            kinds: dict[Any, Any] = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float}
+            kinds.get(hint, flags.DEFINE_string)(*given, help, flag_values=flag_values)
+
+    return define
 
 
 def help_of(flag: flags.Flag[Any]) -> str:
     """Returns what a flag is for, in one line."""
-    return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + (
-        "; may be repeated" if isinstance(flag, flags.MultiFlag) else ""
-    )
-
-
-def counted(number: int, noun: str) -> str:
-    """Returns "1 episode", "2 episodes"."""
-    return f"{number} {noun}{'s' * (number != 1)}"
+    repeated = "; may be repeated" if isinstance(flag, flags.MultiFlag) else ""
+    return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + repeated
 
 
 def required(f: flags.FlagValues, name: str) -> Any:

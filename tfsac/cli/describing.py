@@ -1,101 +1,91 @@
-"""The commands that describe: the presets, one of them resolved, and this machine."""
+"""The commands that describe an environment, the presets, one of them resolved, and this machine."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
-import shlex
-from typing import TYPE_CHECKING
+import re
 
 from absl import flags
 
-from tfsac.cli.command import command, switch
-
-if TYPE_CHECKING:
-    from tfsac.parameters import Preset
+from tfsac.cli.command import command, switch, text, texts, whole
+from tfsac.cli.learning import PRESET, assignments, requested_preset
+from tfsac.errors import TfsacError
 
 CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
-VARIABLES = (
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-    "OMP_NUM_THREADS",
-    "CUDA_VISIBLE_DEVICES",
-    "TF_CONFIG",
-    "TF_FORCE_GPU_ALLOW_GROWTH",
-    "TF_ENABLE_ONEDNN_OPTS",
-    "XLA_FLAGS",
-    "MUJOCO_GL",
+VARIABLES = re.compile("(TF|OMP)_NUM_.*|TF_CONFIG|TF_ENABLE_.*|CUDA_VISIBLE_DEVICES|XLA_FLAGS|MUJOCO_GL")
+
+
+@command(
+    "check an environment with random steps",
+    text("level", "environment id, or MODULE:ID of your own"),
+    text("preset", "take this preset's environment and agent, which must fit it"),
+    texts("set", "path=value, such as environment.kwargs.size=3"),
+    whole("num_steps", 1000, "random steps"),
+    whole("seed", 0, "of the episodes and the actions", least=0),
 )
+def check(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
+    from tfsac.catalog import load_preset
+    from tfsac.environments import check_environments, maker, spec_of
+    from tfsac.environments.report import PROBLEM
+    from tfsac.parameters import Preset, RunParameters, for_level, override
+
+    if not (f.level or f.preset):
+        raise TfsacError("--level or --preset is required")
+    preset = load_preset(f.preset) if f.preset else Preset()
+    if f.level:
+        preset = for_level(preset, f.level)
+    preset = override(preset, changes := assignments(f))
+    environment = preset.environment
+    with_agent = bool(f.preset) or not all(path.startswith("environment.") for path in changes)
+    print(f"tfsac check: {environment.level}, {f.num_steps} random steps, seed {f.seed}", flush=True)
+    report = check_environments(environment, f.num_steps, f.seed)
+    if report.usable and with_agent:
+        try:
+            (env := maker(environment)()).close()
+            from tfsac.training.build import build_agent
+
+            build_agent(preset, RunParameters(), spec_of(env))
+        except (ValueError, TypeError) as error:
+            report = report._replace(findings=(*report.findings, (PROBLEM, str(error))))
+    print(report)
+    return 0 if report.usable else 1
 
 
-@command("list the presets", lambda f: None)
+@command("list the presets")
 def presets(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints name and description of every preset."""
-    print_presets()
-    return 0
-
-
-def print_presets() -> None:
-    """Prints a line for every preset."""
     from tfsac.catalog import describe_preset, preset_names
 
     names = preset_names()
     for name in names:
         print(f"{name:<{max(map(len, names))}}  {describe_preset(name)}")
+    return 0
 
 
-def _show_flags(f: flags.FlagValues) -> None:
-    from tfsac.cli.learning import preset_flags
-
-    preset_flags(f)
-    switch(f, "json", "as JSON, which --preset=FILE.json takes")
-
-
-@command("print every parameter of a preset, as flags change it", _show_flags)
+@command(
+    "print every parameter of a preset, as flags change it",
+    *PRESET,
+    switch("json", "as JSON, which --preset=FILE.json takes"),
+)
 def show(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints a preset as lines `path=value`, as --set takes them, or as JSON; for a --level also its networks."""
+    """Prints a preset as lines `path=value`, as --set takes them, or as JSON."""
     from tfsac import catalog
-    from tfsac.cli.learning import preset_of
     from tfsac.parameters import to_json
     from tfsac.utils.imports import IMPORT_FOLDERS
 
-    preset, run = preset_of(f)
+    preset, run = requested_preset(f)
     if f.json:
         content = {"preset": to_json(preset), "run": to_json(run), "import_folders": IMPORT_FOLDERS}
         print(json.dumps(content, indent=2))
         return 0
     catalog.show(preset)
-    if f.level is not None:
-        _show_networks(preset)
     return 0
 
 
-def _show_networks(preset: Preset) -> None:
-    """Prints the networks that are built for the preset's level, with what --set takes to change their widths."""
-    from tfsac.environments import maker, spec_of
-    from tfsac.experiments.search_space import WIDTHS
-    from tfsac.parameters import RunParameters, to_json
-    from tfsac.parameters.overrides import text_of
-    from tfsac.utils.files import leaves
-
-    (env := maker(preset.environment)()).close()
-    spec = spec_of(env)
-    from tfsac.training.build import build_agent
-
-    networks = build_agent(preset, RunParameters(), spec).networks
-    for name in preset.agent.networks:
-        shapes = [tuple(variable.shape) for variable in networks[name].trainable_variables]
-        kernels = " ".join("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
-        print(f"# network {name}: {sum(map(math.prod, shapes)):,} weights, kernels {kernels}")
-        tree = to_json(networks[name].parameters)
-        for path, value in leaves(tree, f"agent.networks.{name}"):
-            if path.rpartition(".")[2] in WIDTHS:
-                print(f"#   --set={shlex.quote(f'{path}={text_of(value)}')}")
-
-
-@command("print versions, devices and threads, for reports of errors", lambda f: None)
+@command("print versions, devices and threads, for reports of errors")
 def info(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints what a report of an error needs to know about this machine."""
     import tensorflow as tf
@@ -119,8 +109,8 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
         "devices": ", ".join(devices),
         "threads": f"intra-op {tf.config.threading.get_intra_op_parallelism_threads()}, "
         f"inter-op {tf.config.threading.get_inter_op_parallelism_threads()} (0: TensorFlow chooses)",
-        **{name: os.environ[name] for name in VARIABLES if name in os.environ},
+        **{name: value for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
     }
-    for name, text in {**versions["versions"], **lines}.items():
-        print(f"{name:<24}{text}")
+    for name, value in {**versions["versions"], **lines}.items():
+        print(f"{name:<24}{value}")
     return 0

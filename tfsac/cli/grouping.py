@@ -18,7 +18,8 @@ def is_group(word: str) -> bool:
     """Returns whether a word of the command line stands for several runs: a folder of them, or LABEL=RUN,RUN."""
     from tfsac.experiments.sweep import holds_several_runs
 
-    return holds_several_runs(pathlib.Path(word)) or bool(_labelled(word))
+    label, paths = _parsed(word)
+    return bool(label) or holds_several_runs(paths[0])
 
 
 def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
@@ -39,18 +40,17 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             raise TfsacError(f"Two groups have the label {label!r}: name them LABEL=RUN,RUN, with all runs in one word")
         groups[label] = runs
 
-    for word in words:
-        path = pathlib.Path(word)
-        if label := _labelled(word):
-            add(label, [run for one in _listed(word) for run in runs_of(one)])
-        elif (path / "sweep.json").is_file():
-            for label, runs in finished_runs(path).items():
-                if label:
-                    add(f"{path.name} {label}" if len(words) > 1 else label, runs)
+    for label, paths in map(_parsed, words):
+        if label:
+            add(label, [run for path in paths for run in runs_of(path)])
+        elif (paths[0] / "sweep.json").is_file():
+            for combination, runs in finished_runs(paths[0]).items():
+                if combination:
+                    add(f"{paths[0].name} {combination}" if len(words) > 1 else combination, runs)
                 else:
                     unnamed.append(runs)  # of one experiment on levels that may have numbers of their own
         else:
-            unnamed.extend([run] for run in runs_of(path))
+            unnamed.extend([run] for run in runs_of(paths[0]))
     for label, runs in by_difference(unnamed).items():
         add(label, runs)
     return groups
@@ -60,25 +60,23 @@ def unused_runs(words: Sequence[str]) -> list[pathlib.Path]:
     """Returns the runs of the words' folders that have begun and not finished, for which `groups_of` has no place."""
     from tfsac.experiments.sweep import unfinished_of
 
-    paths = [path for word in words for path in (_listed(word) if _labelled(word) else [pathlib.Path(word)])]
-    return [run for path in paths for run in unfinished_of(path)]
+    return [run for word in words for path in _parsed(word)[1] for run in unfinished_of(path)]
 
 
-def _labelled(word: str) -> str:
-    """Returns the label of LABEL=RUN,RUN; "" for a path, which may have an equals sign, too."""
-    label, equals, _ = word.partition("=")
-    return label if equals and "/" not in label and not pathlib.Path(word).exists() else ""
-
-
-def _listed(word: str) -> list[pathlib.Path]:
-    """Splits LABEL=RUN,RUN at its commas but for those in the names of folders, such as a sweep's combinations."""
-    pieces, paths = word.partition("=")[2].split(","), list[pathlib.Path]()
+def _parsed(word: str) -> tuple[str, list[pathlib.Path]]:
+    """Returns label and paths of LABEL=RUN,RUN; "" and the path itself for a path, which may have an equals sign, too.
+    Names of folders may have commas, as those of a sweep's combinations.
+    """
+    label, equals, listed = word.partition("=")
+    if not equals or "/" in label or pathlib.Path(word).exists():
+        return "", [pathlib.Path(word)]
+    pieces, paths = listed.split(","), list[pathlib.Path]()
     while pieces:
         longest = (n for n in range(len(pieces), 0, -1) if pathlib.Path(",".join(pieces[:n])).exists())
         n = next(longest, 1)
         paths.append(pathlib.Path(",".join(pieces[:n])))
         pieces = pieces[n:]
-    return paths
+    return label, paths
 
 
 def by_level(groups: dict[str, list[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
@@ -119,12 +117,13 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     whose weights a run began with, and all parameters that differ; of more than `MAX_SHOWN`, the first that tell the
     groups apart and, of one agent, how many more differ.
     """
+    from tfsac.experiments.evaluations import learning_parameters
     from tfsac.experiments.grid import short_names
     from tfsac.parameters.overrides import text_of
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for runs in experiments:
-        parameters = _parameters_of(runs[0])
+        parameters = {p: x for p, x in learning_parameters(runs[0]).items() if not p.startswith(TASK_PARAMETERS)}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
 
     def text(parameters: dict[str, Any], path: str) -> str:
@@ -135,10 +134,11 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
 
     paths = dict.fromkeys(path for parameters, _ in groups.values() for path in parameters)
     different = [path for path in paths if num_apart([path]) > 1]
-    shown = different if 0 < len(different) <= MAX_SHOWN else different[:1] or ["agent"]
+    shown: list[str] = []
     for path in different:
-        if num_apart([*shown, path]) > num_apart(shown):
+        if len(different) <= MAX_SHOWN or num_apart([*shown, path]) > num_apart(shown):
             shown.append(path)
+    shown = shown or ["agent"]
     names, more = short_names(shown), 0 if "agent" in shown else len(different) - len(shown)
 
     def label(parameters: dict[str, Any]) -> str:
@@ -147,20 +147,3 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
         return f"{joined} and {more} more" if more else joined
 
     return {label(parameters): runs for parameters, runs in groups.values()}
-
-
-def _parameters_of(run_dir: pathlib.Path) -> dict[str, Any]:
-    """Returns what changes what a run learns, by dotted path."""
-    from tfsac.catalog import read_config
-    from tfsac.parameters import BY_ENV_FN, to_json
-    from tfsac.utils.files import leaves, read_object
-
-    config = run_dir / "config.json"
-    (read, run), content = read_config(config), read_object(config)
-    preset = to_json(read)
-    begun = {name: content.get(name) or "none" for name in ("models", "initial_weights")}
-    if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
-        begun["env_fn"] = str(content.get("env_fn"))
-    begun = {name: text.removeprefix("__main__.") for name, text in begun.items()}
-    parameters = {path: value for path, value in leaves(preset) if not path.startswith(TASK_PARAMETERS)}
-    return {"agent": preset["agent"]["kind"], **begun, **parameters, **run.affects_results}

@@ -1,4 +1,4 @@
-"""The commands for what a run left: evaluate, export, record, plot, compare."""
+"""The commands for what a run left: evaluate, export, card, load, record, plot, compare."""
 
 from __future__ import annotations
 
@@ -7,93 +7,69 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import choice, command, counted, required, switch, text, texts, whole
+from tfsac.cli.command import choice, command, required, switch, text, texts, whole
 from tfsac.cli.grouping import by_level, groups_of, is_group, level_of, refuse_unfinished, unused_runs
-from tfsac.cli.learning import assignments, set_flag
+from tfsac.cli.learning import SET, assignments
 from tfsac.errors import TfsacError
 
 if TYPE_CHECKING:
     from tfsac.training import Evaluation
 
 CALIBRATION_EPISODES = 10
+RUNS = "RUN... | SWEEP... | LABEL=RUN,RUN..."
+
+RUN_DIR = text("run_dir", "the run's folder")
+SEED = whole("seed", 0, "of the episodes", least=0)
+STOCHASTIC = switch("stochastic", "sample actions instead of taking the policy's mode")
+EPISODES = (
+    RUN_DIR,
+    whole("episodes", 10, "number of episodes"),
+    STOCHASTIC,
+    SEED,
+    text("level", "environment id, instead of that of training"),
+    SET,
+)
+POLICY = (
+    whole("step", None, "of a checkpoint, for the best policy until then", least=0),
+    switch("last", "take the policy of the newest checkpoint, or of that of --step, not the best"),
+)
+DRAWING = (switch("render", "open a window"), text("dump_mp4", "write a video (.mp4 or .gif) to this file"))
 
 
-def _run_flags(f: flags.FlagValues) -> None:
-    text(f, "run_dir", "the run's folder")
-
-
-def _episode_flags(f: flags.FlagValues, episodes: int = 10) -> None:
-    _run_flags(f)
-    whole(f, "episodes", episodes, "number of episodes")
-    switch(f, "stochastic", "sample actions instead of taking the policy's mode")
-    whole(f, "seed", 0, "of the episodes", least=0)
-    text(f, "level", "environment id, instead of that of training")
-    set_flag(f)
-
-
-def _policy_flags(f: flags.FlagValues) -> None:
-    whole(f, "step", None, "of a checkpoint, for the best policy until then", least=0)
-    switch(f, "last", "take the policy of the newest checkpoint, or of that of --step, not the best")
-
-
-def _evaluate_flags(f: flags.FlagValues) -> None:
-    _episode_flags(f)
-    switch(f, "render", "open a window")
-    text(f, "dump_mp4", "write a video (.mp4 or .gif) to this file")
-    _policy_flags(f)
-    text(f, "plot_actions", "draw the first episode's actions to this .png file")
-
-
-@command("evaluate the policy of a run", _evaluate_flags)
+@command(
+    "evaluate the policy of a run",
+    *EPISODES,
+    *DRAWING,
+    *POLICY,
+    text("plot_actions", "draw the first episode's actions to this .png file"),
+)
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
-    run_dir, video, plot_file = required(f, "run_dir"), f.dump_mp4, f.plot_actions
+    run_dir = required(f, "run_dir")
     from tfsac import api
 
+    render: Any = "human" if f.render else ""
+    drawing = render, f.dump_mp4, f.plot_actions
     of_run: dict[str, Any] = {"step": f.step, "last": f.last, "changes": _environment_changes(f)}
-    try:
-        render: Any = "human" if f.render else ""
-        evaluation = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, render, video, plot_file, **of_run)
-    except api.DrawingError as error:
-        print_evaluation(error.evaluation, f.episodes)
-        raise
-    print_evaluation(evaluation, f.episodes)
-    if not f.last:
-        warn_untrained(run_dir, f.step)
-    if video:
-        print(f"video   {video}")
-    if plot_file:
-        print(f"actions {plot_file}")
+    print_evaluation(api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, *drawing, **of_run))
+    if f.dump_mp4:
+        print(f"video   {f.dump_mp4}")
+    if f.plot_actions:
+        print(f"actions {f.plot_actions}")
     return 0
-
-
-def warn_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> None:
-    """Prints a line where a run was evaluated, until a step, but not after an update."""
-    from tfsac.experiments.plots import read_curve
-
-    try:
-        steps, updates = read_curve(pathlib.Path(run_dir), "updates")
-    except (OSError, ValueError):  # no evaluation yet
-        return
-    num_updates = updates if until is None else updates[steps <= until]
-    if len(num_updates) and not num_updates.any():
-        print("  no evaluation was after an update: this policy is untrained, or that of initial_weights; try --last")
 
 
 def _environment_changes(f: flags.FlagValues) -> dict[str, Any]:
     return ({"environment.level": f.level} if f.level else {}) | assignments(f)
 
 
-def print_evaluation(evaluation: Evaluation, episodes: int) -> None:
+def print_evaluation(evaluation: Evaluation) -> None:
     """Prints the returns of an evaluation, and how often a policy with trajectories switched."""
     returns, lengths = evaluation.returns, evaluation.lengths
     print(
         f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  "
-        f"max {returns.max():.2f}  over {counted(episodes, 'episode')} of {lengths.mean():.0f} steps on average"
+        f"max {returns.max():.2f}  over {_episodes(len(returns))} of {lengths.mean():.0f} steps on average"
     )
-    if 1 < len(returns) < 10 and returns.std():
-        error = returns.std(ddof=1) / len(returns) ** 0.5
-        print(f"        the mean's standard error is {error:.2f}; more episodes make it smaller")
     for key, values in evaluation.info.items():
         print(f"{key}  mean {values[values == values].mean():.2f}")
     if evaluation.switched is not None:
@@ -101,75 +77,116 @@ def print_evaluation(evaluation: Evaluation, episodes: int) -> None:
         print(f"switch  in {100 * rate:.1f} % of the steps; a trajectory lasts {repeats:.1f} steps on average")
 
 
-def _export_flags(f: flags.FlagValues) -> None:
-    _run_flags(f)
-    text(f, "out", "a new folder")
-    choice(f, "format", ["saved_model", "tflite"], "tflite: for LiteRT")
+def _episodes(number: int) -> str:
+    return f"{number} episode{'s' * (number != 1)}"
+
+
+@command(
+    "export the policy of a run",
+    RUN_DIR,
+    text("out", "a new folder"),
+    choice("format", ["saved_model", "tflite"], "tflite: for LiteRT"),
     choice(
-        f,
         "quantize",
         ["none", "float16", "int8"],
         "weights of a LiteRT file; int8: activations too, calibrated in 10 episodes",
-    )
-    switch(f, "values", "also export the values of observations and actions")
-    _policy_flags(f)
-    switch(f, "verify", "compare exported and live actions over an episode")
-
-
-@command("export the policy of a run", _export_flags)
+    ),
+    switch("values", "also export the values of observations and actions"),
+    *POLICY,
+    switch("verify", "compare exported and live actions over an episode"),
+)
 def export(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a SavedModel or a LiteRT file."""
     run_dir, out = required(f, "run_dir"), required(f, "out")
     from tfsac import api, exporting
-    from tfsac.exporting import loading
 
-    policy = loading.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
+    policy = exporting.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
     num_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
     episodes = api.observations_of(run_dir, policy, num_calibration + f.verify) if num_calibration or f.verify else []
-    calibration = episodes[:num_calibration] or None
-    path = exporting.export(policy, out, f.format, f.values, quantize=f.quantize, quantize_with=calibration)
+    path = exporting.export(
+        policy, out, f.format, f.values, quantize=f.quantize, quantize_with=episodes[:num_calibration]
+    )
     print(f"exported to {path}")
-    if not f.last:
-        warn_untrained(run_dir, f.step)
     if not f.verify:
         return 0
-    observations = episodes[-1]
-    difference = exporting.verify(policy, path, observations)
-    rounded = f.quantize != "none"
+    difference, rounded = exporting.verify(policy, path, episodes[-1]), f.quantize != "none"
     good = rounded or difference <= exporting.TOLERANCE
     within = f"{'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g}"
     judged = f"of {f.quantize}, without a tolerance" if rounded else within
-    print(f"largest difference of an action over {len(observations)} observations: {difference:.2e} ({judged})")
+    print(f"largest difference of an action over {len(episodes[-1])} observations: {difference:.2e} ({judged})")
     return 0 if good else 1
 
 
-def _record_flags(f: flags.FlagValues) -> None:
-    _episode_flags(f)
-    text(f, "out", "a new .npz file")
+@command(
+    "write the best policy of a run as a model card, for others",
+    texts("run_dir", "the folder of a run, of a sweep or of its combination; several runs differ in their seeds alone"),
+    text("out", "a new folder"),
+    whole("episodes", 20, "number of episodes, of every run"),
+    SEED,
+    text("license", "identifier for the card, such as apache-2.0"),
+)
+def card(f: flags.FlagValues, rest: list[str]) -> int:
+    """Writes a folder in the layout of a Hugging Face model repository."""
+    run_dirs, out = required(f, "run_dir"), required(f, "out")
+    from tfsac.cards.writing import write_card
+
+    written_card = write_card(run_dirs, out, f.episodes, f.seed, f.license)
+    results = written_card.results
+    if len(results["runs"]) > 1:
+        for run in results["runs"]:
+            other = f"  in other episodes {run['choice_mean']:.2f}"
+            print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}{other}")
+        print(f"export  seed {results['exported_seed']}, the best one in other episodes")
+    print(f"return  mean {results['mean']:.2f}  std {results['std']:.2f}  over {_episodes(f.episodes)}")
+    for name, reason in written_card.left_out.items():
+        print(f"without {name}: {reason}")
+    print(f"card    {written_card.path}")
+    return 0
 
 
-@command("record episodes of the best policy as demonstrations", _record_flags)
+@command(
+    "play the policy of a model card",
+    text("card", "the folder of a model card"),
+    whole("episodes", None, "number of episodes (default: the card's)"),
+    STOCHASTIC,
+    whole("seed", None, "of the episodes (default: the card's)", least=0),
+    *DRAWING,
+)
+def load(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints the returns of episodes, and those in the card."""
+    folder = required(f, "card")
+    from tfsac.cards.card import load_card
+
+    loaded = load_card(folder)
+    print_evaluation(loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4))
+    if results := loaded.results:
+        number = _episodes(len(results["returns"]))
+        print(f"card    mean {results['mean']:.2f}  std {results['std']:.2f}  over {number}")
+    if f.dump_mp4:
+        print(f"video   {f.dump_mp4}")
+    return 0
+
+
+@command("record episodes of the best policy as demonstrations", *EPISODES, text("out", "a new .npz file"))
 def record(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a demonstration file."""
     run_dir, out = required(f, "run_dir"), required(f, "out")
     from tfsac import api
 
-    demonstrations = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
-    print(
-        f"{len(demonstrations.records)} transitions of {len(demonstrations.returns)} episodes, "
-        f"mean return {demonstrations.returns.mean():.2f}, in {out}"
-    )
+    recorded = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
+    episodes, mean = _episodes(len(recorded.returns)), recorded.returns.mean()
+    print(f"{len(recorded.records)} transitions of {episodes}, mean return {mean:.2f}, in {out}")
     return 0
 
 
-def _plot_flags(f: flags.FlagValues) -> None:
-    texts(f, "run_dir", "a run's folder, like a word: plot RUN RUN; several are drawn together")
-    text(f, "out", "the picture (default: learning_curve.png in the run's folder)")
-    text(f, "title", "above the curves of several runs (default: their levels)", "")
-    text(f, "column", "of metrics.csv, in the place of returns, such as q/q1")
-
-
-@command("draw learning curves", _plot_flags, "RUN... | SWEEP... | LABEL=RUN,RUN...")
+@command(
+    "draw learning curves",
+    texts("run_dir", "a run's folder, like a word: plot RUN RUN; several are drawn together"),
+    text("out", "the picture (default: learning_curve.png in the run's folder)"),
+    text("title", "above the curves of several runs (default: their levels)", ""),
+    text("column", "of metrics.csv, in the place of returns, such as q/q1"),
+    words=RUNS,
+)
 def plot(f: flags.FlagValues, rest: list[str]) -> int:
     """Draws one run, or several together, grouped as `compare` groups them."""
     from tfsac.experiments.plots import plot_curves, plot_run
@@ -187,14 +204,12 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
     return 0
 
 
-def _compare_flags(f: flags.FlagValues) -> None:
-    text(f, "out", "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)")
-    text(f, "title", "above the picture (default: the levels)", "")
-    whole(f, "last_evaluations", 1, "a run's score is the mean of so many of its last evaluations")
-
-
 @command(
-    "compare groups of runs, or the combinations of a sweep", _compare_flags, "RUN... | SWEEP... | LABEL=RUN,RUN..."
+    "compare groups of runs, or the combinations of a sweep",
+    text("out", "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)"),
+    text("title", "above the picture (default: the levels)", ""),
+    whole("last_evaluations", 1, "a run's score is the mean of so many of its last evaluations"),
+    words=RUNS,
 )
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the statistics of every group of runs, and writes them and their picture."""

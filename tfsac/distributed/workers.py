@@ -57,18 +57,20 @@ class Workers:
             gathered[name], start = part.astype(value.dtype), stop
         return gathered
 
+    def gather_objects(self, value: Any) -> list[Any]:
+        """Returns the JSON values that all workers give, in their order."""
+        content = json.dumps(value).encode()
+        return [json.loads(self.broadcast(worker, content)) for worker in range(self.task.num_workers)]
+
     def check_shared(self, shared_config: dict[str, Any]) -> None:
         """Raises TfsacError at every worker where the settings, JSON values by name, differ between workers."""
-        if self.task.num_workers == 1:
-            return
-        own = json.dumps(shared_config)
-        different = differences(json.loads(self.broadcast(0, own.encode())), json.loads(own))
-        differ = np.flatnonzero(self.gather({"differ": np.array([bool(different)])})["differ"])
-        if len(differ):
-            name, chiefs, own_value = different[0] if different else ("", None, None)
-            message = f"{name}={own_value!r} at worker {differ[0]}, {chiefs!r} at worker 0"
-            message = self.broadcast(int(differ[0]), message.encode()).decode()
-            raise TfsacError(f"All workers of a run must have the same preset and flags, got {message}")
+        configs = self.gather_objects(shared_config)
+        for worker, config in enumerate(configs):
+            for name, chiefs, own in differences(configs[0], config):
+                raise TfsacError(
+                    "All workers of a run must have the same preset and flags, "
+                    f"got {name}={own!r} at worker {worker}, {chiefs!r} at worker 0"
+                )
 
     def broadcast(self, source: int, content: bytes) -> bytes:
         """Returns the content that the worker of index `source` gives, at every worker."""

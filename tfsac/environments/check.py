@@ -30,12 +30,7 @@ class EnvironmentFailure(TfsacError, RuntimeError):
     Args:
         message: what is wrong.
         environment: number of the one among several, where it is known.
-
-    Attributes:
-        what: failed, in a few words.
     """
-
-    what = "An environment failed"
 
     def __init__(self, message: str, environment: int | None = None):
         super().__init__(message)

@@ -7,7 +7,7 @@ import io
 import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,12 +16,9 @@ from tfsac.experiments.evaluations import Groups, RunEvaluations, read_groups
 from tfsac.experiments.plots import Path, color_and_style, dress, literal, new_figure, save_figure
 from tfsac.utils.files import atomic_write, new_file
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 class Row(NamedTuple):
-    """A row of comparison.csv: a statistic of a group; `improvement` is over another group."""
+    """A line of comparison.csv: a statistic of a group; `improvement` is over another group."""
 
     statistic: str
     group: str
@@ -31,11 +28,7 @@ class Row(NamedTuple):
 
 
 def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "", last_evaluations: int = 1) -> str:
-    """Compares groups of run directories by label: `compare_evaluations` of what `read_groups` reads.
-
-    Raises:
-        OSError, TfsacError: from `read_groups`, or the folder cannot be written.
-    """
+    """Compares groups of run directories by label: `compare_evaluations` of what `read_groups` reads."""
     return compare_evaluations(read_groups(groups, last_evaluations), folder, title)
 
 
@@ -116,9 +109,7 @@ def remarks(groups: Groups) -> list[str]:
 
 
 def printed(groups: Groups, rows: Sequence[Row]) -> list[str]:
-    """Returns the lines of two tables: each group's statistics, and probabilities of the row's group over the
-    column's.
-    """
+    """Returns the lines of two tables: each group's statistics, and its probabilities of improvement over others."""
     of = {(row.statistic, row.group, row.other): str(row.estimate) for row in rows}
     names = ("last_mean", "last_iqm", "area_iqm")
     first = [["", "runs", "mean of last", "IQM of last", "IQM over steps"]]
@@ -142,76 +133,48 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-# -- the picture -------------------------------------------------------------------------------------------------------
-
-
 def draw(
     groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequence[str], wall_clock: bool = True
 ) -> pathlib.Path:
-    """Draws curves against steps and wall clock, performance profiles, intervals, and what is better than the best, to
-    a PNG with a title above and notes below. Groups have their numbers of the table, and one colour each.
+    """Draws curves against steps and wall clock, performance profiles, and what is better than the best group, to a
+    PNG with a title above and notes below. Groups have their numbers of the table, and one colour each.
     """
-    iqms, means = ({r.group: r.estimate for r in rows if r.statistic == name} for name in ("last_iqm", "last_mean"))
-    best = max(iqms, key=lambda label: iqms[label].value)
+    iqms = {row.group: row.estimate.value for row in rows if row.statistic == "last_iqm"}
+    best = max(iqms, key=lambda label: iqms[label])
     over_best = {row.group: row.estimate for row in rows if row.statistic == "improvement" and row.other == best}
     score = "return" if len({run.level for runs in groups.values() for run in runs}) == 1 else "normalised return"
-    panels: list[Any] = [["steps", "seconds" if wall_clock else "steps"], ["profile", "scores"], ["improvement"] * 2]
-    bars = 0.9 + 0.24 * len(groups)
-    heights = [3.0, max(2.6, bars), bars][: 2 + bool(over_best)]
-    figure = new_figure(11.0, sum(heights) + 0.4)
-    axes = figure.subplot_mosaic(panels[: len(heights)], height_ratios=heights)
+    figure = new_figure(11.0, 6.0)
+    axes = figure.subplot_mosaic([["steps", "seconds"] if wall_clock else ["steps"] * 2, ["profile", "improvement"]])
     figure.suptitle(literal(title), x=0.01, ha="left", fontsize=12)
-    _curves(axes["steps"], groups, "steps", "environment steps", score)
+    dress(axes["steps"], "environment steps", f"IQM of {score}")
+    dress(axes["profile"], f"tau, last {score}", "fraction of runs above tau", thousands=False)
+    best_label = f"({list(groups).index(best) + 1}) {best}"
+    dress(axes["improvement"], f"probability of being better than {best_label}", "", thousands=False)
     if wall_clock:
-        _curves(axes["seconds"], groups, "seconds", "wall clock, seconds", score)
-    lasts = {label: strata_of(runs, lambda run: run.last) for label, runs in groups.items()}
-    scores = np.concatenate(list(itertools.chain(*lasts.values())))
-    margin = 0.05 * (np.ptp(scores) or 1.0)
-    taus = np.linspace(scores.min() - margin, scores.max() + margin, 500)
-    dress(axes["profile"], f"tau, last {score}", "fraction of runs above tau")
-    for i, strata in enumerate(lasts.values()):
-        color, style = color_and_style(i)
-        axes["profile"].plot(taus, profile(strata, taus), style, color=color, linewidth=1.6)
-    numbers = {label: i for i, label in enumerate(groups)}
-    _bars(axes["scores"], numbers, {"IQM": iqms, "mean": means}, f"last {score}")
-    if over_best:
-        x_label = f"probability of being better than ({numbers[best] + 1}) {best}"
-        _bars(axes["improvement"], numbers, {"probability": over_best}, x_label)
-        axes["improvement"].axvline(0.5, color="black", linewidth=0.8, linestyle=":")
-        axes["improvement"].set_xlim(-0.02, 1.02)
-    note = "IQM: interquartile mean; bands and bars: 95 % stratified bootstrap intervals; in brackets: number of runs"
-    return save_figure(figure, axes["steps"], out, [note, *notes])
-
-
-def _curves(axes: Axes, groups: Groups, against: str, x_label: str, score: str) -> None:
-    """Draws the IQM of each group against steps or seconds."""
-    from matplotlib.ticker import EngFormatter
-
-    dress(axes, x_label, f"IQM of {score}")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        dress(axes["seconds"], "wall clock, seconds", f"IQM of {score}")
+    lasts = np.array([run.last for runs in groups.values() for run in runs])
+    margin = 0.05 * (np.ptp(lasts) or 1.0)
+    taus = np.linspace(lasts.min() - margin, lasts.max() + margin, 500)
     for i, (label, runs) in enumerate(groups.items()):
         color, style = color_and_style(i)
-        curves = [(getattr(run, against), run.returns) for run in runs]
-        points, estimates = combined(curves, iqm, [run.level for run in runs])
-        text, marker = literal(f"({i + 1}) {label} ({len(runs)})"), "o" if len(points) == 1 else None
-        axes.plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=text)
-        axes.fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
-
-
-def _bars(axes: Axes, numbers: Mapping[str, int], series: Mapping[str, Mapping[str, Estimate]], x_label: str) -> None:
-    """Draws a row for each label: a dot with its interval in the first series, a hollow square in the second."""
-    dress(axes, x_label, "")
-    labels = list(next(iter(series.values())))
-    for j, (name, estimates) in enumerate(series.items()):
-        marker: dict[str, Any] = {"marker": "os"[j], "markersize": 5, "linestyle": ""}
-        for i, label in enumerate(labels):
-            (value, low, high), y = estimates[label], i + (j - (len(series) - 1) / 2) * 0.3
-            color, _ = color_and_style(numbers[label])
-            axes.plot([low, high], [y, y], color=color, linewidth=2, alpha=0.6)
-            axes.plot(value, y, color=color, markerfacecolor="white" if j else color, **marker)
-        axes.plot([], [], color="black", markerfacecolor="white" if j else "black", label=name, **marker)
-    if len(series) > 1:
-        axes.legend(frameon=False, fontsize=8)
-    axes.set_yticks(range(len(labels)), [f"({numbers[label] + 1})" for label in labels], fontsize=8)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.margins(x=0.05)
+        for against in ("steps", "seconds") if wall_clock else ("steps",):
+            curves = [(getattr(run, against), run.returns) for run in runs]
+            points, estimates = combined(curves, iqm, [run.level for run in runs])
+            text, marker = literal(f"({i + 1}) {label} ({len(runs)})"), "o" if len(points) == 1 else None
+            axes[against].plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=text)
+            axes[against].fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
+        above = profile(strata_of(runs, lambda run: run.last), taus)
+        axes["profile"].plot(taus, above, style, color=color, linewidth=1.6)
+        if label in over_best:
+            value, low, high = over_best[label]
+            bounds = [[value - low], [high - value]]
+            axes["improvement"].errorbar([value], [f"({i + 1})"], xerr=bounds, color=color, marker="o", linewidth=2)
+    if over_best:
+        axes["improvement"].axvline(0.5, color="black", linewidth=0.8, linestyle=":")
+        axes["improvement"].set_xlim(-0.02, 1.02)
+        axes["improvement"].margins(y=0.4)
+        axes["improvement"].invert_yaxis()
+    else:
+        axes["improvement"].remove()
+    note = "IQM: interquartile mean; bands and bars: 95 % stratified bootstrap intervals; in brackets: number of runs"
+    return save_figure(figure, axes["steps"], out, [note, *notes])

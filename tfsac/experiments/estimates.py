@@ -18,10 +18,7 @@ GRID = 100  # points at most at which curves are combined
 
 
 class Estimate(NamedTuple):
-    """A statistic and its bootstrap interval; low and high are NaN where there is none.
-
-    The arrays of a curve have an entry for each of its points.
-    """
+    """A statistic and its bootstrap interval, NaN where there is none; of a curve arrays, an entry for each point."""
 
     value: Any
     low: Any
@@ -47,11 +44,8 @@ def iqm(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
 def improvement(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
     """Returns the probability that a run of one group has a higher score than one of another, ties counting one half.
 
-    It is Mann and Whitney's U over the number of pairs, and the mean of it over levels.
-
-    Args:
-        *strata: of the one group, then of the other.
-        axis: of the runs.
+    It is Mann and Whitney's U over the number of pairs, and the mean of it over levels. `strata` are those of the one
+    group, then of the other.
     """
     half = len(strata) // 2
     of_levels = []
@@ -80,17 +74,9 @@ def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
     from scipy.stats import bootstrap
 
-    interval = bootstrap(
-        strata,
-        statistic,
-        axis=-1,
-        vectorized=True,
-        confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return Estimate(value, interval.low, interval.high)
+    how: dict[str, Any] = {"axis": -1, "vectorized": True, "method": "percentile", "rng": np.random.default_rng(0)}
+    resampled = bootstrap(strata, statistic, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, **how)
+    return Estimate(value, *resampled.confidence_interval)
 
 
 def combined(

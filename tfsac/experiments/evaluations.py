@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Path, read_curve
-from tfsac.utils.files import read_object
+from tfsac.parameters import to_json
+from tfsac.utils.files import leaves, read_object
 
 
 class RunEvaluations(NamedTuple):
@@ -46,11 +48,7 @@ Groups = Mapping[str, Sequence[RunEvaluations]]  # by label
 
 
 def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
-    """Reads the evaluations of a run directory, whose config has the level; see `read_evaluations`.
-
-    Raises:
-        OSError, TfsacError: it is none, or from `read_evaluations`.
-    """
+    """Reads the evaluations of a run directory, whose config has the level; see `read_evaluations`."""
     preset = read_object(pathlib.Path(path) / "config.json")["preset"]
     return read_evaluations(path, preset["environment"]["level"], last_evaluations)
 
@@ -74,11 +72,7 @@ def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEv
 
 
 def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1) -> Groups:
-    """Reads the run directories of every group by label, each once, and normalises them; see `read_run`.
-
-    Raises:
-        OSError, TfsacError: from `read_run` and `normalised`.
-    """
+    """Reads the run directories of every group by label, each once, and normalises them; see `read_run`."""
     groups_of_runs = {}
     for label, paths in groups.items():
         runs = {pathlib.Path(path).resolve(): path for path in paths}  # twice, it would narrow the interval
@@ -94,8 +88,8 @@ def normalised(groups: Groups) -> Groups:
     Raises:
         TfsacError: the groups cover different levels.
     """
-    levels = {label: sorted({run.level for run in runs}) for label, runs in groups.items()}
-    everywhere = sorted({level for of_group in levels.values() for level in of_group})
+    levels = {label: {run.level for run in runs} for label, runs in groups.items()}
+    everywhere = set.union(*levels.values())
     if any(of_group != everywhere for of_group in levels.values()):
         raise TfsacError(
             "all groups must cover the same levels (an environment made by env_fn is another one than a registered "
@@ -103,11 +97,24 @@ def normalised(groups: Groups) -> Groups:
         )
     if len(everywhere) == 1:
         return groups
-    ranges = {}
-    for level in everywhere:
-        returns = np.concatenate([run.returns for runs in groups.values() for run in runs if run.level == level])
-        ranges[level] = returns.min(), np.ptp(returns) or 1.0
-    return {
-        label: [run._replace(returns=(run.returns - ranges[run.level][0]) / ranges[run.level][1]) for run in runs]
-        for label, runs in groups.items()
+    returns = {
+        level: np.concatenate([run.returns for runs in groups.values() for run in runs if run.level == level])
+        for level in everywhere
     }
+
+    def normalise(run: RunEvaluations) -> RunEvaluations:
+        lowest, span = returns[run.level].min(), np.ptp(returns[run.level]) or 1.0
+        return run._replace(returns=(run.returns - lowest) / span)
+
+    return {label: list(map(normalise, runs)) for label, runs in groups.items()}
+
+
+def learning_parameters(run_dir: pathlib.Path) -> dict[str, Any]:
+    """Returns what changes what a run learns, its seed left out, by dotted path."""
+    config = run_dir / "config.json"
+    (preset, run), content = read_config(config), read_object(config)
+    sources = {name: content.get(name) or "none" for name in ("models", "initial_weights")}
+    if preset.environment.by_env_fn:  # others may have it for their records alone
+        sources["env_fn"] = str(content.get("env_fn"))
+    sources = {name: text.removeprefix("__main__.") for name, text in sources.items()}
+    return {"agent": preset.agent.kind, **sources, **dict(leaves(to_json(preset))), **run.affects_results}

@@ -55,15 +55,14 @@ def plan(
                 f"got {text!r}"
             )
         axes.setdefault(path, []).extend(split_values(values))
-    combinations = []
+    combinations: dict[str, Combination] = {}
     for (name, values_of), texts in zip(named_combinations(axes), itertools.product(*axes.values()), strict=True):
         pairs = zip(axes, texts, strict=True)
         arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in pairs]
-        combinations.append(Combination(name, values_of, arguments, describe(arguments)))
-    for a, b in itertools.combinations(combinations, 2):
-        if a.name == b.name:
-            raise TfsacError(f"the combinations of a grid must differ, got {a.flags} and {b.flags}")
-    return combinations
+        if name in combinations:
+            raise TfsacError(f"a grid's combinations must differ, got {combinations[name].flags} and {arguments}")
+        combinations[name] = Combination(name, values_of, arguments, describe(arguments))
+    return list(combinations.values())
 
 
 def named_combinations(
@@ -76,11 +75,9 @@ def named_combinations(
         for path, (number, text) in zip(axes, chosen, strict=True):
             values[path] = parse_assignment(f"{path}={text}")[1]
             # TensorFlow takes brackets in the path of a checkpoint for a pattern.
-            value_text = urllib.parse.quote(text_of(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
+            short = urllib.parse.quote(text_of(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
             if path not in without:
-                labels.append(
-                    f"{names[path]}={value_text if len(value_text) <= LONGEST_VALUE else f'value{number + 1}'}"
-                )
+                labels.append(f"{names[path]}={short if len(short) <= LONGEST_VALUE else f'value{number + 1}'}")
         name = ",".join(labels)
         if len(name) > LONGEST_NAME:
             name = f"{name[:LONGEST_NAME]}-{zlib.crc32(name.encode()):08x}"
@@ -106,10 +103,10 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
     parts = {path: path.replace("*", "all").split(".") for path in paths}
 
     def short(path: str) -> str:
-        segments, other_segments = parts[path], [parts[other] for other in paths if other != path]
-        endings = (segments[-n:] for n in range(1, len(segments)))
-        return ".".join(
-            next((ending for ending in endings if all(o[-len(ending) :] != ending for o in other_segments)), segments)
-        )
+        segments = parts[path]
+        for n in range(1, len(segments)):
+            if all(other[-n:] != segments[-n:] for name, other in parts.items() if name != path):
+                return ".".join(segments[-n:])
+        return ".".join(segments)
 
     return {path: short(path) for path in paths}

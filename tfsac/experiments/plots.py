@@ -8,7 +8,7 @@ import difflib
 import pathlib
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,11 +40,11 @@ class Picture(NamedTuple):
 def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray]:
     """Reads one column of a run's metrics against environment steps.
 
-    Rows in which the column is empty are left out; of several rows with the same step, the last one counts.
+    Lines in which the column is empty are left out; of several with the same step, the last one counts.
 
     Args:
         path: a run directory, or a CSV file with the column `env_steps`.
-        column: name of the column; the returns of evaluations are, of a run without them, its recent training returns.
+        column: its name; the returns of evaluations are, of a run without them, its recent training returns.
 
     Returns:
         steps `[T]` int64, increasing, and values `[T]` float64.
@@ -63,7 +63,7 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
         for name in {STEPS, column} - set(names):
             close = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names
             raise TfsacError(f"{file} has no column {name!r}, only for example {', '.join(close)}")
-        # A run that was killed may end in half a row.
+        # A run that was killed may end in half a line.
         rows = [row for row in reader if None not in row.values() and row[STEPS] and row[column]]
     try:
         by_step = {int(float(row[STEPS])): float(row[column]) for row in rows}
@@ -80,15 +80,9 @@ def plot_curves(groups: Mapping[str, Sequence[Path]], out: Path, title: str = ""
 
     Args:
         groups: run directories or CSV files by label.
-        out: the PNG to write.
+        out: the PNG to write; its path is returned.
         title: above the picture.
         column: what to plot against environment steps.
-
-    Returns:
-        The path of the picture.
-
-    Raises:
-        OSError, TfsacError: from `read_curve`.
     """
     figure, (axes,) = _axes(title, Y_LABELS.get(column, column))
     for i, (label, paths) in enumerate(groups.items()):
@@ -112,11 +106,8 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
 
     Args:
         run_dir: a run directory, or its CSV file.
-        out: the PNG to write; by default `learning_curve.png` beside the run's metrics.
+        out: the PNG to write, by default `learning_curve.png` beside the run's metrics; its path is returned.
         title: above the picture; by default the run's level, agent and folder.
-
-    Returns:
-        The path of the picture.
 
     Raises:
         OSError, TfsacError: from `read_curve`, for a run with neither evaluations nor training returns.
@@ -143,13 +134,10 @@ def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = N
 
     Args:
         actions: `[K, ...]`, of K steps.
-        out: the PNG to write.
+        out: the PNG to write; its path is returned.
         switched: booleans `[K]`, or None for a policy without temporal abstraction. What follows a step that
             repeats the trajectory is shaded.
         title: above the picture.
-
-    Returns:
-        The path of the picture.
     """
     entries = np.asarray(actions, np.float64).reshape(len(actions), -1).T
     figure, axes = _axes(title, "", "step of the episode", len(entries))
@@ -191,8 +179,12 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def dress(axes: Axes, x_label: str, y_label: str) -> None:
-    """Gives axes their labels and a light grid."""
+def dress(axes: Axes, x_label: str, y_label: str, thousands: bool = True) -> None:
+    """Gives axes their labels and a light grid, and writes 10k instead of 10000."""
+    from matplotlib.ticker import EngFormatter
+
+    if thousands:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel(literal(x_label))
     axes.set_ylabel(literal(y_label), fontsize=9.5)
     axes.grid(color="#dddddd", linewidth=0.6)
@@ -208,17 +200,13 @@ def save_figure(figure: Figure, axes: Axes, out: Path, notes: Sequence[str]) -> 
     handles, labels = axes.get_legend_handles_labels()
     # By as much as both take, so that they take nothing from the axes.
     figure.set_figheight(figure.get_figheight() + 0.2 * len(labels) + 0.14 * len(lines))
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower left",
-        frameon=False,
-        labelcolor="linecolor",
-        fontsize=9.0,
-        title=literal("\n".join(lines)),
-        title_fontsize=7.5,
-        alignment="left",
-    )
+    looks: dict[str, Any] = {
+        "loc": "outside lower left",
+        "frameon": False,
+        "labelcolor": "linecolor",
+        "alignment": "left",
+    }
+    figure.legend(handles, labels, title=literal("\n".join(lines)), title_fontsize=7.5, fontsize=9.0, **looks)
     out = new_file(out, ".png", replace=True)
     with atomic_write(out) as file:
         figure.savefig(file, dpi=100, format="png")
@@ -226,12 +214,9 @@ def save_figure(figure: Figure, axes: Axes, out: Path, notes: Sequence[str]) -> 
 
 
 def _axes(title: str, y_label: str, x_label: str = "environment steps", rows: int = 1) -> tuple[Figure, list[Axes]]:
-    from matplotlib.ticker import EngFormatter
-
     figure = new_figure(7.2, 2.9 + 1.3 * rows)
     axes = [figure.add_subplot(rows, 1, i + 1) for i in range(rows)]
     axes[0].set_title(literal(title), loc="left", fontsize=12)
     for axis in axes:
         dress(axis, x_label if axis is axes[-1] else "", y_label)
-        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     return figure, axes

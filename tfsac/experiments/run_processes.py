@@ -5,9 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime
+import fcntl
 import functools
 import json
-import math
 import os
 import pathlib
 import shlex
@@ -19,18 +19,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tfsac.distributed.ray_jobs import LOCK_TIMEOUT, end_with_parent
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
-from tfsac.utils.files import atomic_write, differences, lock_file, read_object
+from tfsac.utils.files import atomic_write, differences, read_object
 from tfsac.utils.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 # Flags that a resumed run has from its config.
 FIXED_FLAGS = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir", "restore_memory")
-SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_REPORTS = 0.1, 60.0
+SECONDS_BETWEEN_LOOKS = 0.1
 
 
 class PlannedRun(NamedTuple):
@@ -66,7 +64,6 @@ class PlannedRun(NamedTuple):
 
         Raises:
             BlockingIOError: another process is training it.
-            OSError: its log cannot be written.
         """
         flags = self.flags
         threads = {} if cores is None else {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": str(cores)}
@@ -85,15 +82,9 @@ class PlannedRun(NamedTuple):
             command = [sys.executable, *(train or TRAIN), *flags, f"--run_dir={self.path}"]
             log.write(f"$ {shlex.join(command)}\n".encode())
             log.flush()
-            return subprocess.Popen(
-                command,
-                env={**threads, **os.environ},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=prepare,
-            )
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            environment = {**threads, **os.environ}
+            return subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=prepare, **streams)
 
     def starter(self, cores: int) -> Callable[[Callable[[], None]], subprocess.Popen[bytes] | None]:
         """Returns `start` as a function of `prepare`, for another machine with the same folders."""
@@ -106,12 +97,12 @@ Launch = Callable[[PlannedRun, int | None], Any]
 
 
 class Series:
-    """Runs in one folder that are trained side by side; subclasses choose them in `work`.
+    """Runs in one folder that are trained side by side; subclasses choose them with `jobs` and train them in `do`.
 
     Args:
         folder: new or empty, or of the same series.
         name: of the JSON file that describes it.
-        content: of that file; whoever continues the series must ask for the same.
+        content: of that file; a resumed series must have the same.
         compared: the parts of it that must be the same; empty for all that the file has.
 
     Attributes:
@@ -123,8 +114,6 @@ class Series:
 
     def __init__(self, folder: pathlib.Path, name: str, content: dict[str, Any], compared: Sequence[str] = ()):
         self.folder, self.file, self.content, self.signals = folder, folder / name, content, list[int]()
-        self.cores: int | None = None
-        self.launch: Launch = lambda run, cores: run.start(cores, end_with_parent)
         if self.file.is_file():
             before, now = read_object(self.file), json.loads(json.dumps(content))
             names = set(compared or before) & before.keys() & now.keys()
@@ -133,12 +122,12 @@ class Series:
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise FileExistsError(f"{folder} exists and is not empty; choose a new folder")
 
-    def begin(self) -> int:
-        """Called once nobody else trains in the folder; returns how many jobs there are to do."""
-        return 0
+    def jobs(self) -> Sequence[Any]:
+        """Returns what there is to do; called once no other process trains in the folder."""
+        return ()
 
-    def work(self) -> None:
-        """Does jobs with `train_run`, one at a time, until none is left or a signal came; several threads call it."""
+    def do(self, job: Any) -> None:
+        """Does a job with `train_run`, beside others in other threads."""
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
         """Trains the runs that are not finished; one that fails does not stop the others.
@@ -154,57 +143,56 @@ class Series:
         Raises:
             BlockingIOError: another process is training in this folder, or one of its runs.
         """
-        self.launch = launch or self.launch
+        self.launch = launch or (lambda run, cores: run.start(cores, end_with_parent))
         self.folder.mkdir(parents=True, exist_ok=True)
         with _folder_lock(self.folder), _collect_signals(self.signals):
             with atomic_write(self.file) as stream:
                 stream.write(json.dumps(self.content, indent=2).encode())
-            jobs = max(min(jobs, self.begin()), 1)
+            waiting = self.jobs()
+            jobs = max(min(jobs, len(waiting)), 1)
             self.cores = max(usable_cores() // jobs, 1) if cores is None and jobs > 1 else cores
             with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
                 try:
-                    for worker in concurrent.futures.as_completed([pool.submit(self.work) for _ in range(jobs)]):
-                        worker.result()
+                    for done in concurrent.futures.as_completed([pool.submit(self._do, job) for job in waiting]):
+                        done.result()
                 except BaseException:
                     self.signals.append(signal.SIGTERM)  # the other runs save and end
                     raise
         return self.signals[0] if self.signals else None
+
+    def _do(self, job: Any) -> None:
+        if not self.signals:
+            self.do(job)
 
     def train_run(self, run: PlannedRun, ends: Callable[[], bool] = lambda: False) -> int:
         """Trains a run, prints how it goes, and returns its exit status.
 
         Args:
             run: not finished.
-            ends: asked again and again: whether the run is to save and end.
+            ends: called again and again: whether the run is to save and end.
         """
-        name, num_evaluations, ending, reported, began = self.name(run), 0, False, -1, time.monotonic()
+        name, num_sent, ending, began = run.path.relative_to(self.folder), 0, False, time.monotonic()
         word = "resumed" if run.interrupted else "started"
-        if (process := self._process(run)) is None:
+        if (process := self._start(run)) is None:
             return 0
         say(f"{word:<9} {name}")
-        next_report = time.monotonic() + SECONDS_BETWEEN_REPORTS
         try:
             while (status := process.poll()) is None:
                 time.sleep(SECONDS_BETWEEN_LOOKS)
-                for number in self.signals[num_evaluations:]:
-                    num_evaluations += 1
+                for number in self.signals[num_sent:]:
+                    num_sent += 1
                     process.send_signal(number)
                 if not ending and ends():
                     ending = True
                     process.send_signal(signal.SIGTERM)
-                if time.monotonic() > next_report:
-                    next_report += SECONDS_BETWEEN_REPORTS
-                    steps, returns = _evaluations(run)
-                    if len(steps) and steps[-1] > reported:
-                        reported = steps[-1]
-                        say(f"training  {name}  {reported:,} steps, evaluation {returns[-1]:.1f}")
         except BaseException:
             process.send_signal(signal.SIGTERM)
             raise
-        took = datetime.timedelta(seconds=round(time.monotonic() - began))
+        took = str(datetime.timedelta(seconds=round(time.monotonic() - began)))
         if status == 0:
-            best = max(_evaluations(run)[1], default=math.nan)
-            say(f"finished  {name}  best evaluation {best:.1f}, {took}")
+            with contextlib.suppress(TfsacError):  # a run without evaluations
+                took = f"best evaluation {read_curve(run.path)[1].max():.1f}, {took}"
+            say(f"finished  {name}  {took}")
         elif self.signals:
             say(f"stopped   {name}")
         elif ending:
@@ -214,11 +202,7 @@ class Series:
             say(f"failed    {name}  status {status}, see {run.log}\n          {last}")
         return status
 
-    def name(self, run: PlannedRun) -> str:
-        """Returns the name of a run in what is printed."""
-        return str(run.path.relative_to(self.folder))
-
-    def _process(self, run: PlannedRun) -> Any:
+    def _start(self, run: PlannedRun) -> Any:
         """Starts a run, after one that a killed series left has saved and ended."""
         end = time.monotonic() + LOCK_TIMEOUT
         while True:
@@ -228,13 +212,6 @@ class Series:
                 if self.signals or time.monotonic() > end:
                     raise
             time.sleep(SECONDS_BETWEEN_LOOKS)
-
-
-def _evaluations(run: PlannedRun) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        return read_curve(run.path)
-    except (OSError, TfsacError):  # it has none yet
-        return np.zeros(0), np.zeros(0)
 
 
 @contextlib.contextmanager
@@ -262,7 +239,7 @@ def _collect_signals(received: list[int]) -> Iterator[None]:
 
 def _lock(descriptor: int, message: str) -> None:
     try:
-        lock_file(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise BlockingIOError(message) from None
     except OSError:  # there are no locks here

@@ -50,24 +50,15 @@ _ACER = (
     "agent.algorithm.trust_region_delta=log(1e-4, 1)",
     "agent.algorithm.trust_region_alpha=1-log(0.001, 0.1)",
 )
+_TAAC = ("agent.algorithm.alpha_learning_rate=log(1e-4, 3e-3)", "agent.algorithm.min_prob=uniform(0.01, 0.3)")
+_FACTOR = "agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)"
+_RATIO = "agent.algorithm.temperature.target_entropy_ratio=uniform(0.2, 0.98)"
 # By kind of agent. A preset leaves out what it does not have, such as a fixed temperature, and what it refuses.
 DEFAULT_SPACES: dict[str, tuple[str, ...]] = {
     "soft_actor_critic": (*_OFF_POLICY, "environment.filters.reward_rescale_factor=log(0.1, 10)"),
-    "twin_soft_actor_critic": (
-        *_OFF_POLICY,
-        *_TEMPERATURE,
-        "agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)",
-    ),
-    "discrete_soft_actor_critic": (
-        *_OFF_POLICY,
-        *_TEMPERATURE,
-        "agent.algorithm.temperature.target_entropy_ratio=uniform(0.2, 0.98)",
-    ),
-    "temporally_abstract_actor_critic": (
-        *_OFF_POLICY,
-        "agent.algorithm.alpha_learning_rate=log(1e-4, 3e-3)",
-        "agent.algorithm.min_prob=uniform(0.01, 0.3)",
-    ),
+    "twin_soft_actor_critic": (*_OFF_POLICY, *_TEMPERATURE, _FACTOR),
+    "discrete_soft_actor_critic": (*_OFF_POLICY, *_TEMPERATURE, _RATIO),
+    "temporally_abstract_actor_critic": (*_OFF_POLICY, *_TAAC),
     "discrete_acer": _ACER,
     "gaussian_acer": _ACER,
 }
@@ -112,15 +103,7 @@ class Dimension(NamedTuple):
         return parse_assignment(f"x={sampled}")[1] if self.kind in ("choice", "width") else sampled
 
     def assignments(self, sampled: Any, preset: dict[str, Any]) -> list[str]:
-        """Returns flags of `train` for a sampled number or the text of a choice.
-
-        Args:
-            sampled: as for `value`.
-            preset: as JSON values.
-
-        Raises:
-            TfsacError: there are no layers whose width could be set.
-        """
+        """Returns flags of `train` for what was sampled; the preset, as JSON values, has the layers of a width."""
         if self.kind != "width":
             return [f"--set={self.path}={self.value(sampled) if self.kind == '1-log' else sampled}"]
         width, current = self.value(sampled), self.current_values(preset)
@@ -140,11 +123,12 @@ class Dimension(NamedTuple):
             values += _listed(value) if self.kind == "width" else [value]
         if not values or any(value != values[0] for value in values):
             return None
+        value = values[0]
         if self.kind in ("choice", "width"):
-            return next((text for text in self.values if self.value(text) == values[0]), None)
-        if type(values[0]) not in (int, float):
+            return next((text for text in self.values if self.value(text) == value), None)
+        if type(value) not in (int, float):
             return None
-        sampled = float(f"{1.0 - values[0]:.12g}") if self.kind == "1-log" else values[0]
+        sampled = float(f"{1.0 - value:.12g}") if self.kind == "1-log" else value
         return sampled if self.values[0] <= sampled <= self.values[1] else None
 
     def current_values(self, preset: dict[str, Any]) -> dict[str, Any]:
@@ -157,14 +141,7 @@ class Dimension(NamedTuple):
 
 
 def parse_dimension(text: str) -> Dimension:
-    """Reads a dimension.
-
-    Args:
-        text: such as ``agent.algorithm.discount=uniform(0.95, 0.999)``.
-
-    Raises:
-        TfsacError: it is not written so, or Optuna refuses its bounds.
-    """
+    """Reads a dimension such as ``agent.algorithm.discount=uniform(0.95, 0.999)``."""
     match = re.fullmatch(r"\s*([^=\s]+)\s*=\s*(log|1-log|uniform|int|choice|width)\s*\((.*)\)\s*", text, re.DOTALL)
     try:
         path, kind, inside = match.groups()  # type: ignore[union-attr]
@@ -182,9 +159,8 @@ def parse_dimension(text: str) -> Dimension:
 def search_space(
     dimensions: Sequence[str], describe: Describe, fixed: Sequence[str] = ()
 ) -> tuple[list[Dimension], list[str]]:
-    """Returns the dimensions to search, checked.
-
-    The bounds of each range, a number between them and all choices are tried with the preset, one at a time.
+    """Returns the dimensions to search, checked: the bounds of each range, a number between them and all choices are
+    tried with the preset, one at a time.
 
     Args:
         dimensions: a dimension each, or `DEFAULT`; without any, the default space of the kind of agent.
@@ -198,26 +174,26 @@ def search_space(
         TfsacError: a text that is no dimension, a value that the preset refuses, no default for this kind of agent.
     """
     preset = describe([])["preset"]
-    space, left_out = [parse_dimension(text) for text in dimensions if text != DEFAULT], []
+    space, left_out = [parse_dimension(text) for text in dimensions if text != DEFAULT], list[str]()
     for dimension in space:
         _try(dimension, preset, describe)
-    own = {dimension.text: _paths(dimension, preset) for dimension in space} | {path: [path] for path in fixed}
-    if DEFAULT in dimensions or not dimensions:
-        kind = preset["agent"]["kind"]
-        if kind not in DEFAULT_SPACES:
-            raise TfsacError(f"{kind} has no default search space; name dimensions with --space")
-        for dimension in map(parse_dimension, DEFAULT_SPACES[kind]):
-            if not dimension.current_values(preset):
-                continue
-            paths = _paths(dimension, preset)
-            if chosen := [text for text, own_paths in own.items() if _overlap(own_paths, paths)]:
-                left_out.append(f"not searched: {dimension.text}: {chosen[0]} sets it")
-                continue
-            try:
-                _try(dimension, preset, describe)
-                space.append(dimension)
-            except ValueError as error:
-                left_out.append(f"not searched: {dimension.text}: {error}")
+    if dimensions and DEFAULT not in dimensions:
+        return space, left_out
+    kind = preset["agent"]["kind"]
+    if kind not in DEFAULT_SPACES:
+        raise TfsacError(f"{kind} has no default search space; name dimensions with --space")
+    taken = {dimension.text: _paths(dimension, preset) for dimension in space} | {path: [path] for path in fixed}
+    for dimension in map(parse_dimension, DEFAULT_SPACES[kind]):
+        if not dimension.current_values(preset):
+            continue
+        try:
+            for text, paths in taken.items():
+                if any(covers(a, b) or covers(b, a) for a in paths for b in _paths(dimension, preset)):
+                    raise TfsacError(f"{text} sets it")
+            _try(dimension, preset, describe)
+            space.append(dimension)
+        except ValueError as error:
+            left_out.append(f"not searched: {dimension.text}: {error}")
     return space, left_out
 
 
@@ -232,13 +208,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _paths(dimension: Dimension, preset: dict[str, Any]) -> list[str]:
-    flags = dimension.assignments(dimension.values[0], preset)
-    return [flag.removeprefix("--set=").partition("=")[0] for flag in flags]
-
-
-def _overlap(paths: Sequence[str], other_paths: Sequence[str]) -> bool:
-    """Returns whether two lists of paths set the same parameter."""
-    return any(covers(a, b) or covers(b, a) for a in paths for b in other_paths)
+    return list(dimension.current_values(preset)) if dimension.kind == "width" else [dimension.path]
 
 
 def _try(dimension: Dimension, preset: dict[str, Any], describe: Describe) -> None:

@@ -20,6 +20,8 @@ from tfsac.experiments.run_processes import PlannedRun, Series, say
 from tfsac.parameters.overrides import text_of
 from tfsac.utils.files import read_object
 
+PLAN = "sweep.json"
+
 
 class Sweep(Series):
     """Runs of every combination with every seed, in one folder.
@@ -47,7 +49,7 @@ class Sweep(Series):
         content = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
         if "preset" in grid:
             content["first_of"] = {text_of(c.values["preset"]): c.experiment for c in reversed(combinations)}
-        super().__init__(folder, "sweep.json", content)
+        super().__init__(folder, PLAN, content)
         self.runs = [
             PlannedRun(folder / c.name / f"seed{seed}", [*flags, *c.flags, f"--seed={seed}"])
             for c in combinations
@@ -55,25 +57,19 @@ class Sweep(Series):
         ]
         self.failed, self._only_label = list[PlannedRun](), first.experiment["preset"]["agent"]["kind"]
 
-    def begin(self) -> int:
-        """Prints how many runs are finished, and returns how many are not."""
+    def jobs(self) -> list[PlannedRun]:
+        """Returns the runs that are not finished."""
         waiting = [run for run in self.runs if not run.finished]
         say(f"{self.folder}: {len(self.runs) - len(waiting)} of {len(self.runs)} runs are finished")
-        self._waiting = iter(waiting)
-        return len(waiting)
+        return waiting
 
-    def work(self) -> None:
-        """Trains the runs that wait."""
-        while not self.signals and (run := next(self._waiting, None)):
-            if self.train_run(run) and not self.signals:
-                self.failed.append(run)
+    def do(self, job: PlannedRun) -> None:
+        """Trains a run."""
+        if self.train_run(job) and not self.signals:
+            self.failed.append(job)
 
     def report(self) -> bool:
-        """Compares the combinations over their finished runs: prints tables, writes comparison.csv and comparison.png.
-
-        Returns:
-            whether they could be compared.
-        """
+        """Compares the combinations over their finished runs, and returns whether they could be compared."""
         try:
             groups = {label or self._only_label: runs for label, runs in finished_runs(self.folder).items()}
             say(compare(groups, self.folder))
@@ -87,11 +83,9 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     """Returns the folders of a sweep's finished runs by combination; what differs only in the level is together.
 
     The name of the only combination of an empty grid, of one over levels alone, or of a folder with seeds is empty.
-
-    Raises:
-        TfsacError: no run has finished.
+    Where no run has finished, a TfsacError is raised.
     """
-    axes = dict(read_object(folder / "sweep.json")["grid"]) if (folder / "sweep.json").is_file() else {}
+    axes = dict(read_object(folder / PLAN)["grid"]) if (folder / PLAN).is_file() else {}
     groups: dict[str, list[pathlib.Path]] = {}
     for (name, _), (label, _) in zip(named_combinations(axes), named_combinations(axes, LEVELS), strict=True):
         if runs := [path for path in sorted((folder / name).glob("seed*")) if PlannedRun(path, []).finished]:
@@ -103,25 +97,16 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 def holds_several_runs(path: pathlib.Path) -> bool:
     """Returns whether a folder is that of a sweep, or holds seeds of one experiment, such as a sweep's combination."""
-    return (path / "sweep.json").is_file() or (
-        not (path / "config.json").is_file() and any(path.glob("seed*/config.json"))
-    )
+    return (path / PLAN).is_file() or (not (path / "config.json").is_file() and any(path.glob("seed*/config.json")))
 
 
 def runs_of(path: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the finished runs for which a folder stands, or the folder itself where that is a run.
-
-    Raises:
-        TfsacError: no run has finished.
-    """
+    """Returns the finished runs for which a folder stands, or the folder itself where that is a run."""
     return [run for runs in finished_runs(path).values() for run in runs] if holds_several_runs(path) else [path]
 
 
 def unfinished_of(path: pathlib.Path) -> list[pathlib.Path]:
     """Returns the runs of a sweep, or seeds of one experiment, that `runs_of` leaves out: begun and not finished."""
-    if not holds_several_runs(path):
-        return []
-    begun = [*path.glob("seed*/config.json")]
-    if (path / "sweep.json").is_file():
-        begun += path.glob("*/seed*/config.json")
-    return sorted(config.parent for config in begun if not PlannedRun(config.parent, []).finished)
+    patterns = ["seed*/config.json"] * holds_several_runs(path) + ["*/seed*/config.json"] * (path / PLAN).is_file()
+    runs = [config.parent for pattern in patterns for config in path.glob(pattern)]
+    return sorted(run for run in runs if not PlannedRun(run, []).finished)

@@ -4,42 +4,43 @@ tuning.json                     what is searched, so that the folder is resumed 
 journal.log                     Optuna's storage
 trial007/seed0                  a run directory
 trial007/seed0.log              what the run printed
-best.json, tuning.png           from `tfsac.experiments.tuning_report`
+best.json                       the best trial's preset
+tuning_*.png                    Optuna's pictures
 """
 
 from __future__ import annotations
 
-import dataclasses
+import collections
 import functools
 import json
 import pathlib
 import statistics
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfsac.errors import TfsacError
+from tfsac.experiments.comparison import aligned
 from tfsac.experiments.evaluations import read_run
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import PlannedRun, Series, say
-from tfsac.experiments.search_space import Describe, Dimension, names_of
+from tfsac.experiments.search_space import Describe, Dimension, names_of, parse_dimension
+from tfsac.utils.files import atomic_write, read_object
 
 if TYPE_CHECKING:
     import optuna
 
 PLAN, JOURNAL, STUDY = "tuning.json", "journal.log", "tfsac"
+SHOWN = 10  # trials in the table of a report
 # What makes a study; `trials` may grow, and `arguments` with them.
 COMPARED = ("format", "space", "experiment", "seeds", "last_evaluations", "pruner", "prune_after")
 
 
 def import_optuna() -> Any:
-    """Returns the package.
-
-    Raises:
-        TfsacError: it is not installed.
-    """
+    """Returns the package, or raises TfsacError where it is not installed."""
     try:
         import optuna
     except ImportError as error:
@@ -68,49 +69,16 @@ def open_study(storage: optuna.storages.BaseStorage, content: dict[str, Any]) ->
     return study
 
 
-@dataclasses.dataclass
-class Progress:
-    """What Optuna knows of a trial: the evaluations of its first seed, then those of the second averaged with the score
-    of the first, and so on, so that trials are comparable at each.
-
-    Attributes:
-        trial: Optuna's.
-        reported: evaluations that it knows.
-        scores: of the seeds that have ended.
-        before: evaluations of these.
-        pruned: whether the trial is to end.
-    """
-
-    trial: optuna.Trial
-    reported: int
-    scores: list[float] = dataclasses.field(default_factory=list)
-    before: int = 0
-    pruned: bool = False
-
-    def report(self, run: PlannedRun) -> bool:
-        """Reports the new evaluations of a run, and returns whether its trial is to end."""
-        for step, value in enumerate(trained_returns(run.path), self.before + 1):
-            if step > self.reported and not self.pruned:
-                self.reported = step
-                self.trial.report(statistics.fmean([*self.scores, value]), step)
-                self.pruned = self.trial.should_prune()
-        return self.pruned
-
-
 class Tuning(Series):
     """A search for the values of parameters with the highest returns, in one folder.
 
     Args:
-        folder: new or empty, or of the same tuning.
+        folder, flags: see `Sweep`.
         space: the dimensions.
-        flags: of `train`, for all runs.
         describe: returns what flags of `train` ask for, beside `flags`, or raises a ValueError.
         **settings: `experiment`, what is trained as JSON values; `seeds` of each trial; `last_evaluations`, of so many
             the score of a run is the mean; `pruner`, "median", "hyperband" or "none"; `prune_after`, evaluations that a
             trial has before it may be pruned; `trials`, how many; `arguments` of `tfsac tune`, to resume it.
-
-    Raises:
-        FileExistsError, TfsacError: there is something else in the folder, or another tuning; Optuna is not installed.
     """
 
     def __init__(
@@ -124,11 +92,12 @@ class Tuning(Series):
         texts = dict(dimension.text.split("=", 1) for dimension in space)
         super().__init__(folder, PLAN, {"format": 1, "space": texts, **settings}, COMPARED)
         self.optuna, self.space, self.flags, self.describe = import_optuna(), space, flags, describe
-        self.preset = settings["experiment"]["preset"]
-        self.choosing = threading.Lock()
+        self.preset, self.asking = settings["experiment"]["preset"], threading.Lock()
 
-    def begin(self) -> int:
-        """Opens the study, whose first trial has the preset's own values; returns how many trials are left."""
+    def jobs(self) -> list[int | None]:
+        """Opens the study, whose first trial has the preset's own values; returns the numbers of the trials that an
+        earlier process left open, and None for each new one.
+        """
         journal = self.folder / JOURNAL
         if journal.is_file():  # a full disk or a lost machine may have left half a line
             complete_size = journal.read_bytes().rfind(b"\n") + 1
@@ -136,38 +105,36 @@ class Tuning(Series):
                 file.truncate(complete_size)
         self.storage = open_storage(self.folder)
         self.study = open_study(self.storage, self.content)
-        trials, states = self.study.get_trials(deepcopy=False), self.optuna.trial.TrialState
-        ended, num_trials = sum(trial.state.is_finished() for trial in trials), self.content["trials"]
+        trials, num_trials = self.study.get_trials(deepcopy=False), self.content["trials"]
+        states = collections.Counter(trial.state.name for trial in trials)
+        ended = len(trials) - states["RUNNING"] - states["WAITING"]
         enough = f"; --trials={num_trials} counts earlier ones" if ended >= num_trials else ""
         say(f"{self.folder}: {ended} of {num_trials} trials have ended{enough}")
         if not trials:
             own = {dimension.path: dimension.sampled_value(self.preset) for dimension in self.space}
             self.study.enqueue_trial({path: sampled for path, sampled in own.items() if sampled is not None})
-        self._open = [trial.number for trial in trials if trial.state == states.RUNNING]
-        self._trials_to_start = num_trials - sum(trial.state != states.WAITING for trial in trials)
-        return len(self._open) + self._trials_to_start
+        still_open = [trial.number for trial in trials if trial.state.name == "RUNNING"]
+        return [*still_open, *[None] * (num_trials - ended - len(still_open))]
 
-    def work(self) -> None:
-        """Trains the trials that an earlier process left open, then new ones."""
-        while not self.signals and (trial := self._next_trial()):
-            state, score = self._train(trial)
-            if state:
-                self.study.tell(trial, score, self.optuna.trial.TrialState[state])
-            if score is not None:
-                best = self.study.best_trial
-                say(f"score     {name_of(trial)}  {score:.2f}, best {name_of(best)} with {best.value:.2f}")
-
-    def _next_trial(self) -> optuna.Trial | None:
-        with self.choosing:
-            if self._open:
-                study_id = self.storage.get_study_id_from_name(STUDY)
-                trial_id = self.storage.get_trial_id_from_study_id_trial_number(study_id, self._open.pop(0))
-                return self.optuna.trial.Trial(self.study, trial_id)
-            self._trials_to_start -= 1
-            return self.study.ask({d.path: d.distribution for d in self.space}) if self._trials_to_start >= 0 else None
+    def do(self, job: int | None) -> None:
+        """Trains a trial."""
+        if job is None:
+            with self.asking:
+                trial = self.study.ask({d.path: d.distribution for d in self.space})
+        else:
+            study_id = self.storage.get_study_id_from_name(STUDY)
+            trial_id = self.storage.get_trial_id_from_study_id_trial_number(study_id, job)
+            trial = self.optuna.trial.Trial(self.study, trial_id)
+        state, score = self._train(trial)
+        if state:
+            self.study.tell(trial, score, self.optuna.trial.TrialState[state])
+        if score is not None:
+            best = self.study.best_trial
+            say(f"score     {name_of(trial)}  {score:.2f}, best {name_of(best)} with {best.value:.2f}")
 
     def _train(self, trial: optuna.Trial) -> tuple[str, float | None]:
-        """Trains the runs of a trial, seed after seed, and returns its state and score.
+        """Trains the runs of a trial, seed after seed, and returns its state and score. Evaluations of the first seed
+        decide whether it is pruned.
 
         The state of a trial that a signal stops is "": it stays open.
         """
@@ -180,24 +147,33 @@ class Tuning(Series):
         except ValueError as error:  # values that do not fit together
             say(f"refused   {name}  {error}")
             return "FAIL", None
-        reported = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-        progress, seeds = Progress(trial, len(reported)), self.content["seeds"]
-        for seed in seeds:
+        num_reported, pruned = len(self.study.get_trials(deepcopy=False)[trial.number].intermediate_values), False
+
+        def prune(run: PlannedRun) -> bool:
+            nonlocal num_reported, pruned
+            for value in trained_returns(run.path)[num_reported:]:
+                num_reported += 1
+                trial.report(value, num_reported)
+                pruned = pruned or trial.should_prune()
+            return pruned
+
+        scores: list[float] = []
+        for seed in self.content["seeds"]:
             run = PlannedRun(self.folder / name / f"seed{seed}", [*self.flags, *flags, f"--seed={seed}"])
-            status = 0 if run.finished else self.train_run(run, functools.partial(progress.report, run))
+            ends = functools.partial(prune, run) if not scores else lambda: False
+            status = 0 if run.finished else self.train_run(run, ends)
             if status and self.signals:
                 return "", None
-            if progress.report(run) and not (run.finished and seed == seeds[-1]):
+            if ends() and not (run.finished and seed == self.content["seeds"][-1]):
                 return "PRUNED", None
             if status:
                 return "FAIL", None
             try:
-                progress.scores.append(read_run(run.path, self.content["last_evaluations"]).last)
+                scores.append(read_run(run.path, self.content["last_evaluations"]).last)
             except (TfsacError, OSError) as error:
                 say(f"failed    {name}  {error}")
                 return "FAIL", None
-            progress.before += len(trained_returns(run.path))
-        return "COMPLETE", statistics.fmean(progress.scores)
+        return "COMPLETE", statistics.fmean(scores)
 
 
 def name_of(trial: optuna.Trial | optuna.trial.FrozenTrial) -> str:
@@ -224,3 +200,71 @@ def _trained_returns(file: pathlib.Path, size: int) -> list[float]:
 def short_text(value: Any) -> str:
     """Returns a value of a parameter with few digits."""
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+
+
+def report(folder: pathlib.Path) -> str:
+    """Writes best.json and the pictures, and returns what there is to print: the best trials and these files.
+
+    Raises:
+        OSError, TfsacError: no tuning has begun there, no trial is complete, or Optuna is not installed.
+    """
+    content = read_object(folder / PLAN)
+    (folder / JOURNAL).stat()  # Optuna would make one
+    space = [parse_dimension(f"{path}={text}") for path, text in content["space"].items()]
+    trials = open_study(open_storage(folder), content).get_trials(deepcopy=False)
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]  # pruned ones have a value, too
+    complete.sort(key=lambda trial: -(trial.value or 0.0))
+    states = collections.Counter(trial.state.name.lower() for trial in trials)
+    counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    if not complete:
+        raise TfsacError(f"no trial in {folder} is complete ({counted})")
+    best = complete[0]
+    config = read_object(folder / name_of(best) / f"seed{content['seeds'][0]}" / "config.json")
+    saved_config = {
+        name: config[name] for name in ("preset", "run", "import_folders", "initial_weights") if name in config
+    }
+    with atomic_write(folder / "best.json") as stream:  # as --preset takes it
+        stream.write(json.dumps({**saved_config, "trial": best.number, "score": best.value}, indent=2).encode())
+    table = [["trial", "score", *names_of(space).values()]]
+    for trial in complete[:SHOWN]:
+        values = [short_text(dimension.value(trial.params[dimension.path])) for dimension in space]
+        table.append([name_of(trial), f"{trial.value:.2f}", *values])
+    importances = draw(folder, space, trials)
+    shares = ", ".join(f"{name} {importance:.2f}" for name, importance in importances.items())
+    lines = [f"{folder}: {len(trials)} trials: {counted}", *aligned(table)]
+    lines += [f"importance: {shares}"] if shares else []
+    return "\n".join([*lines, f"preset  {folder / 'best.json'}", f"pictures {folder / 'tuning_*.png'}"])
+
+
+def draw(
+    folder: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.trial.FrozenTrial]
+) -> dict[str, float]:
+    """Draws Optuna's history, slices and importances of trials, one of which is complete, to tuning_*.png.
+
+    Returns:
+        the importances of the dimensions by short name, the largest first; empty where all scores are the same.
+    """
+    from matplotlib import pyplot
+
+    optuna, names = import_optuna(), names_of(space)
+    study = optuna.create_study(direction="maximize")  # the same trials with short names
+    for trial in trials:
+        if trial.state.is_finished():
+            params = {names[path]: sampled for path, sampled in trial.params.items()}
+            kinds = {names[path]: kind for path, kind in trial.distributions.items()}
+            study.add_trial(
+                optuna.trial.create_trial(state=trial.state, value=trial.value, params=params, distributions=kinds)
+            )
+    visual, importances = optuna.visualization.matplotlib, dict[str, float]()
+    plots = {"history": visual.plot_optimization_history, "slices": visual.plot_slice}
+    with warnings.catch_warnings(), pyplot.rc_context():
+        warnings.simplefilter("ignore")  # of few trials, and that the figures are experimental
+        if len({trial.value for trial in study.trials if trial.state.name == "COMPLETE"}) > 1:
+            importances = optuna.importance.get_param_importances(study)
+            plots["importances"] = visual.plot_param_importances
+        for name, plot in plots.items():
+            figure = np.ravel(plot(study, target_name="score"))[0].figure
+            with atomic_write(folder / f"tuning_{name}.png") as stream:
+                figure.savefig(stream, format="png", bbox_inches="tight")
+            pyplot.close(figure)
+    return importances

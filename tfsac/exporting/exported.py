@@ -100,8 +100,8 @@ class Exported:
             deterministic: the policy's mode; a SavedModel also returns samples.
 
         Raises:
-            ValueError: an observation that `Policy.act` refuses.
-            TfsacError: a sample of a LiteRT file, or a state of another number of environments.
+            TfsacError: an observation that `Policy.act` refuses, a sample of a LiteRT file, or a state of another
+                number of environments.
         """
         if not deterministic and self.lite:
             raise TfsacError("a LiteRT file takes the noise of its samples as an input; call its signature `sample`")

@@ -23,7 +23,7 @@ CALIBRATION_STEPS = 1000  # at most, evenly spaced; each runs every signature on
 def with_half_weights(content: bytes) -> bytes:
     """Returns a float32 file with the weights of its matrix products and convolutions in float16.
 
-    TensorFlow's converter would round all constants: means, scales and bounds too. Weights beyond float16 stay.
+    TensorFlow's converter would round all constants: means, scales and bounds too.
     """
     from tensorflow.lite.python import schema_py_generated as schema
     from tensorflow.lite.tools import flatbuffer_utils
@@ -45,10 +45,7 @@ def with_half_weights(content: bytes) -> bytes:
             if tensor.type != schema.TensorType.FLOAT32 or data is None or not len(data):
                 continue
             if tensor.buffer not in half_buffers:
-                with np.errstate(over="ignore"):
-                    rounded = np.frombuffer(bytes(data), np.float32).astype(np.float16)
-                if not np.isfinite(rounded).all():
-                    continue
+                rounded = np.frombuffer(bytes(data), np.float32).astype(np.float16)
                 buffer = schema.BufferT()
                 buffer.data = np.frombuffer(rounded.tobytes(), np.uint8)
                 half_buffers[tensor.buffer] = len(model.buffers)
@@ -72,14 +69,14 @@ def calibrate(
 ) -> None:
     """Sets a converter up for int8: it runs the signatures on real inputs and takes the ranges of their tensors.
 
-    Inputs and outputs stay as they are, so the file takes and returns what the one in float32 does.
-
     Args:
         converter: of the SavedModel with these signatures.
         functions: concrete functions by signature name.
         policy: that is exported; its states complete the inputs, and actions all over the space.
         episodes: the raw observations of each, from its start.
     """
+    if not any(map(len, episodes)):
+        raise TfsacError("quantize='int8' needs quantize_with, the observations of at least one episode")
     before = dict(policy.state), policy.switched
     rows = [row for episode in episodes for row in _inputs(policy, episode)]
     policy.state, policy.switched = before

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -16,7 +16,7 @@ from tfsac.parameters import EnvironmentParameters, ParameterError, override, to
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.recorded_functions import check_functions, check_spaces, spec_in
+from tfsac.training.recorded_functions import check_spaces, spec_in
 from tfsac.training.weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.utils.files import differences, read_object
@@ -47,10 +47,9 @@ def load_policy(
         seed: of the samples that `act(observation, deterministic=False)` takes; None for others at every load.
 
     Raises:
-        FileNotFoundError: no run there, or one without an evaluation yet and not `last`.
-        ValueError: the run's files are damaged, its environment or networks are not those of the run, or there is no
-            checkpoint of this step.
-        CheckpointError: `last`, and no checkpoint that is whole.
+        OSError: no run there, or one without an evaluation yet and not `last`.
+        TfsacError: its files are damaged, its environment or networks are not those of the run, or there is no such
+            checkpoint.
 
     Example:
         >>> policy = tfsac.load_policy("runs/pendulum")
@@ -58,21 +57,18 @@ def load_policy(
     """
     directory = RunDirectory(pathlib.Path(run_dir))
     if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
-        check_functions(directory, env_fn, models)
         spec = spec_in(read_object(directory.config)["spaces"])
     else:
-        env = environment_of(run_dir, env_fn, models)
-        env.close()
-        spec = spec_of(env)
-    policy = policy_in(spec, run_dir, models, critics, step, last)
-    policy.acting.rng = np.random.default_rng(seed)
-    return policy
+        with contextlib.closing(environment_of(run_dir, env_fn, models)) as env:
+            spec = spec_of(env)
+    return policy_in(spec, run_dir, models, seed, critics, step, last)
 
 
 def policy_in(
     spec: Spec,
     run_dir: str | pathlib.Path,
     models: ModelMaker | None,
+    seed: int | Sequence[int] | None = None,
     critics: bool = False,
     step: int | None = None,
     last: bool = False,
@@ -89,6 +85,7 @@ def policy_in(
     agent = build_agent(preset, run, trained, models) if critics or last else None
     actor = build_policy(preset, run, trained, models) if agent is None else agent.policy
     policy = Policy(actor, filters, agent if critics else None)
+    policy.acting.rng = np.random.default_rng(seed)
     check_spaces(directory, spec, policy.reads.observation)
     if agent is not None and last:
         load_checkpoint(directory.checkpoint(step), agent, filters)
@@ -98,11 +95,10 @@ def policy_in(
 
 
 def environment_of(
-    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, **kwargs: Any
+    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None
 ) -> gym.Env:
-    """Makes the environment of a run with these arguments more, or what env_fn makes without them."""
-    parameters = playing_environment(run_dir, env_fn, models)
-    return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn, to_play=True)()
+    """Makes the environment of a run."""
+    return maker(playing_environment(run_dir, env_fn, models), env_fn, to_play=True)()
 
 
 def playing_environment(
@@ -114,9 +110,6 @@ def playing_environment(
 ) -> EnvironmentParameters:
     """Returns the parameters of the environment in which a run's policy is to play, with the changes of
     `tfsac.evaluate`; unless it is quiet, a line says where it is another environment than that of training.
-
-    Raises:
-        ParameterError: changes of something else than the environment, or a function is missing.
     """
     directory, changes = RunDirectory(pathlib.Path(run_dir)), changes or {}
     preset, _ = directory.read()
@@ -124,7 +117,6 @@ def playing_environment(
     if playing.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
         can = "only the environment of a trained policy can change, such as environment.kwargs, and no filters"
         raise ParameterError(f"{can}, got {', '.join(changes)}")
-    check_functions(directory, env_fn, models, playing)
     different = differences(to_json(trained), to_json(playing))
     env_fn_of_training = read_object(directory.config).get("env_fn")
     if env_fn is not None and name_of(env_fn) != env_fn_of_training:

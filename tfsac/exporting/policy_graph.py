@@ -9,9 +9,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfsac.environments import ActionNumbering, action_map
+from tfsac.errors import TfsacError
 from tfsac.exporting.litert import INITIAL_STATE
 from tfsac.policies.base_policy import read_by
-from tfsac.training.policy import Policy
+from tfsac.training.policy import NO_CRITICS, Policy
 from tfsac.types import DiscreteSpec, input_name
 
 
@@ -28,11 +29,13 @@ class PolicyGraph:
     """
 
     def __init__(self, policy: Policy, values: bool = False):
-        self.acting, self.critics, self.filters = policy.acting, policy.critics, policy.filters
+        if values and policy.critics is None:
+            raise TfsacError(NO_CRITICS)
+        self.acting, self.filters, self.critics = policy.acting, policy.filters, policy.critics if values else None
         self.map = action_map(self.acting.spec.single_agent())  # the same for each of several agents
         action = self.acting.spec.action
         self.action_dtype = action.export_dtype if isinstance(action, DiscreteSpec) else action.dtype
-        self.networks = {**self.acting.networks, **(self.critics.networks if self.critics and values else {})}
+        self.networks = {**self.acting.networks, **(self.critics.networks if self.critics else {})}
         variables = [v.value for network in self.networks.values() for v in network.variables]
         self.weights = [*variables, *(v for v in self.acting.variables.values() if isinstance(v, tf.Variable))]
         self.state = {
@@ -99,7 +102,7 @@ class PolicyGraph:
         """Returns a shape for any number of environments, and of agents where several share the policy."""
         return [None, *shape] if self.acting.spec.num_agents is None else [None, None, *shape[1:]]
 
-    def signatures(self, noise_as_input: bool, values: bool = False) -> dict[str, Any]:
+    def signatures(self, noise_as_input: bool) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
         inputs, action = self.inputs(*self.acting.acts_through), self.acting.spec.action
         function = functools.partial(tf.function, autograph=False)  # AutoGraph would take most of the time of an export
@@ -114,8 +117,7 @@ class PolicyGraph:
             signatures["sample"] = function(self.act).get_concrete_function(inputs, noise)
         else:
             signatures["sample"] = function(self.sample).get_concrete_function(inputs)
-        if values:
-            assert self.critics is not None
+        if self.critics:
             inputs = self.inputs(*self.critics.values_through)
             taken = tf.TensorSpec(self._batched(action.shape), self.action_dtype, name="action")
             signatures["values"] = function(self.values).get_concrete_function(inputs, taken)

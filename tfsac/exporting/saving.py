@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import shutil
 import tempfile
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -16,13 +15,14 @@ from tfsac.errors import TfsacError
 from tfsac.exporting.exported import TFLITE_FILE, holds_only_export, load_exported
 from tfsac.exporting.litert import calibrate, convert, with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
-from tfsac.training.policy import NO_CRITICS, Policy
+from tfsac.training.policy import Policy
 from tfsac.types import DiscreteSpec
 from tfsac.utils.files import check_new_folder, glob_safe, new_file, sync
 from tfsac.utils.machine import use_tensorflow
 
 Format = Literal["saved_model", "tflite"]
 Quantize = Literal["none", "float16", "int8"]
+FORMATS = [("saved_model", "none"), ("tflite", "none"), ("tflite", "float16"), ("tflite", "int8")]
 TOLERANCE = 1e-5
 
 
@@ -64,73 +64,42 @@ def export(
         the folder, or the LiteRT file.
 
     Raises:
-        FileExistsError: there is something at `out`; with `replace`, something else than an export.
-        OSError: it cannot be written; what was at `out` before is still there.
-        TfsacError: an unknown format or quantisation, a SavedModel to be quantised, int8 without observations, values
-            of a policy without critics, or a policy that the converter cannot make.
+        OSError: it cannot be written, or there is something at `out`; with `replace`, something else than an export.
+        TfsacError: another format or quantisation, int8 without observations, values of a policy without critics, or a
+            policy that the converter cannot make.
     """
     use_tensorflow()
-    out = pathlib.Path(out)
-    if values and policy.critics is None:
-        raise TfsacError(NO_CRITICS)
-    if format not in ("saved_model", "tflite") or quantize not in ("none", "float16", "int8"):
-        allowed = "format must be 'saved_model' or 'tflite', and quantize 'none', 'float16' or 'int8'"
-        raise TfsacError(f"{allowed}, got {format!r} and {quantize!r}")
-    if quantize != "none" and format != "tflite":
-        raise TfsacError(f"quantize={quantize!r} needs format='tflite', got {format!r}")
-    if quantize == "int8" and not any(map(len, quantize_with or ())):
-        raise TfsacError("quantize='int8' needs quantize_with, the observations of at least one episode")
+    if (format, quantize) not in FORMATS:
+        raise TfsacError(f"format and quantize must be one of {FORMATS}, got {(format, quantize)}")
+    graph, module, out = PolicyGraph(policy, values), tf.Module(), pathlib.Path(out)
+    module.weights = graph.weights
     if not replace or not holds_only_export(out):
         check_new_folder(out)
     new_file(out, replace=True)
-    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        graph, module = PolicyGraph(policy, values), tf.Module()
-        module.weights = graph.weights
-        signatures = graph.signatures(noise_as_input=format == "tflite", values=values)
-        complete = temporary / "model"
-        with glob_safe(temporary) as folder:
-            _save(module, folder / "model", signatures)
+        with (
+            tempfile.TemporaryDirectory(".tmp", f".{out.name}.", out.parent) as temporary,
+            glob_safe(pathlib.Path(temporary)) as folder,
+        ):
+            signatures = graph.signatures(noise_as_input=format == "tflite")
+            complete = folder / "model"
+            tf.saved_model.save(module, str(complete), signatures=signatures)
             if format == "tflite":
-                converter = tf.lite.TFLiteConverter.from_saved_model(
-                    str(folder / "model"), signature_keys=list(signatures)
-                )
+                converter = tf.lite.TFLiteConverter.from_saved_model(str(complete), signature_keys=list(signatures))
                 if quantize == "int8":
                     calibrate(converter, signatures, policy, quantize_with or ())
                 content = convert(converter)
-                complete = temporary / "lite"
+                complete = folder / "lite"
                 complete.mkdir()
                 (complete / TFLITE_FILE).write_bytes(with_half_weights(content) if quantize == "float16" else content)
             for path in [*complete.rglob("*"), complete]:
                 sync(path)
-            _replace(complete, out, temporary / "before")
+            if out.exists():
+                out.rename(folder / "before")
+            complete.rename(out)
     except tf.errors.OpError as error:  # of TensorFlow's file system
         raise OSError(f"the export cannot be written to {out}: {error.message.splitlines()[0]}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return out / TFLITE_FILE if format == "tflite" else out
-
-
-def _replace(complete: pathlib.Path, out: pathlib.Path, before: pathlib.Path) -> None:
-    """Moves a folder to `out`; what is there moves to `before`, and back where that fails."""
-    if out.exists():
-        out.rename(before)
-    try:
-        complete.rename(out)
-    except BaseException:
-        if before.exists():
-            before.rename(out)
-        raise
-
-
-def _save(module: tf.Module, path: pathlib.Path, signatures: dict[str, Any]) -> None:
-    """Saves without TensorFlow's line about assets, which a policy does not have."""
-    logger, level = tf.get_logger(), tf.get_logger().level
-    logger.setLevel("ERROR")
-    try:
-        tf.saved_model.save(module, str(path), signatures=signatures)
-    finally:
-        logger.setLevel(level)
 
 
 def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]) -> float:

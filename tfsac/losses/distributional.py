@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfsac.losses.checks import assert_shapes
+from tfsac.losses.soft_actor_critic import assert_shapes
 
 
 class Support(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfsac.losses.checks import assert_shapes
+from tfsac.losses.soft_actor_critic import assert_shapes
 
 
 def draw_critics(uniform_N: Tensor, size: int) -> Tensor:

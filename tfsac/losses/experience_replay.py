@@ -13,7 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfsac.losses.checks import assert_shapes
+from tfsac.losses.soft_actor_critic import assert_shapes
 
 LOG_RATIO_MAX = 40.0  # e^40 is far beyond any threshold, and finite in products
 

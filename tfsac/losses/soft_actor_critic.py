@@ -12,7 +12,24 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.losses.checks import assert_shapes
+
+def assert_shapes(**tensors: tuple[tf.Tensor, str]) -> None:
+    """Checks ranks and equal sizes of tensors at trace time, with a letter for each dimension: `log_prob=(x_B, "B")`.
+
+    Without it [B] and [B, 1] would silently be broadcast to [B, B].
+
+    Raises:
+        ValueError: a rank or a size that does not fit.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, (tensor, dimensions) in tensors.items():
+        shape = tf.convert_to_tensor(tensor).shape
+        if shape.rank != len(dimensions):
+            raise ValueError(f"{name} must have the dimensions [{', '.join(dimensions)}], got shape {shape}")
+        for letter, size in zip(dimensions, shape.as_list(), strict=True):
+            if size is not None and sizes.setdefault(letter, (size, name))[0] != size:
+                first, other_name = sizes[letter]
+                raise ValueError(f"{name} and {other_name} differ in {letter}: expected {first}, got shape {shape}")
 
 
 def soft_value(q_BN: tf.Tensor, log_prob_B: tf.Tensor, alpha: Any) -> tf.Tensor:

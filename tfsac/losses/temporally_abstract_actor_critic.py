@@ -10,8 +10,7 @@ import math
 
 import tensorflow as tf
 
-from tfsac.losses.checks import assert_shapes
-from tfsac.losses.soft_actor_critic import squared_or_huber
+from tfsac.losses.soft_actor_critic import assert_shapes, squared_or_huber
 
 
 def compare_through_returns(

@@ -15,7 +15,7 @@ from tfsac.errors import TfsacError
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import NEXT, TransitionMemory
 from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
-from tfsac.utils.files import atomic_write, new_file, read_npz
+from tfsac.utils.files import atomic_write, new_file, read_arrays
 
 FORMAT = 1
 KIND, META, RETURNS = "a demonstration file", "meta", "returns"
@@ -96,7 +96,7 @@ def load_demonstrations(
         fields, recorded_level, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
         origin = _Origin(format=1, level=recorded_level)
     else:
-        fields = read_npz(pathlib.Path(path), KIND, list)
+        fields = read_arrays(pathlib.Path(path), KIND)
         origin = _read_origin(path, str(fields.get(META)))
         returns = np.asarray(fields.get(RETURNS, ()), float)
     if level is not None:

@@ -1,6 +1,6 @@
 """Keras networks built from `NetworkParameters` and a `Spec`."""
 
-from tfsac.networks.custom_models import check_models, check_weights
+from tfsac.networks.custom_models import check_models
 from tfsac.networks.forward import GraphForward, NumpyForward, forward_of
 from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, Head, PolicyHead, QHead, VHead
 from tfsac.networks.initializers import Initializers
@@ -36,7 +36,6 @@ __all__ = [
     "apply_on_replicas",
     "build_optimizer",
     "check_models",
-    "check_weights",
     "clip_gradients",
     "forward_of",
     "learning_rate_of",

@@ -115,8 +115,7 @@ def normalized(
     factor = scale / deviation
 
     def gradient(dy: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
-        mean_dy = over_own_rows(dy)
-        mean_dy_centred = over_own_rows(dy * centred)
+        mean_dy, mean_dy_centred = (tf.reduce_mean(each, axis=-2, keepdims=True) for each in (dy, dy * centred))
         slope = over_replicas(mean_dy_centred) / tf.square(deviation)
         dx = factor * (dy - over_replicas(mean_dy) - centred * slope)
         if dx.shape.rank > x.shape.rank:  # an input that all critics of a stack share
@@ -129,11 +128,6 @@ def normalized(
     return centred * factor + bias, gradient
 
 
-def over_own_rows(x: tf.Tensor) -> tf.Tensor:
-    """Returns the mean of each unit over this replica's rows, `[1, F]`."""
-    return tf.reduce_mean(x, axis=-2, keepdims=True)
-
-
 def over_replicas(x: tf.Tensor) -> tf.Tensor:
     """Returns the mean of a tensor over the replicas."""
     if tf.distribute.get_strategy().num_replicas_in_sync == 1:
@@ -143,4 +137,4 @@ def over_replicas(x: tf.Tensor) -> tf.Tensor:
 
 def over_rows(x: tf.Tensor) -> tf.Tensor:
     """Returns the mean of each unit over the rows of the global batch, `[1, F]`."""
-    return over_replicas(over_own_rows(x))
+    return over_replicas(tf.reduce_mean(x, axis=-2, keepdims=True))

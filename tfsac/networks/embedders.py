@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import keras
 
@@ -14,7 +12,7 @@ from tfsac.errors import TfsacError
 from tfsac.networks.initializers import Initializers
 from tfsac.parameters import Conv2d, EmbedderScheme, InputEmbedderParameters, NetworkParameters
 from tfsac.parameters.base import nearest
-from tfsac.types import ACTION_MASK, AGENT_STATE, TARGET, ArraySpec
+from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec
 
 Layers = tuple[int | Conv2d, ...]  # widths of dense layers after convolutions
 
@@ -30,6 +28,7 @@ IMAGE_SCHEMES: dict[EmbedderScheme, Layers] = {
     EmbedderScheme.Medium: MEDIUM,
 }
 MAX_POSITIONS = 16  # that convolutions leave of a small image
+TO_CHOOSE = "To choose: docs/parameters.md#observations-that-a-preset-does-not-describe."
 DEFAULT_KEY = "observation"  # the key of an environment without a Dict, which presets read
 
 
@@ -95,8 +94,7 @@ def with_embedders(
         observation: what the environment gives, of one agent.
 
     Raises:
-        TfsacError: an embedder that does not fit its observation, or for a key that there is not; the message has the
-            `--set` that mends it.
+        TfsacError: an embedder that does not fit its observation, or for a key that there is not.
     """
     embedders, unsaid = dict(parameters.input_embedders_parameters), list[str]()
     keys = [key for key in observation if key != ACTION_MASK]
@@ -110,7 +108,7 @@ def with_embedders(
         if key not in observation:
             raise TfsacError(
                 f"Network {name!r} has an embedder for {key!r}, and the environment gives {', '.join(observation)}."
-                f"{nearest(key, observation)} To read these, {_advice(name, (), observation)}"
+                f"{nearest(key, observation)} {TO_CHOOSE}"
             )
         shape = observation[key].shape
         usual, layers = usual_convolutions(shape), layers_of(embedder, shape)
@@ -121,11 +119,16 @@ def with_embedders(
             unsaid.append(
                 f"The preset does not say how to embed the image {key!r} of shape {shape}: convolutions {which} do."
             )
-        if problem := problem_of(layers, shape, embedder.flatten):
-            advice = _advice(name, embedders, observation)
-            raise TfsacError(f"Observation {key!r} of shape {shape} {problem}: {advice}")
+        if is_convolutional(layers):
+            fits = len(shape) == 3 and have_room(layers, shape)
+            problem = "is no image [height, width, channels] that is large enough for the convolutions of its embedder"
+        else:
+            fits = embedder.flatten or len(shape) == 1
+            problem = "is neither a vector nor an image [height, width, channels], and needs flatten"
+        if not fits:
+            raise TfsacError(f"Observation {key!r} of shape {shape} {problem}. {TO_CHOOSE}")
     if unsaid:
-        unsaid.append("To choose: docs/parameters.md#observations-that-a-preset-does-not-describe.")
+        unsaid.append(TO_CHOOSE)
     return dataclasses.replace(parameters, input_embedders_parameters=embedders), " ".join(unsaid)
 
 
@@ -134,30 +137,17 @@ def is_convolutional(layers: Layers) -> bool:
     return any(isinstance(layer, Conv2d) for layer in layers)
 
 
-def problem_of(layers: Layers, shape: tuple[int, ...], flatten: bool) -> str | None:
-    """Returns why these layers cannot read an observation of this shape, or None."""
-    if is_convolutional(layers):
-        if len(shape) != 3:
-            return "is no image [height, width, channels], which convolutions need"
-        large = too_large(layers, shape)
-        return f"is too small for {large}" if large else None
-    if len(shape) == 1 or flatten:
-        return None
-    if channels_first(shape):
-        return "has its channels first; gymnasium.wrappers.TransformObservation moves them last, or to flatten it"
-    return "is neither a vector nor an image that convolutions can read; to flatten it"
-
-
 def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
     """Returns the convolutions of an image `[height, width, channels]` whose embedder has none; nothing for an array
-    that is no image.
+    that is no image, or has its channels first.
 
     They are those of the scheme Medium or, where a side is too small for it, layers that halve both sides until at most
     16 positions are left.
     """
-    if len(shape) != 3 or channels_first(shape) or min(shape[:2]) < 3:
+    channels_first = len(shape) == 3 and shape[0] <= 4 < min(shape[1:])
+    if len(shape) != 3 or channels_first or min(shape[:2]) < 3:
         return ()
-    if too_large(MEDIUM, shape) is None:
+    if have_room(MEDIUM, shape):
         return MEDIUM
     layers, sides = list[Conv2d](), list(shape[:2])
     while not layers or math.prod(sides) > MAX_POSITIONS:
@@ -166,41 +156,10 @@ def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
     return tuple(layers)
 
 
-def channels_first(shape: tuple[int, ...]) -> bool:
-    """Returns whether an array looks like an image `[channels, height, width]`."""
-    return len(shape) == 3 and shape[0] <= 4 < min(shape[1:])
-
-
-def too_large(layers: Layers, shape: tuple[int, ...]) -> Conv2d | None:
-    """Returns the first convolution that an image `[height, width, channels]` has no room for, or None."""
+def have_room(layers: Layers, shape: tuple[int, ...]) -> bool:
+    """Returns whether an image `[height, width, channels]` is large enough for the convolutions."""
     side = min(shape[:2])
     for layer in layers:
-        if isinstance(layer, Conv2d):
+        if isinstance(layer, Conv2d) and side > 0:
             side = layer.side(side)
-            if side < 1:
-                return layer
-    return None
-
-
-def _advice(name: str, read: Collection[str], observation: Mapping[str, ArraySpec]) -> str:
-    """Returns the words of a command that gives a network embedders which fit.
-
-    Args:
-        name: of the network.
-        read: keys that it reads; none for all that it is meant for.
-        observation: what the environment gives.
-    """
-    keys = [key for key in read if key in observation] or [key for key in observation if key != ACTION_MASK]
-    team = AGENT_STATE in observation
-    if team and not read:
-        common = [key for key in keys if key != AGENT_STATE]
-        keys = [AGENT_STATE] if name.startswith("policy") or not common else common
-    fitting: dict[str, dict[str, Any]] = {}
-    for key in keys:
-        shape = observation[key].shape
-        if usual := usual_convolutions(shape):
-            fitting[key] = {"scheme": "Medium" if usual == MEDIUM else [dataclasses.asdict(layer) for layer in usual]}
-        else:
-            fitting[key] = {"scheme": [256], **({} if len(shape) == 1 else {"flatten": True})}
-    network = name.removesuffix(TARGET) if team or name.startswith("trunk") else "*"
-    return f"add --set='agent.networks.{network}.input_embedders_parameters={json.dumps(fitting)}'"
+    return side > 0

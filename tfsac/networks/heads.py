@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from tfsac.networks.bfloat16 import uses_bfloat16
 from tfsac.networks.bodies import body_layers, stacked
-from tfsac.networks.critics import CriticEnsemble
-from tfsac.networks.initializers import Initializers, SideBySide, registered, uniform
-from tfsac.networks.layers import ValueLinear, float32_product
+from tfsac.networks.initializers import Initializers, SideBySide, uniform
+from tfsac.networks.layers import CriticEnsemble, LayerCall, ValueLayer, ValueLinear, functions_of
 from tfsac.parameters import (
     LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
@@ -42,15 +40,25 @@ class Head:
 
     Attributes:
         judges_actions: whether it also reads an action `[B, A]`.
-        outputs: the output layers of a policy's head.
+        outputs: the output layers.
     """
 
     judges_actions: bool = False
     outputs: Sequence[keras.Layer] = ()
-    __call__: Callable[..., Any]
 
     def __init__(self, parameters: ClassParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
         pass
+
+    def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
+        """Connects the head: returns what its output layers compute of the features.
+
+        Args:
+            features: `[B, F]`.
+            action: `[B, A]`, for heads that judge actions.
+            call: computes a layer; with NumPy where features are an array. The package's own heads alone need it.
+        """
+        outputs = [call(layer, features) for layer in self.outputs]
+        return outputs if len(outputs) > 1 else outputs[0]
 
 
 class PolicyHead(Head):
@@ -75,19 +83,16 @@ class PolicyHead(Head):
         self.outputs = [self.output]
         self.log_std, self.log_std_bounds = parameters.log_std, parameters.log_std_bounds
 
-    def __call__(self, features: keras.KerasTensor) -> list[keras.KerasTensor]:
-        """Connects the head."""
-        mean, log_std = keras.ops.split(self.output(features), 2, axis=-1)
-        return [mean, self.bounded(log_std, keras.ops)]
-
-    def bounded(self, log_std: Any, functions: Any) -> Any:
-        """Returns the log standard deviation inside its bounds, computed with the functions of `keras.ops` or NumPy."""
-        low, high = self.log_std_bounds
+    def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> list[Any]:
+        """Connects the head; the log standard deviation is inside its bounds."""
+        both, (low, high) = call(self.output, features), self.log_std_bounds
+        functions = functions_of(both)
+        mean, log_std = functions.split(both, 2, axis=-1)
         if self.log_std == "tanh":
-            return low + 0.5 * (high - low) * (1.0 + functions.tanh(log_std))
-        if (low, high) == LOG_STD_BOUNDS:  # where the distribution clips
-            return log_std
-        return functions.clip(log_std, low, high)
+            log_std = low + 0.5 * (high - low) * (1.0 + functions.tanh(log_std))
+        elif (low, high) != LOG_STD_BOUNDS:  # where the distribution clips
+            log_std = functions.clip(log_std, low, high)
+        return [mean, log_std]
 
 
 class CategoricalHead(Head):
@@ -99,10 +104,6 @@ class CategoricalHead(Head):
         initializer = Initializers(parameters.initializer, seeds).next()
         self.logits = keras.layers.Dense(action_size(spec), kernel_initializer=initializer, name="logits")
         self.outputs = [self.logits]
-
-    def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
-        """Connects the head."""
-        return self.logits(features)
 
 
 class GaussianHead(Head):
@@ -120,28 +121,13 @@ class GaussianHead(Head):
         self.variance = keras.layers.Dense(variances, kernel_initializer=output.next(), name="variance")
         self.outputs = [self.mean, self.variance]
 
-    def __call__(self, features: keras.KerasTensor) -> list[keras.KerasTensor]:
-        """Connects the head."""
-        return [self.mean(features), self.variance(features)]
-
 
 class FeaturesHead(Head):
     """Passes the features on, for other networks to read."""
 
-    def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
-        """Connects the head."""
+    def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
+        """Returns the features."""
         return features
-
-
-@registered
-class ValueLayer(keras.layers.Dense):
-    """The last layer of V, without activation, in float32 whatever the others compute in."""
-
-    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Returns `x W + b`."""
-        if not uses_bfloat16():
-            return super().call(inputs, training)
-        return float32_product(inputs, tf.convert_to_tensor(self.kernel)) + tf.convert_to_tensor(self.bias)
 
 
 class VHead(Head):
@@ -150,9 +136,9 @@ class VHead(Head):
     def __init__(self, parameters: VHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
         self.out = ValueLayer(1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v")
 
-    def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
+    def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
         """Connects the head."""
-        return keras.layers.Reshape(())(self.out(features))
+        return keras.layers.Reshape(())(call(self.out, features))
 
 
 class QHead(Head):
@@ -182,13 +168,10 @@ class QHead(Head):
             )
         super().__init_subclass__()
 
-    def joined(self, features: tf.Tensor, action: tf.Tensor | None) -> tf.Tensor:
-        """Returns what the critics read."""
-        return features if action is None else keras.ops.concatenate([features, action], axis=-1)
-
-    def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor | None = None) -> keras.KerasTensor:
+    def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
         """Connects the head."""
-        return self.critics(self.joined(features, action))
+        x = features if action is None else functions_of(action).concatenate([features, action], axis=-1)
+        return call(self.critics, x)
 
 
 def outputs_of_critic(parameters: QHeadParameters, spec: Spec) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Hidden layers that know batch statistics and dropout, of one network or of N critics whose weights are stacked.
+"""Layers that know batch statistics and dropout, of one network or of N critics whose weights are stacked.
 
 A layer computes with weights that it is given (`forward`), so that one formula serves one network, each critic of a
 stack, all of a stack at once, and NumPy.
@@ -6,6 +6,7 @@ stack, all of a stack at once, and NumPy.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,42 @@ if TYPE_CHECKING:
 EPSILON = 1e-6  # of layer and RMS normalisation
 
 Value = Callable[[keras.Variable], Any]  # what to compute with in a variable's place
+Masks = Callable[[str, float, int, int], tf.Tensor]  # dropout's factors `[B, N, F]`: of a layer's name and rate, N, F
+LayerCall = Callable[..., Any]  # computes a layer, of what it reads
+
+
+class NumpyFunctions:
+    """NumPy's functions under the names of `keras.ops`, for formulas that acting and training share."""
+
+    abs, clip, concatenate, exp, log = np.abs, np.clip, np.concatenate, np.exp, np.log
+    maximum, minimum, ones_like, sqrt = np.maximum, np.minimum, np.ones_like, np.sqrt
+    min, sum, tanh, where = np.min, np.sum, np.tanh, np.where
+
+    @staticmethod
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        """Returns `1 / (1 + exp(-x))`, without overflow."""
+        return 0.5 * (1.0 + np.tanh(0.5 * x))
+
+    @staticmethod
+    def softplus(x: np.ndarray) -> np.ndarray:
+        """Returns `log(1 + exp(x))`, without overflow."""
+        return np.logaddexp(np.zeros([], x.dtype), x)
+
+    @staticmethod
+    def split(x: np.ndarray, parts: int, axis: int = -1) -> list[np.ndarray]:
+        """Returns parts of equal width; NumPy's own takes several times as long."""
+        width = x.shape[-1] // parts
+        return [x[..., i * width : (i + 1) * width] for i in range(parts)]
+
+    @staticmethod
+    def stop_gradient(x: np.ndarray) -> np.ndarray:
+        """Returns the array, which has no gradient."""
+        return x
+
+
+def functions_of(x: Any) -> Any:
+    """Returns what computes with `x`: NumPy's functions for an array, otherwise `keras.ops`."""
+    return NumpyFunctions if isinstance(x, np.ndarray) else keras.ops
 
 
 class ForwardMode(NamedTuple):
@@ -136,24 +173,30 @@ class Linear(BodyLayer):
         return x if self.bias is None else x + value(self.bias)
 
 
-def float32_product(x: Any, kernel: Any) -> Any:
-    """Returns `x W` in float32 whatever other products are in; arrays or tensors.
-
-    Critics' last layers need it: bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
-    """
-    if not tf.is_tensor(x) or not tf.config.optimizer.get_experimental_options().get(OPTION, False):
-        return x @ kernel
-    # The graph optimizer narrows operations by their type, and does not know this one.
-    return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
-
-
 @registered
 class ValueLinear(Linear):
-    """The last layer of critics, in float32 whatever the others compute in."""
+    """The last layer of critics, in float32 whatever the others compute in.
+
+    bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
+    """
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns `x W + b`."""
-        return float32_product(x, value(self.kernel)) + value(self.bias)
+        kernel, bias = value(self.kernel), value(self.bias)
+        if tf.is_tensor(x) and tf.config.optimizer.get_experimental_options().get(OPTION, False):
+            # The graph optimizer narrows operations by their type, and does not know this one.
+            return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32) + bias
+        return x @ kernel + bias
+
+
+@registered
+class ValueLayer(keras.layers.Dense):
+    """`ValueLinear` of V, whose weights have the names of a dense layer in checkpoints."""
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Returns `x W + b`."""
+        dense: Any = self
+        return ValueLinear.forward(dense, inputs, tf.convert_to_tensor)
 
 
 @registered
@@ -279,3 +322,81 @@ def forward(layers: list[BodyLayer], x: Any, value: Value, mode: ForwardMode = I
     for layer in layers:
         x = layer.forward(x, value, mode)
     return x
+
+
+@registered
+class CriticEnsemble(SavedLayer):
+    """N bodies with an output layer each: `[B, F]` to `[B, N]`, or `[B, N, K]` of K outputs each.
+
+    A GPU computes all critics of a layer in one product. On a CPU one critic after the other is faster, for each has
+    a product of its own kernel there.
+
+    Args:
+        body: layers of the bodies.
+        output_layer: of Q, or of K outputs.
+        scalar: whether it is of Q alone, which then has no axis of its own.
+
+    Attributes:
+        layers: body and output layer.
+        at_once: whether one product computes all critics of a layer.
+    """
+
+    def __init__(self, body: list[BodyLayer], output_layer: Linear, scalar: bool):
+        super().__init__(name="critics")
+        self.body, self.output_layer, self.scalar = body, output_layer, scalar
+        self.layers = [*body, output_layer]
+        self.track(self.layers)
+        self.at_once = bool(tf.config.list_logical_devices("GPU"))
+
+    def build(self, shape: Any) -> None:
+        """Makes the weights."""
+        build(self.layers, shape)
+
+    def call(
+        self,
+        x: tf.Tensor,
+        mode: ForwardMode = INFERENCE,
+        dropout_masks: Masks | None = None,
+        critic_indices: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Returns the outputs.
+
+        Args:
+            x: features and actions, `[B, F]`.
+            mode: how the layers compute.
+            dropout_masks: of dropout: 0 for units that are left out, and 1 / (1 - rate) for the others.
+            critic_indices: which critics, `[M]`; None for all.
+        """
+        critics: Any = self.output_layer.critics if critic_indices is None else critic_indices.shape[0]
+        weights = {
+            id(variable): variable.value if critic_indices is None else tf.gather(variable.value, critic_indices)
+            for variable in self.weights
+            if len(variable.shape)
+        }
+        if (draw := dropout_masks) is not None:
+            mask = functools.cache(lambda name, rate, units: tf.transpose(draw(name, rate, critics, units), [1, 0, 2]))
+            mode = mode._replace(mask=mask)
+        if self.at_once:
+            y_NBK = forward(self.layers, x, aligned(lambda variable: weights[id(variable)]), mode)
+            y_BNK = tf.transpose(y_NBK, [1, 0, 2])
+        else:
+            parts = {key: tf.unstack(weight) for key, weight in weights.items()}
+            values: list[Value] = [lambda variable, i=i: parts[id(variable)][i] for i in range(critics)]  # type: ignore[misc]
+            each = [forward(self.layers, x, value, mode._replace(critic=i)) for i, value in enumerate(values)]
+            y_BNK = tf.stack(each, axis=1)
+        return y_BNK[:, :, 0] if self.scalar else y_BNK
+
+    def arrays(self, x: np.ndarray, value: Value) -> np.ndarray:
+        """Returns the outputs in inference, with NumPy; see `BodyLayer.forward`."""
+        y_BNK = np.swapaxes(forward(self.layers, x, aligned(value)), 0, 1)
+        return y_BNK[:, :, 0] if self.scalar else y_BNK
+
+
+def aligned(value: Value) -> Value:
+    """Returns the weights of all critics such that layers compute all at once: biases `[N, F]` as `[N, 1, F]`."""
+
+    def of(variable: Any) -> Any:
+        y = value(variable)
+        return y if len(y.shape) == 3 else y[:, None]
+
+    return of

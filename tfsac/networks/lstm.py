@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.initializers import Initializers
+from tfsac.networks.layers import Value, functions_of
 from tfsac.parameters import LSTMMiddlewareParameters
 from tfsac.types import ArraySpec
 
@@ -59,9 +63,21 @@ class LSTM:
         # Unrolled, a row costs a third of what it costs in a loop of the graph.
         for gates_BG, keep_B1, valid_B1 in zip(*map(tf.unstack, rows), strict=True):
             hidden_BH, memory_BH = keep_B1 * hidden_BH, keep_B1 * memory_BH
-            i, f, candidate, o = tf.split(gates_BG + hidden_BH @ cell.recurrent_kernel.value, 4, axis=-1)
-            memory_now = tf.sigmoid(f) * memory_BH + tf.sigmoid(i) * tf.tanh(candidate)
-            hidden_now = tf.sigmoid(o) * tf.tanh(memory_now)
+            hidden_now, memory_now = _through_gates(gates_BG + hidden_BH @ cell.recurrent_kernel.value, memory_BH)
             hidden_BH, memory_BH = tf.where(valid_B1, hidden_now, hidden_BH), tf.where(valid_B1, memory_now, memory_BH)
             hidden.append(hidden_BH)
         return tf.stack(hidden)
+
+    def arrays(self, x: np.ndarray, state: list[np.ndarray], value: Value) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Returns what the cell does, one step with NumPy; see `BodyLayer.forward`."""
+        kernel, recurrent, bias = map(value, (self.layer.kernel, self.layer.recurrent_kernel, self.layer.bias))
+        hidden, memory = _through_gates(x @ kernel + state[0] @ recurrent + bias, state[1])
+        return hidden, [hidden, memory]
+
+
+def _through_gates(gates_BG: Any, memory_BH: Any) -> tuple[Any, Any]:
+    """Returns the next hidden state and cells, of arrays or tensors."""
+    functions = functions_of(gates_BG)
+    i, f, candidate, o = functions.split(gates_BG, 4, axis=-1)
+    memory_BH = functions.sigmoid(f) * memory_BH + functions.sigmoid(i) * functions.tanh(candidate)
+    return functions.sigmoid(o) * functions.tanh(memory_BH), memory_BH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,12 +12,11 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks.bodies import middleware_layers
-from tfsac.networks.critics import Masks
 from tfsac.networks.custom_models import check_head, observations_of
 from tfsac.networks.embedders import embedder_layers, with_embedders
 from tfsac.networks.heads import FeaturesHead, Head, QHead
 from tfsac.networks.initializers import Initializers
-from tfsac.networks.layers import BodyLayer, ForwardMode, tensor
+from tfsac.networks.layers import BodyLayer, ForwardMode, LayerCall, Masks, tensor
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
 from tfsac.types import ArraySpec, Spec
@@ -24,15 +24,15 @@ from tfsac.types import ArraySpec, Spec
 MAX_OPERATIONS = 100_000  # of one kind in a process, with room to spare
 
 
-def _layers(part: Any) -> Iterator[keras.layers.Layer]:
-    """Yields the layers in a head, in lists and in dicts."""
+def layers_of(part: Any) -> Iterator[keras.layers.Layer]:
+    """Yields the layers in a head, an LSTM, in lists and in dicts."""
     if isinstance(part, keras.layers.Layer):
         yield part
-    elif isinstance(part, Head):
-        yield from _layers(vars(part))
+    elif isinstance(part, Head | LSTM):
+        yield from layers_of(vars(part))
     elif isinstance(part, dict | list):
         for each in part.values() if isinstance(part, dict) else part:
-            yield from _layers(each)
+            yield from layers_of(each)
 
 
 def _take_name(key: str) -> None:
@@ -150,47 +150,53 @@ class Network(tf.Module):
             self.head_model = keras.Model([features, *action], head(features, *action), name=f"{name}_head")
             if not is_of_tfsac(type(head)):
                 check_head(name, self.head_model, parameters.head_parameters, spec)
-        for layer in _layers(
-            [self.embedders, self.state_embedders, self.middleware, self.lstm and self.lstm.layer, head]
-        ):
+        for layer in layers_of([self.embedders, self.state_embedders, self.middleware, self.lstm, head]):
             while layer.name in inputs or layer.name == "action":  # Keras wants another name for each
                 layer.name += "_layer"
         if after:
             outputs = [*(outputs if isinstance(outputs, list) else [outputs]), *after]
         return keras.Model([inputs, *action] if action else inputs, outputs, name=name)
 
-    def embed(self, inputs: Mapping[str, Any]) -> Any:
-        """Returns the merged embeddings."""
-        embedded = {}
+    def embed(self, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> Any:
+        """Returns the merged embeddings, with layers that `call` computes."""
+        embedded = []
         for key, layers in self.embedders.items():
-            embedded[key] = inputs[key]
+            x = inputs[key]
             for layer in layers:
-                embedded[key] = layer(embedded[key])
-        widths = {key: x.shape[-1] for key, x in embedded.items()}
-        if self.merger == "sum" and len(set(widths.values())) > 1:
+                x = call(layer, x)
+            embedded.append(x)
+        return self._merged(embedded, self.merger)
+
+    def _merged(self, parts: list[Any], merger: str) -> Any:
+        if len(parts) == 1:
+            return parts[0]
+        if isinstance(parts[0], np.ndarray):
+            return np.sum(parts, axis=0) if merger == "sum" else np.concatenate(parts, axis=-1)
+        if merger == "concat":
+            return keras.layers.Concatenate()(parts)
+        if len(widths := {x.shape[-1] for x in parts}) > 1:
             raise TfsacError(
-                f"Network {self.name!r} sums embeddings of unequal widths, {widths}: set "
+                f"Network {self.name!r} sums embeddings of unequal widths, {sorted(widths)}: set "
                 "agent.networks.*.embedding_merger_type=concat, or embedders of one width"
             )
-        merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
-        return merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
+        return keras.layers.Add()(parts)
 
-    def _before_lstm(self, x: Any, inputs: Mapping[str, Any]) -> Any:
+    def _before_lstm(self, x: Any, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> Any:
         """Returns what the middleware makes of embeddings and state."""
-        parts = [x, *(layer(inputs[key]) for key, layer in self.state_embedders.items() if layer is not None)]
-        if len(parts) > 1:
-            x = keras.layers.Concatenate()(parts)
+        if self.state_embedders:
+            states = [call(layer, inputs[key]) for key, layer in self.state_embedders.items() if layer is not None]
+            x = self._merged([x, *states], "concat")
         for layer in self.middleware:
-            x = layer(x)
+            x = call(layer, x)
         return x
 
-    def advance(self, inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+    def advance(self, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> list[Any]:
         """Returns what the head reads in one step, `[B, F]`, and the next hidden state and cells of an LSTM."""
-        x = self._before_lstm(self.embed(inputs), inputs)
+        x = self._before_lstm(self.embed(inputs, call), inputs, call)
         if self.lstm is None:
             return [x]
-        x, (hidden, cell) = self.lstm.layer(x, [inputs[HIDDEN], inputs[CELL]])
-        return [x, hidden, cell]
+        x, after = call(self.lstm.layer, x, [inputs[HIDDEN], inputs[CELL]])
+        return [x, *after]
 
     def features(
         self,
@@ -235,12 +241,13 @@ class Network(tf.Module):
             outputs = self(observation, action)
             return outputs if critic_indices is None else tf.gather(outputs, critic_indices, axis=1)
         mode = ForwardMode(batch_statistics, {} if update_statistics else None)
-        x = self.embed({key: observation[key] for key in self.embedders})
-        for layer in self.middleware:
-            x = layer.forward(x, tensor, mode) if isinstance(layer, BodyLayer) else layer(x)
+
+        def call(layer: keras.Layer, x: tf.Tensor) -> tf.Tensor:
+            return layer.forward(x, tensor, mode) if isinstance(layer, BodyLayer) else layer(x)
+
+        (x,) = self.advance(observation, call)
         if isinstance(self.head, QHead):
-            x = self.head.joined(x, action)
-            outputs = self.head.critics.call(x, mode, dropout_masks, critic_indices)
+            outputs = self.head(x, action, lambda critics, x: critics.call(x, mode, dropout_masks, critic_indices))
         else:
             outputs = self.head(x)
         for layer, moments in (mode.moments or {}).items():

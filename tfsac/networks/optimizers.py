@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import keras
@@ -10,24 +11,8 @@ import tensorflow as tf
 from tfsac.errors import TfsacError
 from tfsac.parameters import OPTIMIZERS, LearnedAlphaParameters, NetworkParameters
 
-LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
+LearningRate: TypeAlias = float | Callable[..., Any]
 DEFAULT_WEIGHT_DECAY = 0.004  # Keras's, of AdamW and Muon
-
-
-class OfUpdates(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate by the number of an agent's updates, whether or not the optimizer takes a step in each.
-
-    Args:
-        schedule: the learning rate by a number.
-        updates: number of updates so far.
-    """
-
-    def __init__(self, schedule: keras.optimizers.schedules.LearningRateSchedule, updates: tf.Variable):
-        self.schedule, self.updates = schedule, updates
-
-    def __call__(self, step: Any) -> Any:
-        """Returns the learning rate of the update that is being made."""
-        return self.schedule(tf.convert_to_tensor(self.updates))
 
 
 def learning_rate_of(
@@ -37,7 +22,8 @@ def learning_rate_of(
 
     Args:
         parameters: with the learning rate and its decay.
-        updates: number of the agent's updates so far; None counts the optimizer's own steps.
+        updates: number of the agent's updates so far, whether or not the optimizer takes a step in each; None counts
+            the optimizer's steps.
 
     Raises:
         TfsacError: the decay lasts as long as a run, whose length only a Trainer knows.
@@ -54,7 +40,7 @@ def learning_rate_of(
         schedule = schedules.CosineDecay(rate, steps, alpha=parameters.learning_rate_end / rate)
     else:
         schedule = schedules.ExponentialDecay(rate, steps, parameters.learning_rate_decay_rate, staircase=True)
-    return schedule if updates is None else OfUpdates(schedule, updates)
+    return schedule if updates is None else lambda *_: schedule(tf.convert_to_tensor(updates))
 
 
 def build_optimizer(
@@ -76,14 +62,10 @@ def build_optimizer(
     arguments = {argument: getattr(parameters, field) for field, argument in fields.items()}
     if parameters.weight_decay is not None:
         arguments["weight_decay"] = parameters.weight_decay
-    optimizer_class: type[keras.optimizers.Optimizer] = getattr(
-        keras.optimizers, "RMSprop" if name == "RMSProp" else name
-    )
+    optimizer_class: Any = getattr(keras.optimizers, "RMSprop" if name == "RMSProp" else name)
     if name in ("Adam", "AdamW") and not any(parameters.optimizer_kwargs.values()):
-        optimizer_class, arguments = (
-            FusedAdam,
-            {"weight_decay": DEFAULT_WEIGHT_DECAY if name == "AdamW" else 0.0, **arguments},
-        )
+        optimizer_class = FusedAdam
+        arguments.setdefault("weight_decay", DEFAULT_WEIGHT_DECAY if name == "AdamW" else 0.0)
     else:
         arguments |= parameters.optimizer_kwargs
     if name == "Muon":  # which gives vectors a decay of their own
@@ -210,18 +192,10 @@ def apply_on_replicas(
 
 def polyak_average_on_replicas(pairs: list[tuple[tf.Variable, tf.Variable]], rate: Any) -> None:
     """Moves target variables of all replicas: `target <- (1 - rate) * target + rate * online`, for pairs of both."""
-
-    def average(target: tf.Variable, online: tf.Variable, rate: Any) -> None:
-        target.assign_sub(rate * (target - online))
-
-    def update_all(strategy: tf.distribute.Strategy, rate: Any) -> None:
-        for target, online in pairs:
-            strategy.extended.update(target, average, args=(online, rate))
-
-    tf.distribute.get_replica_context().merge_call(update_all, args=(rate,))
+    assign([(target, target - rate * (target - online)) for target, online in pairs])
 
 
-def assign(pairs: list[tuple[keras.Variable, tf.Tensor]]) -> None:
+def assign(pairs: list[tuple[tf.Variable, tf.Tensor]]) -> None:
     """Gives variables values that are the same on every replica, for pairs of both."""
     if tf.distribute.get_strategy().num_replicas_in_sync == 1 or tf.distribute.in_cross_replica_context():
         for variable, value in pairs:
@@ -230,6 +204,6 @@ def assign(pairs: list[tuple[keras.Variable, tf.Tensor]]) -> None:
 
     def assign_all(strategy: tf.distribute.Strategy, *values: Any) -> None:
         for (variable, _), value in zip(pairs, values, strict=True):
-            strategy.extended.update(variable.value, lambda each, value: each.assign(value), args=(value,))
+            strategy.extended.update(variable, lambda each, value: each.assign(value), args=(value,))
 
     tf.distribute.get_replica_context().merge_call(assign_all, args=tuple(value for _, value in pairs))

@@ -25,7 +25,7 @@ def project(network: Network, kind: str) -> None:
         kind: "kernels", or "all" for the scales and biases of each normalisation too, to the root of their number.
     """
     pairs = [
-        (variable, variable.value / tf.maximum(_fan_in_norm(variable.value), MIN_NORM))
+        (variable.value, variable.value / tf.maximum(_fan_in_norm(variable.value), MIN_NORM))
         for variable in network.trainable_variables
         if variable.name == "kernel"
     ]
@@ -33,7 +33,7 @@ def project(network: Network, kind: str) -> None:
         parts = [layer.scale] if isinstance(layer, RMSNormalization) else [layer.scale, layer.bias]
         squares = tf.add_n([tf.reduce_sum(tf.square(part.value), axis=-1, keepdims=True) for part in parts])
         factor = (float(layer.scale.shape[-1]) / (squares + MIN_SQUARE)) ** 0.5
-        pairs += [(part, factor * part.value) for part in parts]
+        pairs += [(part.value, factor * part.value) for part in parts]
     assign(pairs)
 
 

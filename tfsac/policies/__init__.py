@@ -1,11 +1,9 @@
 """Policies act: they know networks, distributions and their own state, and nothing of losses or optimizers."""
 
 from tfsac.policies.base_policy import BasePolicy, Mode
-from tfsac.policies.categorical import CategoricalPolicy
 from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration, NoiseRepetition
 from tfsac.policies.recurrent import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
-from tfsac.policies.squashed_gaussian import SquashedGaussianPolicy
-from tfsac.policies.stateless import StatelessPolicy
+from tfsac.policies.stateless import CategoricalPolicy, SquashedGaussianPolicy, StatelessPolicy
 from tfsac.policies.temporally_abstract import TemporallyAbstractPolicy
 
 __all__ = [

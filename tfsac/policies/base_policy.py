@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, ModelMaker, Network, NumpyForward, make_networks
+from tfsac.networks.heads import action_size
 from tfsac.parameters import AgentParameters
 from tfsac.random_streams import Stream
 from tfsac.types import ACTION_MASK, ActResult, ArraySpec, Spec, check_actions, input_name
@@ -35,6 +36,7 @@ class BasePolicy(ABC):
     Attributes:
         spec: of the environment, with the extras that are stored beside each step.
         networks: those that it acts through, by name.
+        num_actions, action_size: A, of discrete actions or of the dimensions of a continuous one.
         forwards: their evaluation outside of updates, by name.
         state: specs of the fields of its state, of one environment; empty for policies without a state.
         recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with; empty
@@ -49,6 +51,7 @@ class BasePolicy(ABC):
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         self.parameters, self.spec = parameters, spec
         self.networks = dict(networks)
+        self.num_actions = self.action_size = action_size(spec.single_agent())
         self.state: dict[str, ArraySpec] = {}
         self.recurrent_state: dict[str, ArraySpec] = {}
         self.rng = np.random.default_rng([seed, Stream.ACTING])
@@ -148,11 +151,25 @@ class BasePolicy(ABC):
             actions `[E, A]` in [-1, 1], or discrete actions `[E]` from 0.
         """
 
+    @abstractmethod
+    def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        """Draws uniform (valid) actions `[rows, ...]`."""
+
+    @abstractmethod
+    def noise(self, rows: int) -> np.ndarray:
+        """Draws the noise of a sample, `[rows, A]`."""
+
     def initial_state(self, rows: int) -> dict[str, np.ndarray]:
         """Returns the policy's state at episode starts, zeros `[rows, ...]` by field; empty for policies without
         one.
         """
         return {name: np.zeros((rows, *array.shape), array.dtype) for name, array in self.state.items()}
+
+    def outputs(self, name: str, inputs: Mapping[str, Any], *action: Any) -> list[Any]:
+        """Returns what a network computes: arrays for arrays, tensors for tensors."""
+        if isinstance(next(iter(inputs.values())), np.ndarray):
+            return self.forwards[name](inputs, *action)
+        return tf.nest.flatten(self.networks[name](inputs, *action))
 
     @abstractmethod
     def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
@@ -181,9 +198,13 @@ class BasePolicy(ABC):
             state: of the policy, as `initial_state` has it; None for policies without one.
         """
 
-    @abstractmethod
     def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Draws the noise with which `act_tensors` samples for these observations, with TensorFlow's own randomness."""
+        return self.noise_tensor(tf.shape(next(iter(observation.values())))[0])
+
+    @abstractmethod
+    def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
+        """Draws the noise of a sample, `[rows, A]`, with TensorFlow's own randomness, anew in every process."""
 
     # -- weights -------------------------------------------------------------------------------------------------------
 
@@ -285,15 +306,3 @@ def state_before(
         name: np.where(first.reshape(-1, *[1] * (value.ndim - 1)), initial[name], value)
         for name, value in state.items()
     }
-
-
-def fresh_normal(shape: Any) -> tf.Tensor:
-    """Draws standard normal noise, anew in every process: a global seed set at the export must not make exports
-    repeat.
-    """
-    return tf.raw_ops.RandomStandardNormal(shape=shape, dtype=tf.float32)  # seeds of zero are drawn when it runs
-
-
-def fresh_uniform(shape: Any) -> tf.Tensor:
-    """Draws uniform noise in [0, 1), anew in every process."""
-    return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32)

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfsac.networks.layers import functions_of
+
 LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
-MIN_LOGIT = 0.5 * np.finfo(np.float32).min  # of masked actions
+MIN_LOGIT = 0.5 * float(np.finfo(np.float32).min)  # of masked actions
 
 
 class SquashedGaussian:
@@ -83,7 +85,7 @@ class MaskedCategorical:
         self.functions, self.given, self.given_mask = functions_of(logits), logits, mask
         # A finite number instead of minus infinity: its differences and gradients are finite too.
         self.logits = logits if mask is None else self.functions.where(mask, logits, MIN_LOGIT)
-        if self.functions is np:  # sampling needs no probabilities
+        if isinstance(logits, np.ndarray):  # sampling needs no probabilities
             return
         self.mask = tf.ones_like(logits, tf.bool) if mask is None else mask
         log_prob, zero = tf.nn.log_softmax(self.logits), tf.zeros([], logits.dtype)
@@ -180,19 +182,6 @@ class DiagonalGaussian:
         return 0.5 * tf.reduce_sum(distance + ratio - 1.0 - tf.math.log(ratio), axis=-1)
 
 
-class TensorFunctions:
-    """TensorFlow's functions under NumPy's names."""
-
-    abs, clip, concatenate, exp, log = tf.abs, tf.clip_by_value, tf.concat, tf.exp, tf.math.log
-    maximum, minimum, ones_like, sqrt = tf.maximum, tf.minimum, tf.ones_like, tf.sqrt
-    min, tanh, where = tf.reduce_min, tf.tanh, tf.where
-
-
-def functions_of(x: Any) -> Any:
-    """Returns the module whose functions compute with `x`: NumPy, or TensorFlow under NumPy's names."""
-    return np if isinstance(x, np.ndarray) or not tf.is_tensor(x) else TensorFunctions
-
-
 def check_shapes(x: Any, other: Any) -> None:
     """Refuses shapes, of arrays or tensors, that are not `[B, A]` or differ: a broadcast would be silent.
 
@@ -201,26 +190,3 @@ def check_shapes(x: Any, other: Any) -> None:
     """
     if len(x.shape) != 2 or (x.shape != other.shape and not tf.TensorShape(x.shape).is_compatible_with(other.shape)):
         raise ValueError(f"shapes must be [B, A] and equal, got {x.shape} and {other.shape}")
-
-
-def constant(x: Any) -> Any:
-    """Returns an array as it is, and a tensor without its gradient."""
-    return tf.stop_gradient(x) if tf.is_tensor(x) else x
-
-
-def of_type(value: Any, x: Any) -> Any:
-    """Returns a number as an array or a tensor, as `x` is, of the type of `x`."""
-    if not tf.is_tensor(x):
-        return np.asarray(value, x.dtype)
-    # A number is never in float32 on the way.
-    return tf.cast(tf.convert_to_tensor(value, dtype_hint=x.dtype), x.dtype)
-
-
-def sigmoid(x: Any) -> Any:
-    """Returns `1 / (1 + exp(-x))`, without overflow."""
-    return tf.sigmoid(x) if tf.is_tensor(x) else 0.5 * (1.0 + np.tanh(0.5 * x))
-
-
-def softplus(x: Any) -> Any:
-    """Returns `log(1 + exp(x))`, without overflow."""
-    return tf.math.softplus(x) if tf.is_tensor(x) else np.logaddexp(np.zeros([], x.dtype), x)

@@ -1,14 +1,14 @@
-"""Policies' distributions as those of TensorFlow Probability, which is imported when one is first asked for."""
+"""Policies' distributions as those of TensorFlow Probability; to be imported when one is first asked for."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, SquashedGaussian
 from tfsac.types import ArraySpec, DiscreteSpec
@@ -32,7 +32,6 @@ def tfp_distribution(
         `Categorical` (with another first number than 0 `FiniteDiscrete`), or an `Independent` over the dimensions of
         real actions, whose `quantile` is that of each dimension and whose `entropy` is computed by quadrature.
     """
-    import tensorflow_probability as tfp
 
     def shaped(x: Any) -> tf.Tensor:
         return tf.reshape(tf.convert_to_tensor(x), [*batch_shape, x.shape[-1]])
@@ -49,44 +48,32 @@ def tfp_distribution(
     bijectors = [tfp.bijectors.Shift((high + low) / 2), tfp.bijectors.Scale((high - low) / 2)]
     if isinstance(policy, SquashedGaussian):
         normal = tfp.distributions.Normal(shaped(policy.loc), tf.exp(shaped(policy.log_scale)))
-        bijectors.append(_tanh_class()())
+        bijectors.append(FiniteTanh())
     else:
         normal = tfp.distributions.Normal(shaped(policy.mean), tf.sqrt(shaped(policy.variance)))
-    return _independent_class()(
+    return IndependentActions(
         tfp.distributions.TransformedDistribution(normal, tfp.bijectors.Chain(bijectors)), reinterpreted_batch_ndims=1
     )
 
 
-@functools.cache
-def _tanh_class() -> Any:
-    import tensorflow_probability as tfp
+class FiniteTanh(tfp.bijectors.Tanh):
+    """Tanh whose inverse is finite at the bounds, which samples reach in float32."""
 
-    class FiniteTanh(tfp.bijectors.Tanh):
-        """Tanh whose inverse is finite at the bounds, which samples reach in float32."""
-
-        def _inverse(self, y: Any) -> Any:
-            inside = 1.0 - np.finfo(np.float32).eps
-            return tf.atanh(tf.clip_by_value(y, -inside, inside))
-
-    return FiniteTanh
+    def _inverse(self, y: Any) -> Any:
+        inside = 1.0 - np.finfo(np.float32).eps
+        return tf.atanh(tf.clip_by_value(y, -inside, inside))
 
 
-@functools.cache
-def _independent_class() -> Any:
-    import tensorflow_probability as tfp
+class IndependentActions(tfp.distributions.Independent):
+    """Independent dimensions, each a function of a normal variable."""
 
-    class IndependentActions(tfp.distributions.Independent):
-        """Independent dimensions, each a function of a normal variable."""
+    def _quantile(self, value: Any) -> Any:
+        return self.distribution.quantile(value)
 
-        def _quantile(self, value: Any) -> Any:
-            return self.distribution.quantile(value)
-
-        def _entropy(self) -> Any:
-            normal, bijector = self.distribution.distribution, self.distribution.bijector
-            points = tf.reshape(tf.constant(POINTS, normal.dtype), [-1, *[1] * len(normal.batch_shape)])
-            log_slope = bijector.forward_log_det_jacobian(normal.loc + normal.scale * points, event_ndims=0)
-            weights = tf.constant(WEIGHTS / math.sqrt(2.0 * math.pi), normal.dtype)
-            expected = tf.tensordot(weights, tf.broadcast_to(log_slope, [len(POINTS), *normal.batch_shape]), 1)
-            return tf.reduce_sum(normal.entropy() + expected, axis=-1)
-
-    return IndependentActions
+    def _entropy(self) -> Any:
+        normal, bijector = self.distribution.distribution, self.distribution.bijector
+        points = tf.reshape(tf.constant(POINTS, normal.dtype), [-1, *[1] * len(normal.batch_shape)])
+        log_slope = bijector.forward_log_det_jacobian(normal.loc + normal.scale * points, event_ndims=0)
+        weights = tf.constant(WEIGHTS / math.sqrt(2.0 * math.pi), normal.dtype)
+        expected = tf.tensordot(weights, tf.broadcast_to(log_slope, [len(POINTS), *normal.batch_shape]), 1)
+        return tf.reduce_sum(normal.entropy() + expected, axis=-1)

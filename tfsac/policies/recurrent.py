@@ -5,7 +5,7 @@ experience replay.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,29 +13,12 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks import Network, forward_of
+from tfsac.networks.layers import functions_of
 from tfsac.parameters import FEATURES, AgentParameters, GaussianPolicyHeadParameters
-from tfsac.policies.base_policy import (
-    BasePolicy,
-    Mode,
-    check_keys,
-    check_single,
-    fresh_normal,
-    fresh_uniform,
-    state_before,
-)
-from tfsac.policies.categorical import uniform_actions
-from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, functions_of, softplus
-from tfsac.types import (
-    ACTION_MASK,
-    BEHAVIOUR,
-    STATE,
-    TARGET,
-    ActResult,
-    ArraySpec,
-    DiscreteSpec,
-    Segments,
-    Spec,
-)
+from tfsac.policies.actions import ContinuousActions, DiscreteActions
+from tfsac.policies.base_policy import BasePolicy, Mode, check_keys, check_single, state_before
+from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
+from tfsac.types import BEHAVIOUR, STATE, TARGET, ActResult, ArraySpec, Segments, Spec
 
 POLICY, TRUNK = "policy", "trunk"
 LOGITS, MEAN, VARIANCE = BEHAVIOUR + "logits", BEHAVIOUR + "mean", BEHAVIOUR + "variance"
@@ -46,9 +29,6 @@ class RecurrentPolicy(BasePolicy):
 
     While it collects experience, all networks with an LSTM run along, so that learning can start in the middle of an
     episode.
-
-    Args:
-        parameters, spec, networks, seed: see `BasePolicy`.
 
     Fields of states are named "<network>_<field>"; `state` has those of the networks that choose actions,
     `recurrent_state` all.
@@ -112,14 +92,6 @@ class RecurrentPolicy(BasePolicy):
     def behaviour(self, outputs: list[np.ndarray], policy: Any) -> dict[str, np.ndarray]:
         """Returns the distribution's parameters, to be stored beside the action that was sampled from it."""
 
-    @abstractmethod
-    def uniform(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Draws uniform (valid) actions `[E, ...]`."""
-
-    @abstractmethod
-    def noise(self, rows: int) -> np.ndarray:
-        """Draws the noise of a sample, `[rows, A]`."""
-
     def act(
         self,
         observation: Mapping[str, np.ndarray],
@@ -135,9 +107,9 @@ class RecurrentPolicy(BasePolicy):
         names = [*self.networks] if mode == "explore" else [*self.acts_through]
         initial = {field: np.zeros((rows, *array.shape), array.dtype) for field, array in self._fields(names).items()}
         before = state_before(state, is_first, initial)
-        outputs, after, _ = self._advance(names, observation, before, lambda name, inputs: self.forwards[name](inputs))
+        outputs, after, _ = self._advance(names, observation, before)
         if mode == "random":
-            return ActResult(self.uniform(observation), after)
+            return ActResult(self.uniform(observation, rows), after)
         policy = self.distribution(outputs, observation)
         action = policy.mode() if mode == "greedy" else policy.sample(self.noise(rows))
         states = {STATE + field: value for field, value in before.items()} if mode == "explore" else {}
@@ -146,9 +118,7 @@ class RecurrentPolicy(BasePolicy):
     def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
         """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
         before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
-        outputs, _, _ = self._advance(
-            self.acts_through, observation, before, lambda name, inputs: self.forwards[name](inputs)
-        )
+        outputs, _, _ = self._advance(self.acts_through, observation, before)
         return self.distribution(outputs, observation)
 
     def act_tensors(
@@ -166,18 +136,11 @@ class RecurrentPolicy(BasePolicy):
         self, observation: Mapping[str, tf.Tensor], state: Mapping[str, tf.Tensor] | None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns the policy's outputs in one step, its next state, and what the networks after a trunk read."""
-        before = state or {}
-        outputs, after, features = self._advance(
-            self.acts_through, observation, before, lambda name, inputs: tf.nest.flatten(self.networks[name](inputs))
-        )
+        outputs, after, features = self._advance(self.acts_through, observation, state or {})
         return outputs, after, {**observation, **({FEATURES: features[TRUNK]} if TRUNK in features else {})}
 
     def _advance(
-        self,
-        names: Iterable[str],
-        observation: Mapping[str, Any],
-        before: Mapping[str, Any],
-        compute: Callable[..., list[Any]],
+        self, names: Iterable[str], observation: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
         """Returns the policy's outputs, the states after the step by field, and the first output of each network."""
         outputs, after, features = list[Any](), dict[str, Any](), dict[str, Any]()
@@ -186,68 +149,34 @@ class RecurrentPolicy(BasePolicy):
             if TRUNK in self.networks and not name.startswith(TRUNK):
                 inputs[FEATURES] = features[average_of(TRUNK, self.networks) if name.endswith(TARGET) else TRUNK]
             fields = self.networks[name].lstm_state
-            computed = compute(name, {**inputs, **{field: before[f"{name}_{field}"] for field in fields}})
+            computed = self.outputs(name, {**inputs, **{field: before[f"{name}_{field}"] for field in fields}})
             after |= {f"{name}_{field}": computed.pop() for field in reversed([*fields])}
             features[name] = computed[0]
             outputs = computed if name == POLICY else outputs
         return outputs, {field: after[field] for field in self._fields(names)}, features
 
 
-class RecurrentCategoricalPolicy(RecurrentPolicy):
-    """Discrete actions `[E]`, numbered from 0, with a logit each; those outside the mask are never chosen.
-
-    Args:
-        parameters, spec, networks, seed: see `RecurrentPolicy`.
-
-    Attributes:
-        num_actions: how many there are, A.
-    """
+class RecurrentCategoricalPolicy(DiscreteActions, RecurrentPolicy):
+    """Discrete actions `[E]`, numbered from 0, with a logit each; those outside the mask are never chosen."""
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         super().__init__(parameters, spec, networks, seed)
-        assert isinstance(spec.action, DiscreteSpec)
-        self.num_actions = spec.action.num_actions
         self.spec = spec._replace(extras={LOGITS: ArraySpec((self.num_actions,), "float32")})
-
-    def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> MaskedCategorical:
-        """Returns the distribution of logits `[R, A]`."""
-        return MaskedCategorical(outputs[0], observation.get(ACTION_MASK))
 
     def behaviour(self, outputs: list[np.ndarray], policy: MaskedCategorical) -> dict[str, np.ndarray]:
         """Returns the logits, as they are before the mask."""
         return {LOGITS: outputs[0]}
 
-    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
-        """Returns whether two actions are the likeliest but for rounding; see `BasePolicy.is_tie`."""
-        return self.distribution_at(observation, state).is_tie()
 
-    def uniform(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Draws valid actions, all equally likely."""
-        return uniform_actions(self.noise(len(next(iter(observation.values())))), observation.get(ACTION_MASK))
-
-    def noise(self, rows: int) -> np.ndarray:
-        """Draws uniform noise in [0, 1)."""
-        return self.rng.random((rows, self.num_actions), np.float32)
-
-    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Draws uniform noise `[E, A]` in [0, 1)."""
-        return fresh_uniform([tf.shape(next(iter(observation.values())))[0], self.num_actions])
-
-
-class RecurrentGaussianPolicy(RecurrentPolicy):
+class RecurrentGaussianPolicy(ContinuousActions, RecurrentPolicy):
     """Actions `[E, A]` of a Gaussian over all of R^A; the environment clips samples outside [-1, 1].
 
-    Args:
-        parameters, spec, networks, seed: see `RecurrentPolicy`.
-
     Attributes:
-        action_size: A.
         min_variance: added to the variances.
     """
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         super().__init__(parameters, spec, networks, seed)
-        self.action_size = spec.action.shape[0]
         head = parameters.networks[POLICY].head_parameters
         assert isinstance(head, GaussianPolicyHeadParameters)
         self.min_variance = np.float32(head.min_variance)
@@ -256,24 +185,12 @@ class RecurrentGaussianPolicy(RecurrentPolicy):
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> DiagonalGaussian:
         """Returns the distribution of means `[R, A]` and raw variances `[R, A]` or `[R, 1]`."""
         mean, raw = outputs
-        return DiagonalGaussian(mean, functions_of(mean).ones_like(mean) * (softplus(raw) + self.min_variance))
+        functions = functions_of(mean)
+        return DiagonalGaussian(mean, functions.ones_like(mean) * (functions.softplus(raw) + self.min_variance))
 
     def behaviour(self, outputs: list[np.ndarray], policy: DiagonalGaussian) -> dict[str, np.ndarray]:
         """Returns mean and variance."""
         return {MEAN: policy.mean, VARIANCE: policy.variance}
-
-    def uniform(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Draws actions uniform in [-1, 1]."""
-        shape = (len(next(iter(observation.values()))), self.action_size)
-        return self.rng.uniform(-1.0, 1.0, shape).astype(np.float32)
-
-    def noise(self, rows: int) -> np.ndarray:
-        """Draws standard normal noise."""
-        return self.rng.standard_normal((rows, self.action_size), np.float32)
-
-    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Draws standard normal noise `[E, A]`."""
-        return fresh_normal([tf.shape(next(iter(observation.values())))[0], self.action_size])
 
 
 def average_of(name: str, networks: Mapping[str, Network]) -> str:

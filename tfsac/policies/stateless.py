@@ -12,7 +12,9 @@ import tensorflow as tf
 from tfsac.errors import TfsacError
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import AgentParameters, class_of
+from tfsac.policies.actions import ContinuousActions, DiscreteActions
 from tfsac.policies.base_policy import BasePolicy, Mode, check_single
+from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.several_agents import fold, unfold
 from tfsac.types import ACTION_MASK, ActResult, DiscreteSpec, Spec
@@ -23,9 +25,6 @@ class StatelessPolicy(BasePolicy):
 
     A subclass chooses actions of single agents, `[B, ...]`; where the spec has several, their axis is folded into B
     before and unfolded after.
-
-    Args:
-        parameters, spec, networks, seed: see `BasePolicy`.
     """
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
@@ -49,22 +48,10 @@ class StatelessPolicy(BasePolicy):
             observation: that it computed them for.
         """
 
-    @abstractmethod
-    def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """Draws uniform (valid) actions `[rows, ...]`."""
-
-    @abstractmethod
-    def noise(self, rows: int) -> np.ndarray:
-        """Draws the noise of a sample, `[rows, A]`."""
-
-    @abstractmethod
-    def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
-        """Draws the noise of a sample, `[rows, A]`, with TensorFlow's own randomness."""
-
     def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
         """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
         seen = dict(observation) if self.spec.num_agents is None else fold(dict(observation))
-        return self.distribution(self.forwards["policy"](seen), seen)
+        return self.distribution(self.outputs("policy", seen), seen)
 
     def act(
         self,
@@ -101,19 +88,20 @@ class StatelessPolicy(BasePolicy):
 
     def _check_explored(self, changed: Any, action: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
-        fits = isinstance(changed, np.ndarray) and changed.shape == action.shape
-        if fits and changed.dtype.kind != action.dtype.kind:
-            fits = False
-        elif fits and isinstance(self.spec.action, DiscreteSpec):
-            fits = bool(((changed >= 0) & (changed < self.spec.action.num_actions)).all())
-            mask = observation.get(ACTION_MASK)
-            fits = fits and (mask is None or bool(np.take_along_axis(mask, changed[:, None], axis=1).all()))
+        expected = action.shape, action.dtype.kind
+        fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
+        if fits and isinstance(self.spec.action, DiscreteSpec):
+            mask = observation.get(ACTION_MASK, np.ones((len(action), self.spec.action.num_actions), bool))
+            inside = (changed >= 0) & (changed < mask.shape[1])
+            fits = bool(inside.all()) and bool(np.take_along_axis(mask, changed[:, None], axis=1).all())
         elif fits:
             fits = bool((np.abs(changed) <= 1.0).all())
         if not fits:
-            expected = f"{'valid' if isinstance(self.spec.action, DiscreteSpec) else '[-1, 1]'} {action.dtype}"
+            valid = "valid" if isinstance(self.spec.action, DiscreteSpec) else "[-1, 1]"
             name = type(self.exploration).__name__
-            raise TfsacError(f"{name} must return {expected} actions of shape {action.shape}, got {changed!r}")
+            raise TfsacError(
+                f"{name} must return {valid} {action.dtype} actions of shape {action.shape}, got {changed!r}"
+            )
 
     def act_tensors(
         self,
@@ -122,14 +110,11 @@ class StatelessPolicy(BasePolicy):
         state: Mapping[str, tf.Tensor] | None = None,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns actions as tensors; see `BasePolicy.act_tensors`. Any number of agents can share the policy here."""
-        if self.spec.num_agents is None:
-            return self._act_tensors(observation, noise), {}
-        action = self._act_tensors(fold(dict(observation)), None if noise is None else fold(noise))
-        return unfold(action, leading_sizes(observation)[1]), {}
-
-    def _act_tensors(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None) -> tf.Tensor:
-        policy = self.distribution(tf.nest.flatten(self.networks["policy"](observation)), observation)
-        return policy.mode() if noise is None else policy.sample(noise)
+        team = self.spec.num_agents is not None
+        seen = fold(dict(observation)) if team else observation
+        policy = self.distribution(self.outputs("policy", seen), seen)
+        action = policy.mode() if noise is None else policy.sample(fold(noise) if team else noise)
+        return unfold(action, leading_sizes(observation)[1]) if team else action, {}
 
     def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Draws noise `[E, A]`, of several agents `[E, P, A]`."""
@@ -144,3 +129,15 @@ def leading_sizes(observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
     runs.
     """
     return tf.shape(next(iter(observation.values())))
+
+
+class CategoricalPolicy(DiscreteActions, StatelessPolicy):
+    """Discrete actions `[B]`, numbered from 0, with a logit each; those outside the mask are never chosen."""
+
+
+class SquashedGaussianPolicy(ContinuousActions, StatelessPolicy):
+    """Actions `[B, A]` in (-1, 1), tanh of a Gaussian whose location and log scale the network computes."""
+
+    def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> SquashedGaussian:
+        """Returns the policy's distribution."""
+        return SquashedGaussian(*outputs)

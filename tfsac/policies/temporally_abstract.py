@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,23 +12,18 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks import Network, forward_of
+from tfsac.networks.layers import functions_of
 from tfsac.parameters import AgentParameters
-from tfsac.policies.base_policy import (
-    BasePolicy,
-    Mode,
-    check_keys,
-    check_single,
-    fresh_normal,
-    fresh_uniform,
-    state_before,
-)
-from tfsac.policies.distributions import ROUNDING, SquashedGaussian, constant, functions_of, of_type, sigmoid, softplus
+from tfsac.policies.actions import ContinuousActions, fresh_uniform
+from tfsac.policies.base_policy import BasePolicy, Mode, check_keys, check_single, state_before
+from tfsac.policies.distributions import ROUNDING, SquashedGaussian
 from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, Spec
 
 REPEATS = "repeats"
 MIN_ALPHA = 1e-10
 
 A, V, U = "tau_a", "tau_v", "tau_u"
+FIELDS = {"constant": (A,), "linear": (A, V), "quadratic": (A, V, U)}
 Tau = dict[str, Any]
 
 
@@ -37,99 +31,55 @@ def _clip(x: Any) -> Any:
     return functions_of(x).clip(x, -1.0, 1.0)
 
 
-class Trajectory(ABC):
+class Trajectory:
     """A kind of trajectory of actions, which a temporally abstract policy keeps or replaces (arXiv 2104.06521, section
     4).
 
     Trajectories are dicts of arrays or tensors `[..., A]` in [-1, 1] by field: the action `tau_a`, its change in a step
     `tau_v` in units of the range 2, and the change of that `tau_u`.
 
+    Args:
+        kind: "constant" repeats the action (TAAC), "linear" changes it by `tau_v` in each step (TaacL), "quadratic"
+            changes that by `tau_u` (TaacQ).
+        inverse: the proposal is the new action, otherwise the last field.
+
     Attributes:
         fields: names of its fields; the first is the action.
     """
 
-    fields: tuple[str, ...]
+    def __init__(self, kind: str, inverse: bool):
+        self.fields = FIELDS[kind]
+        self.inverse = inverse or kind == "constant"
 
-    @abstractmethod
     def step(self, tau: Tau) -> Tau:
-        """Returns where a trajectory is one step later."""
+        """Returns where a trajectory is one step later: first the change moves by `2 u`, then the action by `2 v`."""
+        after = {field: tau[field] for field in self.fields}
+        if U in after:
+            after[V] = _clip(tau[V] + 2.0 * tau[U])
+        if V in after:
+            after[A] = _clip(tau[A] + 2.0 * after[V])
+        return after
 
-    @abstractmethod
     def plan(self, action: Any, previous: Tau) -> Tau:
-        """Returns the new trajectory for the policy's proposal `[..., A]` and the trajectory before."""
+        """Returns the new trajectory for the policy's proposal `[..., A]` and the trajectory before.
+
+        Its change begins at zero. Changes are inferred from a proposed action; a proposed change makes a step.
+        """
+        if not self.inverse:
+            return self.step({**previous, V: 0.0 * previous[V], self.fields[-1]: action})
+        new = {A: action}
+        if V in self.fields:
+            new[V] = (action - previous[A]) / 2.0
+        if U in self.fields:
+            new[U] = new[V] / 2.0
+        return new
 
     def concatenated(self, tau: Tau) -> Any:
         """Returns the fields side by side, as critics read them."""
         return functions_of(tau[A]).concatenate([tau[field] for field in self.fields], axis=-1)
 
 
-class ConstantTrajectory(Trajectory):
-    """TAAC: the action is repeated."""
-
-    fields = (A,)
-
-    def step(self, tau: Tau) -> Tau:
-        """Leaves the action as it is."""
-        return tau
-
-    def plan(self, action: Any, previous: Tau) -> Tau:
-        """Takes the proposed action."""
-        return {A: action}
-
-
-class LinearTrajectory(Trajectory):
-    """TaacL: the action changes by the same amount in each step, until it is at a bound.
-
-    Args:
-        inverse: the proposal is the new action, otherwise its change.
-    """
-
-    fields = (A, V)
-
-    def __init__(self, inverse: bool):
-        self.inverse = inverse
-
-    def step(self, tau: Tau) -> Tau:
-        """Moves the action by `2 v`."""
-        return {A: _clip(tau[A] + 2.0 * tau[V]), V: tau[V]}
-
-    def plan(self, action: Any, previous: Tau) -> Tau:
-        """Takes the proposed action and infers the change, or takes the proposed change and makes a step."""
-        if self.inverse:
-            return {A: action, V: (action - previous[A]) / 2.0}
-        return self.step({A: previous[A], V: action})
-
-
-class QuadraticTrajectory(Trajectory):
-    """TaacQ: the change of the action changes by the same amount in each step.
-
-    Args:
-        inverse: the proposal is the new action, otherwise the change of its change.
-    """
-
-    fields = (A, V, U)
-
-    def __init__(self, inverse: bool):
-        self.inverse = inverse
-
-    def step(self, tau: Tau) -> Tau:
-        """Moves the change by `2 u`, then the action by twice the new change."""
-        v = _clip(tau[V] + 2.0 * tau[U])
-        return {A: _clip(tau[A] + 2.0 * v), V: v, U: tau[U]}
-
-    def plan(self, action: Any, previous: Tau) -> Tau:
-        """Begins with a change of zero, and infers `v` and `u` from the action or takes the proposal as `u`."""
-        if self.inverse:
-            v = (action - previous[A]) / 2.0
-            return {A: action, V: v, U: v / 2.0}
-        return self.step({A: previous[A], V: 0.0 * previous[V], U: action})
-
-
-def make_trajectory(kind: str, inverse: bool) -> Trajectory:
-    """Returns the trajectory "constant", "linear" or "quadratic"."""
-    if kind == "constant":
-        return ConstantTrajectory()
-    return {"linear": LinearTrajectory, "quadratic": QuadraticTrajectory}[kind](inverse)
+make_trajectory = Trajectory  # its earlier name
 
 
 class Choice(NamedTuple):
@@ -155,14 +105,15 @@ def choice(
         alpha: temperature of the choice, a scalar; at least 1e-10 counts.
         clipping: (low, high) bounds of the advantage `switch_q - keep_q`, or None for no bound.
     """
-    advantage_B, functions = constant(switch_q_B - keep_q_B), functions_of(keep_q_B)
-    low, high = clipping or (None, None)
-    clipped_B = advantage_B if low is None else functions.maximum(advantage_B, of_type(low, keep_q_B))
-    clipped_B = clipped_B if high is None else functions.minimum(clipped_B, of_type(high, keep_q_B))
-    least = of_type(MIN_ALPHA, keep_q_B)
-    logit_B = clipped_B / functions.maximum(constant(of_type(alpha, keep_q_B)), least)
-    keep_B, switch_B = sigmoid(-logit_B), sigmoid(logit_B)
-    entropy_B = keep_B * softplus(logit_B) + switch_B * softplus(-logit_B)
+    functions = functions_of(keep_q_B)
+    advantage_B = clipped_B = functions.stop_gradient(switch_q_B - keep_q_B)
+    if clipping is not None:
+        low, high = clipping
+        clipped_B = functions.clip(advantage_B, -np.inf if low is None else low, np.inf if high is None else high)
+    alpha_B = functions.stop_gradient(alpha * functions.ones_like(keep_q_B))
+    logit_B = clipped_B / functions.maximum(alpha_B, MIN_ALPHA)
+    keep_B, switch_B = functions.sigmoid(-logit_B), functions.sigmoid(logit_B)
+    entropy_B = keep_B * functions.softplus(logit_B) + switch_B * functions.softplus(-logit_B)
     return Choice(keep_B, switch_B, entropy_B, advantage_B, clipped_B > 0)
 
 
@@ -182,7 +133,28 @@ class Proposal(NamedTuple):
     planned: Tau
 
 
-class TemporallyAbstractPolicy(BasePolicy):
+class Draws(NamedTuple):
+    """Random numbers of a step of E environments: standard normal `[E, A]` of the proposal and uniform `[E]` in [0, 1)
+    of the choice; and where each is sampled instead of the mode, `[E]`, None for everywhere.
+    """
+
+    noise_EA: Any
+    uniform_E: Any
+    proposal_sampled_E: np.ndarray | None = None
+    choice_sampled_E: np.ndarray | None = None
+
+
+class Decision(NamedTuple):
+    """Both trajectories, their values `[E]`, and where the policy switches, `[E]`."""
+
+    kept: Tau
+    planned: Tau
+    keep_q_E: Any
+    switch_q_E: Any
+    switch_E: Any
+
+
+class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
     """Acts with a network `policy` that proposes trajectories, and critics `q` that choose.
 
     The policy's state is the trajectory, fields `[E, A]`, and `repeats` `[E]` int32, for how many steps it has lasted;
@@ -196,17 +168,15 @@ class TemporallyAbstractPolicy(BasePolicy):
         trajectory: what the choice is about.
         reward_weights: `[D]`, of each reward in the objective.
         choice_alpha: temperature of the choice, a variable that the agent assigns.
-        action_size: A.
     """
 
     acts_through = ("policy", "q")
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         super().__init__(parameters, spec, {name: networks[name] for name in self.acts_through}, seed)
-        self.algorithm: Any = parameters.algorithm
-        algorithm: Any = self.algorithm
-        self.action_size = spec.action.shape[0]
-        self.trajectory = make_trajectory(algorithm.trajectory, algorithm.inverse_mode)
+        algorithm: Any = parameters.algorithm
+        self.algorithm = algorithm
+        self.trajectory = _trajectory_of(parameters)
         self.reward_weights = np.array(algorithm.reward_weights or [1.0] * (spec.num_rewards or 1), np.float32)
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.choice_alpha = tf.Variable(algorithm.initial_alpha, trainable=False, aggregation=once, name="choice_alpha")
@@ -214,10 +184,11 @@ class TemporallyAbstractPolicy(BasePolicy):
         self.state = {**dict.fromkeys(self.trajectory.fields, field), REPEATS: ArraySpec((), "int32")}
         extras = {f"{prefix}{name}": field for prefix in (STATE, NEXT_STATE) for name in self.trajectory.fields}
         self.spec = spec._replace(extras={**extras, SWITCH: ArraySpec((), "float32")})
-        specs = {name: self.spec_of_network(name, parameters, spec, networks) for name in self.acts_through}
         self.forwards = {
-            "policy": forward_of(networks["policy"], specs["policy"]),
-            "q": forward_of(networks["q"], specs["q"], with_actions=True),
+            name: forward_of(
+                self.networks[name], self.spec_of_network(name, parameters, spec, networks), with_actions=name == "q"
+            )
+            for name in self.acts_through
         }
         self.refresh()
 
@@ -226,30 +197,26 @@ class TemporallyAbstractPolicy(BasePolicy):
         """Refuses discrete actions, several agents, reserved keys, and weights of another number of rewards."""
         super().check(parameters, spec, custom_models)
         check_single(parameters, spec, rewards=True)
-        algorithm: Any = parameters.algorithm
         rewards = spec.num_rewards or 1
         for name in ("reward_weights", "reward_discounts"):
-            value = getattr(algorithm, name)
+            value = getattr(parameters.algorithm, name)
             if value is not None and len(value) != rewards:
                 raise TfsacError(
                     f"{name} must have a number for each of the environment's {rewards} rewards, got {value}"
                 )
-        fields = make_trajectory(algorithm.trajectory, algorithm.inverse_mode).fields
-        check_keys(spec, {*fields, REPEATS, "action"})
+        check_keys(spec, {*_trajectory_of(parameters).fields, REPEATS, "action"})
 
     @classmethod
     def spec_of_network(
         cls, name: str, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network]
     ) -> Spec:
         """Returns a spec with the trajectory: the state that the policy reads, and the action that critics judge."""
-        algorithm: Any = parameters.algorithm
-        fields = make_trajectory(algorithm.trajectory, algorithm.inverse_mode).fields
-        width = spec.action.shape[0]
+        fields, width = _trajectory_of(parameters).fields, spec.action.shape[0]
         if name == "policy":
             return spec._replace(state={field: ArraySpec((width,), "float32") for field in fields})
         return spec._replace(action=ArraySpec((width * len(fields),), "float32"), num_rewards=spec.num_rewards or 1)
 
-    # -- acting --------------------------------------------------------------------------------------------------------
+    # -- acting, of arrays or of tensors to be exported ----------------------------------------------------------------
 
     def act(
         self,
@@ -269,22 +236,39 @@ class TemporallyAbstractPolicy(BasePolicy):
             for name in self.trajectory.fields:
                 initial[name] = self.rng.uniform(-1.0, 1.0, initial[name].shape).astype(np.float32)
         before = state_before(state, is_first, initial)
-        previous = {name: before[name] for name in self.trajectory.fields}
-        sampled = (
-            1.0 if mode != "greedy" else self.algorithm.epsilon_greedy
-        )  # probability of a sample instead of the mode
+        previous = self._tau(before)
         if mode == "random":
-            proposal = self.rng.uniform(-1.0, 1.0, (rows, self.action_size)).astype(np.float32)
+            kept, planned = self._trajectories(self.uniform(observation, rows), previous)
+            switch = self.rng.random(rows) < 0.5
         else:
-            proposal = self._propose(observation, previous, sampled)
-        kept, planned = self.trajectory.step(previous), self.trajectory.plan(proposal, previous)
-        switch = self.rng.random(rows) < 0.5 if mode == "random" else self._switch(observation, kept, planned, sampled)
+            kept, planned, _, _, switch = self._decide(observation, previous, self.alpha, self._draw(rows, mode))
         switch = self._limited(switch, before[REPEATS])
         after = self._follow(switch, kept, planned, before[REPEATS])
         extras = {f"{STATE}{name}": value for name, value in previous.items()}
         extras |= {f"{NEXT_STATE}{name}": after[name] for name in self.trajectory.fields}
         extras[SWITCH] = switch.astype(np.float32)
         return ActResult(after[self.trajectory.fields[0]], after, extras)
+
+    def act_tensors(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        noise: tf.Tensor | None = None,
+        state: Mapping[str, tf.Tensor] | None = None,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`."""
+        assert state is not None
+        draws = None if noise is None else Draws(noise[:, :-1], noise[:, -1])
+        alpha = tf.convert_to_tensor(self.choice_alpha)
+        kept, planned, _, _, switch_E = self._decide(observation, self._tau(state), alpha, draws)
+        after = self._follow(self._limited(switch_E, state[REPEATS]), kept, planned, state[REPEATS])
+        return after[self.trajectory.fields[0]], after
+
+    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Draws `[E, A + 1]`: standard normal for the proposal, and in the last column uniform in [0, 1) for the
+        choice.
+        """
+        rows = tf.shape(next(iter(observation.values())))[0]
+        return tf.concat([self.noise_tensor(rows), fresh_uniform([rows, 1])], axis=-1)
 
     def distribution_at(
         self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]
@@ -294,31 +278,49 @@ class TemporallyAbstractPolicy(BasePolicy):
             raise TfsacError(
                 "the policy proposes actions, and has a distribution of them, with inverse_mode=True alone"
             )
-        before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
-        return self._proposals(observation, before)
+        return SquashedGaussian(*self.outputs("policy", {**observation, **self._tau_at(observation, state)}))
 
-    def _proposals(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> SquashedGaussian:
-        previous = {name: state[name] for name in self.trajectory.fields}
-        return SquashedGaussian(*self.forwards["policy"]({**observation, **previous}))
+    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+        """Returns whether keeping and switching are worth the same but for rounding, in any of the rows."""
+        decision = self._decide(observation, self._tau_at(observation, state), self.alpha)
+        difference_E = np.abs(decision.switch_q_E - decision.keep_q_E)
+        return bool((difference_E <= ROUNDING * (1.0 + np.abs(decision.keep_q_E))).any())
 
-    def _propose(self, observation: Mapping[str, np.ndarray], previous: Tau, sampled: float) -> np.ndarray:
-        """Returns the policy's mode, or with probability `sampled` a sample."""
-        policy = self._proposals(observation, previous)
-        if not sampled:
-            return policy.mode()
-        sample = policy.sample(self.rng.standard_normal(policy.loc.shape, np.float32))
-        return np.where(self.rng.random(len(sample))[:, None] < sampled, sample, policy.mode())
+    def _tau(self, state: Mapping[str, Any]) -> Tau:
+        return {name: state[name] for name in self.trajectory.fields}
 
-    def _switch(self, observation: Mapping[str, np.ndarray], kept: Tau, planned: Tau, sampled: float) -> np.ndarray:
-        """Returns where switching is better, or with probability `sampled` a sample of the choice; a tie keeps."""
-        of_both = self._choice(self._forward_q(observation, kept), self._forward_q(observation, planned), self.alpha)
-        if not sampled:
-            return of_both.better_B
-        sample = self.rng.random(len(of_both.better_B)) < of_both.switch_B
-        return np.where(self.rng.random(len(sample)) < sampled, sample, of_both.better_B)
+    def _tau_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Tau:
+        return self._tau(state_before(state, None, self.initial_state(len(next(iter(observation.values()))))))
 
-    def _choice(self, keep_q_B: Any, switch_q_B: Any, alpha: Any) -> Choice:
-        return choice(keep_q_B, switch_q_B, alpha, self.algorithm.b1_advantage_clipping)
+    def _trajectories(self, proposal: Any, previous: Tau) -> tuple[Tau, Tau]:
+        return self.trajectory.step(previous), self.trajectory.plan(proposal, previous)
+
+    def _draw(self, rows: int, mode: Mode) -> Draws | None:
+        """Draws a step's random numbers; none for the mode without epsilon."""
+        probability = self.algorithm.epsilon_greedy if mode == "greedy" else 1.0  # of a sample instead of the mode
+        if not probability:
+            return None
+        noise, proposal_sampled = self.noise(rows), self.rng.random(rows) < probability
+        return Draws(noise, self.rng.random(rows), proposal_sampled, self.rng.random(rows) < probability)
+
+    def _decide(
+        self, observation: Mapping[str, Any], previous: Tau, alpha: Any, draws: Draws | None = None
+    ) -> Decision:
+        """Returns what the policy proposes and chooses: modes, or samples of the draws; a tie keeps."""
+        policy = SquashedGaussian(*self.outputs("policy", {**observation, **previous}))
+        proposal = policy.mode() if draws is None else policy.sample(draws.noise_EA)
+        if draws is not None and draws.proposal_sampled_E is not None:
+            proposal = np.where(draws.proposal_sampled_E[:, None], proposal, policy.mode())
+        kept, planned = self._trajectories(proposal, previous)
+        keep_q, switch_q = (
+            self.objective(self.outputs("q", observation, self.trajectory.concatenated(tau))[0])
+            for tau in (kept, planned)
+        )
+        of_both = choice(keep_q, switch_q, alpha, self.algorithm.b1_advantage_clipping)
+        switch = of_both.better_B if draws is None else draws.uniform_E < of_both.switch_B
+        if draws is not None and draws.choice_sampled_E is not None:
+            switch = np.where(draws.choice_sampled_E, switch, of_both.better_B)
+        return Decision(kept, planned, keep_q, switch_q, switch)
 
     def _limited(self, switch: Any, repeats: Any) -> Any:
         """Returns where to switch, which includes where the trajectory has lasted for the most steps."""
@@ -331,27 +333,14 @@ class TemporallyAbstractPolicy(BasePolicy):
         after = {name: where(switch[:, None], planned[name], kept[name]) for name in self.trajectory.fields}
         return {**after, REPEATS: where(switch, ones, repeats + 1)}
 
-    def _forward_q(self, observation: Mapping[str, np.ndarray], tau: Tau) -> np.ndarray:
-        (q_END,) = self.forwards["q"](dict(observation), self.trajectory.concatenated(tau))
-        return self.objective(pessimistic(q_END, self.reward_weights))
-
-    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
-        """Returns whether keeping and switching are worth the same but for rounding, in any of the rows."""
-        before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
-        previous = {name: before[name] for name in self.trajectory.fields}
-        planned = self.trajectory.plan(self._propose(observation, previous, 0.0), previous)
-        keep_q, switch_q = (self._forward_q(observation, tau) for tau in (self.trajectory.step(previous), planned))
-        return bool((np.abs(switch_q - keep_q) <= ROUNDING * (1.0 + np.abs(keep_q))).any())
-
-    # -- as tensors ----------------------------------------------------------------------------------------------------
+    # -- training ------------------------------------------------------------------------------------------------------
 
     def propose(self, observation: Mapping[str, tf.Tensor], previous: Tau, noise_BA: tf.Tensor) -> Proposal:
         """Returns the first stage, sampled with standard normal noise."""
         policy = SquashedGaussian(*self.networks["policy"]({**observation, **previous}))
         action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
-        return Proposal(
-            policy, action_BA, log_prob_B, self.trajectory.step(previous), self.trajectory.plan(action_BA, previous)
-        )
+        kept, planned = self.trajectory.step(previous), self.trajectory.plan(action_BA, previous)
+        return Proposal(policy, action_BA, log_prob_B, kept, planned)
 
     def q(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
         """Returns all critics (online or target) of trajectories, `[B, N, D]`."""
@@ -359,38 +348,11 @@ class TemporallyAbstractPolicy(BasePolicy):
 
     def value(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
         """Returns the pessimistic Q of trajectories, a weighted sum over rewards, `[B]`."""
-        return self.objective(pessimistic(self.q(critics, observation, tau), self.reward_weights))
+        return self.objective(self.q(critics, observation, tau))
 
-    def objective(self, q_BD: Any) -> Any:
-        """Returns the weighted sum over rewards, `[B]`."""
-        return (
-            q_BD @ self.reward_weights if isinstance(q_BD, np.ndarray) else tf.linalg.matvec(q_BD, self.reward_weights)
-        )
-
-    def act_tensors(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        noise: tf.Tensor | None = None,
-        state: Mapping[str, tf.Tensor] | None = None,
-    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`."""
-        assert state is not None
-        previous = {name: state[name] for name in self.trajectory.fields}
-        policy = SquashedGaussian(*self.networks["policy"]({**observation, **previous}))
-        proposal_EA = policy.mode() if noise is None else policy.sample(noise[:, :-1])
-        kept, planned = self.trajectory.step(previous), self.trajectory.plan(proposal_EA, previous)
-        keep_q_E, switch_q_E = (self.value(self.networks["q"], observation, tau) for tau in (kept, planned))
-        of_both = self._choice(keep_q_E, switch_q_E, tf.convert_to_tensor(self.choice_alpha))
-        switch_E = of_both.better_B if noise is None else noise[:, -1] < of_both.switch_B
-        after = self._follow(self._limited(switch_E, state[REPEATS]), kept, planned, state[REPEATS])
-        return after[self.trajectory.fields[0]], after
-
-    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Draws `[E, A + 1]`: standard normal for the proposal, and in the last column uniform in [0, 1) for the
-        choice.
-        """
-        rows = tf.shape(next(iter(observation.values())))[0]
-        return tf.concat([fresh_normal([rows, self.action_size]), fresh_uniform([rows, 1])], axis=-1)
+    def objective(self, q_BND: Any) -> Any:
+        """Returns the weighted sum over rewards of pessimistic critics, `[B]`."""
+        return functions_of(q_BND).sum(pessimistic(q_BND, self.reward_weights) * self.reward_weights, axis=-1)
 
     # -- weights -------------------------------------------------------------------------------------------------------
 
@@ -408,3 +370,8 @@ class TemporallyAbstractPolicy(BasePolicy):
         alpha, *arrays = [w.numpy() for w in self.acting_weights()] if weights is None else weights
         self.alpha = np.float32(alpha)
         super().refresh(arrays)
+
+
+def _trajectory_of(parameters: AgentParameters) -> Trajectory:
+    algorithm: Any = parameters.algorithm
+    return Trajectory(algorithm.trajectory, algorithm.inverse_mode)

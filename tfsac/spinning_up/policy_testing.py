@@ -8,12 +8,9 @@ from collections.abc import Callable
 
 import gymnasium as gym
 
-from tfsac.api import AFTER_TRAINING
-from tfsac.environments import as_arrays, maker, spec_of
+from tfsac.cards.card import Card
 from tfsac.exporting.exported import load_exported
-from tfsac.parameters import EnvironmentEpisodes
-from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.training.recorded_functions import check_spaces
+from tfsac.training import Evaluation, RunDirectory
 
 
 def test_policy(
@@ -49,24 +46,12 @@ def test_policy(
     """
     directory = RunDirectory(pathlib.Path(run_dir))
     parameters = directory.read()[0].environment
-    if max_ep_len is not None:
-        parameters = dataclasses.replace(parameters, max_episode_steps=max_ep_len)
-    if render:
-        parameters = dataclasses.replace(parameters, kwargs={**parameters.kwargs, "render_mode": "human"})
-    exported = load_exported(directory.policy)
-    env = maker(parameters, env_fn)()
-    try:
-        spec = spec_of(env)
-        check_spaces(directory, spec)
-        evaluation = evaluate(
-            lambda observation: exported(as_arrays(observation, spec), deterministic),
-            env,
-            EnvironmentEpisodes(episodes),
-            evaluation_index=AFTER_TRAINING,
-            begin=exported.reset,
-        )
-    finally:
-        env.close()
+    parameters = dataclasses.replace(parameters, max_episode_steps=max_ep_len or parameters.max_episode_steps)
+    make_env = env_fn
+    if env_fn is not None and (limit := parameters.max_episode_steps):
+        make_env = lambda: gym.wrappers.TimeLimit(env_fn(), limit)  # noqa: E731
+    card = Card(directory.path, load_exported(directory.policy), parameters, {})
+    evaluation = card.evaluate(episodes, deterministic, render="human" if render else "", env_fn=make_env)
     for i, (total, length) in enumerate(zip(evaluation.returns, evaluation.lengths, strict=True)):
         print(f"episode {i:<3}return {total:10.2f}  length {length:5}")
     print(f"mean       return {evaluation.returns.mean():10.2f}  length {evaluation.lengths.mean():7.1f}")

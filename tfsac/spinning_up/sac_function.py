@@ -12,11 +12,10 @@ from typing import Any
 import gymnasium as gym
 
 from tfsac.api import finish
-from tfsac.catalog import read_config
 from tfsac.environments import make, maker, spec_of
 from tfsac.environments.check import time_limit_of
 from tfsac.errors import TfsacError
-from tfsac.parameters import EnvironmentParameters, to_json
+from tfsac.parameters import EnvironmentParameters, networks_made_by, to_json
 from tfsac.parameters.base import python_numbers
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
@@ -93,7 +92,8 @@ def sac(
     call_arguments = locals()
     names = [field.name for field in dataclasses.fields(SpinningUpArguments)]
     arguments = SpinningUpArguments(**{name: call_arguments[name] for name in names})
-    run_dir, exp_name, resume = _logger(seed, **(logger_kwargs or {}))
+    logger = {"output_dir": None, "exp_name": "sac", "resume": False, **(logger_kwargs or {})}
+    run_dir = pathlib.Path(logger["output_dir"] or new_run_dir(logger["exp_name"], seed))
     (env := maker(EnvironmentParameters(), env_fn)()).close()
     if not all(isinstance(space, gym.spaces.Box) for space in (env.observation_space, env.action_space)):
         raise TfsacError(
@@ -101,45 +101,38 @@ def sac(
             f"tfsac.train has agents for others, got {env.observation_space} and {env.action_space}"
         )
     spec, ac_kwargs, models = spec_of(env), python_numbers(dict(ac_kwargs or {})), None
-    if actor_critic is mlp_actor_critic:
-        networks = arguments.mlp_networks(**ac_kwargs)
-    else:
-        function = getattr(actor_critic, "func", actor_critic)
-        networks = arguments.networks_made_by(f"{name_of(function)}({json.dumps(_plain(ac_kwargs), sort_keys=True)})")
-        models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec, seed)
     limits = (max_ep_len, env.spec and env.spec.max_episode_steps, time_limit_of(env))
     level, limit = _level_of(env_fn), min(limit for limit in limits if limit)
     environment = EnvironmentParameters(level or EnvironmentParameters.level, max_episode_steps=limit)
-    if resume and not (recorded := read_config(run_dir / "config.json")[0].environment).by_env_fn:
-        # Earlier versions recorded the level of any function that left it as Gymnasium makes it.
-        environment, level = dataclasses.replace(recorded, max_episode_steps=limit), recorded.level
+    if actor_critic is mlp_actor_critic:
+        preset = arguments.preset(environment, **ac_kwargs)
+    else:
+        preset, kwargs = arguments.preset(environment), json.dumps(_plain(ac_kwargs), sort_keys=True)
+        call = f"{name_of(getattr(actor_critic, 'func', actor_critic))}({kwargs})"
+        agent = dataclasses.replace(preset.agent, networks=networks_made_by(call, preset.agent.networks))
+        preset = dataclasses.replace(preset, agent=agent)
+        models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec, seed)
     functions = {"env_fn": name_of(env_fn), "actor_critic": name_of(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
     trainer = Trainer(
-        arguments.preset(environment, networks),
+        preset,
         run_dir,
         arguments.run_parameters(),
-        resume,
-        [EpochLog({"exp_name": exp_name, **functions, **to_json(arguments)})],
+        logger["resume"],
+        [EpochLog({"exp_name": logger["exp_name"], **functions, **to_json(arguments)})],
         env_fn=env_fn if level is None else None,
         models=models,
         terminal=BarOnly,
     )
-    folder = str(trainer.directory.as_typed())
+    folder = str(trainer.directory.path)
     trainer.parts.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
     return finish(trainer)
 
 
-def _logger(
-    seed: int, output_dir: str | pathlib.Path | None = None, exp_name: str = "sac", resume: bool = False
-) -> tuple[pathlib.Path, str, bool]:
-    """Returns the run's folder, the name of the experiment and whether to resume, of `logger_kwargs`."""
-    return pathlib.Path(output_dir or new_run_dir(exp_name, seed)), exp_name, resume
-
-
 def _level_of(env_fn: Callable[[], gym.Env]) -> str | None:
     """Returns the level that a partial of `gymnasium.make` or tfsac's own makes, None for other functions."""
-    plain = isinstance(env_fn, functools.partial) and env_fn.func in (make, gym.make) and not env_fn.keywords
-    return str(env_fn.args[0]) if isinstance(env_fn, functools.partial) and plain else None
+    if isinstance(env_fn, functools.partial) and env_fn.func in (make, gym.make) and not env_fn.keywords:
+        return str(env_fn.args[0])
+    return None
 
 
 def _plain(kwargs: Mapping[str, Any]) -> dict[str, Any]:

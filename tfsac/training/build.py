@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,10 +34,6 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
     """Returns the agent that a preset describes, with fresh weights.
 
     `models` makes Keras models that take the place of the preset's layers; not for actor-critic with experience replay.
-
-    Raises:
-        ValueError: parameters that do not fit the spec, or networks that only a function can make.
-        TypeError: models that are no Keras models.
     """
     refuse_missing_models(preset, models)
     parameters = with_counted_decays(preset).agent
@@ -57,12 +54,9 @@ def build_policy(
 
 def with_counted_decays(preset: Preset) -> Preset:
     """Returns the preset with the number of its updates where a learning rate falls over the whole run."""
-    decays_over_run = [
-        path for path, schedule in preset.agent.learning_rates.items() if schedule.learning_rate_decay_steps == "run"
-    ]
-    if not decays_over_run:
-        return preset
-    return override(preset, {f"agent.{path}.learning_rate_decay_steps": preset.updates for path in decays_over_run})
+    rates = preset.agent.learning_rates.items()
+    decaying = [path for path, rate in rates if rate.learning_rate_decay_steps == "run"]
+    return override(preset, {f"agent.{path}.learning_rate_decay_steps": preset.updates for path in decaying})
 
 
 def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
@@ -83,29 +77,18 @@ def build_memory(
     allocate: Allocate = np.zeros,
     older_policies: bool = False,
 ) -> TransitionMemory | EpisodicMemory:
-    """Returns the memory that a preset describes, with none of the agent's own transitions.
-
-    The rewards that it samples have gone through the filters; those of a SQIL memory are its own.
+    """Returns the memory that a preset describes, whose sampled rewards have gone through the filters.
 
     Args:
         preset, spec, filters: of the run and its agent.
         recurrent: specs of the states of the agent's LSTMs by field.
         allocate: makes the arrays of its records.
         older_policies: whether what is collected may come from a policy before the last updates.
-
-    Raises:
-        ParameterError: the records do not fit into RAM, or `agent.memory` names no class of its kind of memory.
-        ValueError, OSError: demonstrations that cannot be read, or do not fit the environment.
-        OSError: there is no room for the records.
     """
     memory = preset.agent.memory
-    base: type[TransitionMemory] | type[EpisodicMemory] = TransitionMemory
-    if isinstance(memory, EpisodicReplayParameters):
-        base = EpisodicMemory
-    elif isinstance(memory, SequenceReplayParameters):
-        base = SequenceMemory
-    stored_action = action_map(spec).inverse
-    context = MemoryContext(spec, filters.reward, stored_action, recurrent, allocate, older_policies)
+    kinds = {EpisodicReplayParameters: EpisodicMemory, SequenceReplayParameters: SequenceMemory}
+    base: Any = next((kinds[kind] for kind in kinds if isinstance(memory, kind)), TransitionMemory)
+    context = MemoryContext(spec, filters.reward, action_map(spec).inverse, recurrent, allocate, older_policies)
     try:
         return class_of(memory, base).build(preset, context)
     except MemoryError as error:
@@ -120,9 +103,6 @@ def build_device_memory(
 ) -> DeviceMemory | None:
     """Returns the copy of the memory on the accelerator that `agent.memory.device` asks for, and has the agent learn
     from it; None where batches are drawn in RAM. Call it before the agent is traced.
-
-    Raises:
-        TfsacError: "accelerator" with what cannot be there; see `DeviceMemory`.
     """
     choice = getattr(preset.agent.memory, "device", "cpu")
     if choice == "cpu" or (choice == "auto" and not tf.config.get_visible_devices("GPU")):

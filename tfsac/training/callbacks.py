@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfsac.errors import TfsacError
 from tfsac.training.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -64,76 +63,41 @@ class Callback:
         """Called after a checkpoint was written: what metrics.csv has by now stays when the run is killed."""
 
     def on_training_end(self, trainer: Trainer) -> None:
-        """Called once, after the last checkpoint, also after an interruption or a failure, which `trainer.error` then
-        is.
-
-        It is not called where `on_training_begin` of this callback failed.
-        """
-
-
-HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
+        """Called once, after the last checkpoint, also after an interruption or a failure (`trainer.error`)."""
 
 
 class Hooks:
     """The callbacks of a run.
 
-    An error of a hook is kept until `raise_error`, so that the step in which it occurred is completed first. A method
-    that looks like a hook, and would never be called, is refused.
-
     Attributes:
-        error: the first error of a hook.
-        begun: callbacks whose `on_training_begin` returned, and whose `on_training_end` is to be called.
+        error: the first error of a hook, kept until `raise_error`, so that its step is completed first.
     """
 
     def __init__(self, callbacks: Sequence[Callback], signals: StopSignals):
         self.callbacks, self.signals = list(callbacks), signals
         self.error: Exception | None = None
-        self.begun: list[Callback] = []
-        for callback in self.callbacks:
-            for name in dir(callback):
-                if name.startswith(("on_", "_on_")) and name not in HOOKS:
-                    raise TfsacError(
-                        f"{type(callback).__name__}.{name} is no hook and would never be called; hooks are "
-                        f"{', '.join(HOOKS)} and metrics"
-                    )
-
-    def metric_names(self) -> list[str]:
-        """Returns the metrics that callbacks add to the rows of metrics."""
-        return [name for callback in self.callbacks for name in callback.metric_names]
 
     def call(self, hook: str, trainer: Trainer, *arguments: Any) -> None:
-        """Calls a hook of every callback, `on_checkpoint` of those that have begun; Ctrl-C inside ends the run as it
-        does elsewhere.
-        """
-        for callback in self.begun if hook == "on_checkpoint" else self.callbacks:
+        """Calls a hook of every callback; Ctrl-C inside ends the run as it does elsewhere."""
+        for callback in self.callbacks:
             self._call(callback, hook, trainer, *arguments)
-
-    def end(self, trainer: Trainer) -> None:
-        """Calls `on_training_end` of every callback that has begun, once, also where the run failed."""
-        begun, self.begun = self.begun, []
-        for callback in begun:
-            self._call(callback, "on_training_end", trainer)
 
     def metrics(self, trainer: Trainer) -> dict[str, float]:
         """Returns the values of the callbacks' metrics; one that failed leaves its cells empty."""
-        row: dict[str, float] = {}
+        values: dict[str, float] = {}
         for callback in self.callbacks:
-            if callback.metric_names:
-                row |= self._call(callback, "metrics", trainer) or {}
-        return row
+            returned = (self._call(callback, "metrics", trainer) or {}) if callback.metric_names else {}
+            values |= {name: float(returned[name]) for name in callback.metric_names if name in returned}
+        return values
 
     def _call(self, callback: Callback, hook: str, trainer: Trainer, *arguments: Any) -> Any:
         try:
-            returned = getattr(callback, hook)(trainer, *arguments)
-            if hook == "metrics":
-                return {name: float(returned[name]) for name in callback.metric_names if name in returned}
-            if hook == "on_training_begin":
-                self.begun.append(callback)
+            return getattr(callback, hook)(trainer, *arguments)
         except KeyboardInterrupt:
             self.signals.interrupt()
         except Exception as error:
             error.add_note(f"in {hook} of the callback {type(callback).__name__}")
-            if hook == "on_training_end" and (trainer.error or self.error):  # which must not be hidden by this one
+            if trainer.error or self.error:  # which must not be hidden by this one
                 trainer.print(f"{type(error).__name__} in {hook} of {type(callback).__name__}: {error}")
             self.error = self.error or error
         return None

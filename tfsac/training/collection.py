@@ -60,10 +60,9 @@ class Collector:
     def sync_from(self, learned: BasePolicy, actor_weights: list[np.ndarray] | None = None) -> None:
         """Acts from now on as the agent's policy does, perhaps its own; the last update returned `actor_weights`."""
         if learned is not self.policy:
-            self.set_weights(learned.actor_weights(actor_weights))
+            self._set_weights(learned.actor_weights(actor_weights))
 
-    def set_weights(self, weights: list[np.ndarray]) -> None:
-        """Acts from now on with the weights of another policy."""
+    def _set_weights(self, weights: list[np.ndarray]) -> None:
         self.actor_weights = weights
         self.policy.load_acting_weights(weights)
 
@@ -94,10 +93,7 @@ class Collector:
     ) -> bool:
         """Continues where a checkpoint was taken, and returns whether the running episodes do; else new ones start.
 
-        Args:
-            state, arrays: what `state` and `arrays` returned, from among other arrays.
-            actions: of the running episode; see `Environments.restore`.
-            learned: the policy of the agent, which acts itself or hands its weights over.
+        `actions` are those of the running episode, see `Environments.restore`; `learned` is the agent's policy.
         """
         self.policy.rng.bit_generator.state = state["rng"]
         self.policy_state = {
@@ -105,7 +101,7 @@ class Collector:
         }
         weights = [arrays[f"{ACTOR_WEIGHTS}{i}"] for i in range(sum(name.startswith(ACTOR_WEIGHTS) for name in arrays))]
         if weights and learned is not self.policy:
-            self.set_weights(weights)
+            self._set_weights(weights)
         else:
             self.sync_from(learned)
         keys = self.environments.spec.observation

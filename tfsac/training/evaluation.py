@@ -1,9 +1,10 @@
-"""Evaluation: whole episodes with seeds of their own, and a run's evaluations with its best weights and threshold."""
+"""Evaluation: whole episodes with separate seeds, and a run's evaluations with its best weights and threshold."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import pathlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -19,11 +20,11 @@ from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
-from tfsac.training.loggers.recorder import RECENT, SUMMARY, summary
+from tfsac.training.loggers.means import RECENT, SUMMARY, summary
 from tfsac.training.non_finite import refuse_non_finite_action, refuse_non_finite_weights
 from tfsac.training.policy import Policy
-from tfsac.training.run_directory import BEST, RunDirectory
-from tfsac.training.schedule import Counters
+from tfsac.training.run_directory import BEST
+from tfsac.training.schedule import Counters, Period
 from tfsac.training.weights import save_weights
 from tfsac.types import SWITCH
 
@@ -50,9 +51,7 @@ class Evaluation(NamedTuple):
         return f"{estimate(mean, [self.returns])}, {len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
 
     def summary(self, prefix: str) -> dict[str, float]:
-        """Returns mean, std, min and max of the returns, the mean length and means of `info` as `prefix/name`; and how
-        often it switched.
-        """
+        """Returns statistics of returns, lengths, `info` and how often it switched, as `prefix/name`."""
         row = {f"{prefix}/{key}": float(np.nanmean(values)) for key, values in self.info.items()}
         row |= summary(prefix, self.returns, self.lengths)
         if self.switched is not None:
@@ -60,9 +59,7 @@ class Evaluation(NamedTuple):
         return row
 
     def switching(self) -> tuple[float, float]:
-        """Returns the part of the steps in which the policy switched, and for how many steps a trajectory lasted on
-        average.
-        """
+        """Returns the part of the steps in which the policy switched, and the mean length of a trajectory."""
         assert self.switched is not None
         # Every episode begins a trajectory, also where the first choice is to keep the one of zeros.
         starts = np.cumsum(self.lengths) - self.lengths
@@ -80,14 +77,10 @@ def evaluate_policy(
     evaluation_index: int = 0,
     each_step: Callable[..., None] | None = None,
     first_observation: Any = None,
-    begin: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """Runs whole episodes of a policy, whose state is reset at each episode start.
+    """Runs whole episodes of a policy, its mode or samples, whose state is reset at each episode start.
 
-    Args:
-        policy: to be evaluated.
-        deterministic: its mode instead of samples.
-        env, duration, seed, evaluation_index, each_step, first_observation, begin: see `evaluate`.
+    The other arguments are those of `evaluate`.
     """
     switched: list[bool] = []
 
@@ -98,22 +91,8 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    def begin_episode() -> None:
-        policy.reset()
-        begin()
-
-    evaluation = evaluate(act, env, duration, seed, evaluation_index, each_step, begin_episode, first_observation)
+    evaluation = evaluate(act, env, duration, seed, evaluation_index, each_step, policy.reset, first_observation)
     return evaluation._replace(switched=np.array(switched) if switched else None)
-
-
-def time_limit_warning(env: gym.Env) -> str | None:
-    """Returns a line for an environment without a known time limit, None for others."""
-    if longest_episode(env):
-        return None
-    return (
-        f"{name_of_environment(env)} has no registered time limit. If it never ends an episode, stop now and set "
-        f"environment.max_episode_steps; evaluation episodes are cut off after {LONGEST_EPISODE} steps."
-    )
 
 
 def evaluate(
@@ -196,36 +175,29 @@ def _failing_in(name: str, episode: int, step: int) -> Iterator[None]:
 class Evaluator:
     """Evaluates the policy of a run and keeps its weights when they are the best so far.
 
-    Args:
-        preset, settings, policy, agent, env, directory: of the run.
-        begin_episode: called at each episode start.
-
     Attributes:
         best_return: mean return of the best evaluation; minus infinity before the first.
         best_step, best_updates: environment steps and updates of the run at that evaluation; None before the first.
         best_weights: content of their file.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
-        periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
+        evaluated_at: environment steps of the last evaluation.
     """
 
     def __init__(
-        self,
-        preset: Preset,
-        settings: RunParameters,
-        policy: Policy,
-        agent: Agent,
-        env: gym.Env,
-        directory: RunDirectory,
-        begin_episode: Callable[[], None],
+        self, preset: Preset, settings: RunParameters, policy: Policy, agent: Agent, env: gym.Env, best: pathlib.Path
     ):
         self.preset, self.settings, self.policy, self.agent = preset, settings, policy, agent
-        self.env, self.directory = env, directory
-        self.begin_episode = begin_episode
+        self.env, self.path = env, best
         self.best_return, self.accepted = -np.inf, False
         self.best_step: int | None = None
         self.best_updates: int | None = None
         self.best_weights = b""
-        self.periods, self.evaluated_at = 0, 0
+        self.period, self.evaluated_at = Period(preset.schedule.steps_between_evaluation_periods.num_steps), 0
+
+    @property
+    def best(self) -> float | None:
+        """The mean return of the best evaluation, None before the first."""
+        return None if np.isinf(self.best_return) else self.best_return
 
     def columns(self) -> list[str]:
         """Returns the names of what `evaluate` returns."""
@@ -237,15 +209,15 @@ class Evaluator:
 
     def due(self, counters: Counters) -> bool:
         """Returns whether a period between evaluations has passed since the last evaluation that was completed."""
-        return self._periods(counters) > self.periods
+        return self.period.due(self._count(counters))
 
     def completed(self, counters: Counters) -> None:
         """Notes that the run was evaluated at these counters."""
-        self.periods, self.evaluated_at = self._periods(counters), counters.env_steps
+        self.period.start(self._count(counters))
+        self.evaluated_at = counters.env_steps
 
-    def _periods(self, counters: Counters) -> int:
-        period = self.preset.schedule.steps_between_evaluation_periods
-        return counters.of(period) // period.num_steps
+    def _count(self, counters: Counters) -> int:
+        return counters.of(self.preset.schedule.steps_between_evaluation_periods)
 
     def evaluate(self, env_steps: int, first_observation: dict[str, np.ndarray] | None = None) -> dict[str, float]:
         """Returns the summary of an evaluation, and of one with sampled actions where the run asks for it.
@@ -261,9 +233,8 @@ class Evaluator:
         try:
             for kind, deterministic in kinds.items():
                 acting.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
-                given = self.policy, self.env, amount, deterministic, seed, env_steps
-                more: dict[str, Any] = {"first_observation": first_observation, "begin": self.begin_episode}
-                row |= evaluate_policy(*given, **more).summary(kind)
+                arguments = self.policy, self.env, amount, deterministic, seed, env_steps
+                row |= evaluate_policy(*arguments, first_observation=first_observation).summary(kind)
                 first_observation = None
         finally:
             acting.rng = training
@@ -289,19 +260,12 @@ class Evaluator:
         """Saves the weights as the best so far; see `save_if_best`."""
         refuse_non_finite_weights(self.agent.trained, counters.env_steps)
         self.best_return, self.best_step, self.best_updates = value, counters.env_steps, counters.updates
-        self.best_weights = save_weights(self.directory.best, self.agent, self.policy.filters)
+        self.best_weights = save_weights(self.path, self.agent, self.policy.filters)
 
     def state(self, counters: Counters) -> dict[str, Any]:
         """Returns what a checkpoint keeps of a run at `counters`, as JSON values."""
-        best = None if np.isinf(self.best_return) else self.best_return
-        return {
-            "evaluated_at": self.evaluated_at,
-            "due": self.due(counters),
-            "best_return": best,
-            "best_step": self.best_step,
-            "best_updates": self.best_updates,
-            "accepted": self.accepted,
-        }
+        kept = {name: getattr(self, name) for name in ("evaluated_at", "best_step", "best_updates", "accepted")}
+        return {**kept, "due": self.due(counters), "best_return": self.best}
 
     def files(self) -> dict[str, bytes]:
         """Returns the content of the file of the best weights by its name, once there is one."""
@@ -310,8 +274,9 @@ class Evaluator:
     def restore(self, state: dict[str, Any], counters: Counters, files: Mapping[str, bytes]) -> None:
         """Takes what `state` and `files` returned when the run was at `counters`."""
         self.best_weights = files.get(BEST, b"")
-        failed = state["due"]  # an evaluation that its environment ended, which is made again
-        self.periods, self.evaluated_at = self._periods(counters) - failed, state["evaluated_at"]
+        self.period.start(self._count(counters))
+        self.period.completed -= state["due"]  # an evaluation that its environment ended, which is made again
+        self.evaluated_at = state["evaluated_at"]
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
         self.best_step, self.best_updates = state["best_step"], state["best_updates"]
         self.accepted = state["accepted"]

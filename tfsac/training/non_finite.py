@@ -10,7 +10,7 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.types import Batches, BatchesOnDevice, UpdateResult
-from tfsac.utils.files import atomic_write
+from tfsac.utils.files import atomic_write, leaves
 
 ALL_METRICS = "With updates_between_diagnostics=1 a resumed run checks all metrics of every update"
 
@@ -27,32 +27,23 @@ def refuse_non_finite(
     env_steps: int,
     folder: pathlib.Path,
 ) -> None:
-    """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
-
-    Args:
-        names: of the metrics, in the order of the update, so that the first bad one is where it went wrong.
-        result, batch: of the updates, and what they learned from, `[U, B, ...]` or `[U, T, B, ...]`.
-        before, env_steps: updates before these, and environment steps of the run so far.
-        folder: where the batch is written, as an npz file.
+    """Checks the metrics of U updates, whose `names` are in the order of the update, so that the first bad one is where
+    it went wrong; saves the batch of that update in the run's folder.
     """
     finite = np.isfinite(result.metrics) | ~result.reported
     if finite.all():
         return
     update, column = (int(i) for i in np.argwhere(~finite)[0])
-    number, name = before + update + 1, names[column]
-    path = folder / f"non_finite_update_{number}.npz"
-    saved = f"is in {path}"
-    if isinstance(batch, BatchesOnDevice):
-        saved = "was drawn on the accelerator and is not saved"
-    else:
-        try:
-            with atomic_write(path) as file:
-                np.savez(file, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
-        except OSError as error:
-            saved = f"could not be saved ({error})"
+    number, saved = before + update + 1, "was drawn on the accelerator and is not saved"
+    if not isinstance(batch, BatchesOnDevice):
+        path = folder / f"non_finite_update_{number}.npz"
+        arrays = {name.replace(".", "/"): value for name, value in leaves(batch._asdict()) if len(value)}
+        with atomic_write(path) as file:
+            np.savez(file, **{name: value[update] for name, value in arrays.items()})
+        saved = f"is in {path}"
     raise NonFiniteError(
-        f"{name} is {result.metrics[update, column]} at update {number} (environment step {env_steps}); the batch of "
-        f"this update {saved}, the last checkpoint is from before"
+        f"{names[column]} is {result.metrics[update, column]} at update {number} (environment step {env_steps}); the "
+        f"batch of this update {saved}, the last checkpoint is from before"
     )
 
 
@@ -80,9 +71,3 @@ def refuse_non_finite_weights(trained: Mapping[str, list[Any]], env_steps: int) 
                     f"the weights of {name!r} are not finite at environment step {env_steps} and were not saved. The "
                     f"last checkpoint is from before. {ALL_METRICS}"
                 )
-
-
-def _leaves(tree: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], np.ndarray]]:
-    if isinstance(tree, dict):
-        return [leaf for key, value in tree.items() for leaf in _leaves(value, (*keys, key))]
-    return [] if isinstance(tree, tuple) else [(keys, tree)]

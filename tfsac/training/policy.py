@@ -13,7 +13,6 @@ from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import read_by, state_before
-from tfsac.policies.probability import tfp_distribution
 from tfsac.training.non_finite import all_finite
 from tfsac.types import SWITCH
 from tfsac.utils.machine import use_tensorflow
@@ -70,10 +69,8 @@ class Policy:
             of the observation. With P agents there is an action of each: `[P, A]` or `[P]`.
 
         Raises:
-            ValueError: an observation without a key that the policy reads or of another shape, or that is not finite, a
-                mask without any valid action, or another number of environments than in the call before where the
-                policy has a state; an observation for which the policy computes no finite action.
-            RuntimeError: TensorFlow computes it, in a process that was forked from one that used TensorFlow.
+            ValueError: an observation that does not fit or is not finite, a mask without any valid action, or another
+                number of environments than in the call before where the policy has a state.
         """
         chosen, action = self.choose(observation, deterministic)
         if not all_finite(chosen):
@@ -108,10 +105,9 @@ class Policy:
             a `tfp.distributions.Distribution` whose batch shape is the leading dimensions of the observation, with P
             agents `[..., P]`: with `sample`, `log_prob`, `entropy`, `kl_divergence`, and for real actions the
             `quantile` of each dimension.
-
-        Raises:
-            ValueError: an observation as `act` refuses it.
         """
+        from tfsac.policies.probability import tfp_distribution  # TensorFlow Probability takes seconds to import
+
         use_tensorflow()
         arrays, leading = batched(observation, self.reads)
         spec, agents = self.acting.spec, self.acting.spec.num_agents
@@ -132,10 +128,6 @@ class Policy:
             "q", the smallest critic's (of an ensemble, what its policy maximises), and "v" where the agent has one, in
             units of the filtered reward: a number each, or an array of the leading dimensions. With P agents
             `[..., P]`. Policies with temporal abstraction have "switch_q" and "keep_q" instead.
-
-        Raises:
-            ValueError: a policy without critics, or one whose critics have an LSTM of their own; an observation as
-                `act` refuses it; an action of another shape, or beyond the bounds.
         """
         if self.critics is None:
             raise TfsacError(NO_CRITICS)

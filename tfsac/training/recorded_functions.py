@@ -14,7 +14,6 @@ from tfsac.errors import TfsacError
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
     BY_ENV_FN,
-    EnvironmentParameters,
     Preset,
     PresetValidationParameters,
     networks_made_by,
@@ -22,7 +21,6 @@ from tfsac.parameters import (
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
 from tfsac.utils.files import differences, read_object
-from tfsac.utils.imports import name_of
 
 MODELS = "models"  # what the networks of a preset are made by, where a function makes them
 
@@ -44,23 +42,6 @@ def resolve_preset(
     if models is not None and not any(network.made_by for network in agent.networks.values()):
         agent = dataclasses.replace(agent, networks=networks_made_by(MODELS, agent.networks))
     return dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
-
-
-def recorded(
-    env_fn: Callable[[], gym.Env] | None,
-    models: ModelMaker | None,
-    source: RunDirectory | None,
-    restore_memory: bool,
-    spec: Spec,
-) -> dict[str, Any]:
-    """Returns what config.json says beside the parameters: names of functions, where weights came from, the spaces."""
-    return {
-        "env_fn": env_fn and name_of(env_fn),
-        "models": models and name_of(models),
-        "initial_weights": source and str(source.path.absolute()),
-        "restore_memory": restore_memory,
-        "spaces": spaces_of(spec),
-    }
 
 
 def spaces_of(spec: Spec) -> dict[str, Any]:
@@ -93,31 +74,6 @@ def spec_in(spaces: Mapping[str, Any]) -> Spec:
     )
 
 
-def check_functions(
-    directory: RunDirectory,
-    env_fn: Callable[[], gym.Env] | None,
-    models: ModelMaker | None,
-    playing: EnvironmentParameters | None = None,
-) -> None:
-    """Refuses to use a run without the functions that made its environment and networks, or with functions that it had
-    not. The environment in which its policy is only `playing` may be another.
-    """
-    preset, _ = directory.read()
-    config = read_object(directory.config)
-    functions = {
-        "env_fn": ((playing or preset.environment).by_env_fn, env_fn),
-        "models": (any(network.made_by for network in preset.agent.networks.values()), models),
-    }
-    for name, (needed, function) in functions.items():
-        if needed and function is None:
-            raise TfsacError(
-                f"{directory.path} was trained with {name}={config.get(name)}, a Python function that no file holds: "
-                f"pass it again as {name}=... (from the command line, register the environment instead)"
-            )
-        if function is not None and not needed and (name == "models" or playing is None):
-            raise TfsacError(f"{directory.path} was trained without {name}: leave it out, got {name_of(function)}")
-
-
 def check_spaces(directory: RunDirectory, spec: Spec, keys: Collection[str] | None = None) -> None:
     """Refuses an environment whose spaces are not those in which a run's policy was trained. A policy that only
     acts needs the observations in `keys` and its actions.
@@ -137,28 +93,13 @@ def check_spaces(directory: RunDirectory, spec: Spec, keys: Collection[str] | No
             )
 
 
-def bounds_warning(source: RunDirectory, spec: Spec) -> str | None:
-    """Returns a line where -1 and 1 stood for other actions in the run whose weights a new one begins with."""
-    trained = read_object(source.config).get("spaces") or spaces_of(spec)
-    for name, before, now in differences(trained["action"], spaces_of(spec)["action"]):
-        if name in ("low", "high") and not same_bounds(before, now):
-            return f"The policy of {source.path} has actions with {name} {before}, here {now}: it acts differently."
-    return None
-
-
-def refuse_other_order(directory: RunDirectory, spec: Spec) -> None:
+def check_order(directory: RunDirectory, spec: Spec) -> None:
     """Refuses to train a run's networks further on observations whose keys come in another order, in which the
     networks read them.
     """
-    order = order_of_observations(directory)
-    if order != list(spec.observation) and set(order) == spec.observation.keys():
+    trained = list(read_object(directory.config).get("spaces", {}).get("observation", spec.observation))
+    if trained != list(spec.observation) and set(trained) == spec.observation.keys():
         raise TfsacError(
-            f"the networks of {directory.path} read observations in the order {order}: make the Dict space of the "
+            f"the networks of {directory.path} read observations in the order {trained}: make the Dict space of the "
             f"environment in this order, got {list(spec.observation)}"
         )
-
-
-def order_of_observations(directory: RunDirectory) -> list[str]:
-    """Returns the keys of a run's observations in their order; none where they are not recorded (yet)."""
-    spaces = read_object(directory.config).get("spaces") if directory.config.is_file() else None
-    return [] if spaces is None else list(spaces["observation"])

@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 import shlex
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +18,7 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.devices import device
 from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TensorBoardLogger, TerminalLogger
-from tfsac.training.loggers.recorder import AVERAGED, SUMMARY, Means, Recorder
+from tfsac.training.loggers.means import AVERAGED, RECENT_EPISODES, SUMMARY, Means, summary
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
@@ -28,17 +28,10 @@ STEPS_BETWEEN_CURVES = 1000  # environment steps over which loggers get the mean
 
 
 class Reporter:
-    """Collects what a run reports, and sends it to all loggers.
+    """Collects what a run reports, and sends it to metrics.csv, TensorBoard, the terminal and `loggers`.
 
-    Args:
-        preset, settings, path, schedule, agent: of the run.
-        evaluation, extra: columns of an evaluation, and of callbacks.
-        terminal, loggers: where metrics go besides metrics.csv and TensorBoard.
-        is_chief: whether this worker evaluates; others have no logger but the terminal.
-
-    Attributes:
-        recorder: collects episodes and update metrics for the next row; part of a checkpoint.
-        csv: metrics.csv; None at workers other than the chief.
+    Workers other than the chief have no logger but the terminal, and `csv` is None there. `evaluation` and `extra` are
+    the columns of evaluations and of callbacks. `running` `[E]` are the returns so far of the episodes that run.
     """
 
     def __init__(
@@ -56,30 +49,33 @@ class Reporter:
     ):
         names, environment = agent.metric_names, preset.environment
         columns = columns_of_row(names, evaluation, environment.logged_info, extra)
-        described = to_json(preset), to_json(settings)
-        self.info = RunInfo(path, columns, names, list(extra), *schedule.length(), *described)
+        resolved = to_json(preset), to_json(settings)
+        self.info = RunInfo(path, columns, names, list(extra), *schedule.length(), *resolved)
         self.schedule, self.counters, self.terminal = schedule, schedule.counters, terminal
         self.csv = CSVLogger(path / METRICS) if is_chief else None
         self.loggers: list[Logger] = [*([self.csv] if self.csv else []), terminal]
-        self.others, self.running = list(loggers) if is_chief else [], False
+        self.not_started, self.shows_bar = list(loggers) if is_chief else [], False
         if is_chief and settings.tensorboard:
             histograms = (lambda: weights_of(agent)) if settings.histograms else None
-            self.others.insert(0, TensorBoardLogger(path / "events", histograms))
-        self.recorder = Recorder(names, environment.num_envs, environment.logged_keys)
-        self.curves, self.curve_period = Means(names), Period(STEPS_BETWEEN_CURVES)
+            self.not_started.insert(0, TensorBoardLogger(path / "events", histograms))
+        self.running = np.zeros(environment.num_envs)
+        self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
+        self.episodes: list[tuple[float, int]] = []  # return and length
+        self.logged: dict[str, list[float]] = {key: [] for key in environment.logged_keys}
+        self.updates, self.curves, self.curve_period = Means(names), Means(names), Period(STEPS_BETWEEN_CURVES)
         self.clipping_warned, self.wall_seconds = False, 0.0
         self.started = self.bar_moved = time.perf_counter()
-        self.row_started = (self.started, 0)
+        self.start_row()
 
     def start(self, resumed_at: int | None) -> None:
         """Starts the clock and the loggers, but for metrics.csv, which has started already."""
         self.started = time.perf_counter() - self.wall_seconds
         self.curve_period.start(self.counters.env_steps)
         self.terminal.start(self.info, resumed_at)
-        for logger in self.others:
+        self.shows_bar = True
+        for logger in self.not_started:
             logger.start(self.info, resumed_at)
             self.loggers.append(logger)
-        self.running = True
         self.start_row()
 
     def start_row(self) -> None:
@@ -87,31 +83,55 @@ class Reporter:
         self.row_started = (time.perf_counter(), self.counters.env_steps)
 
     def close(self, reason: str) -> None:
-        """Closes all loggers, also where one raises; what a full disk ended has raised already."""
-        loggers, self.loggers, self.running = self.loggers, [], False
-        full = contextlib.suppress(OSError) if reason.startswith("failed") else contextlib.nullcontext()
-        with full, contextlib.ExitStack() as closing:
-            for logger in loggers:
+        """Closes all loggers, also where one raises."""
+        self.shows_bar = False
+        with contextlib.ExitStack() as closing:
+            for logger in self.loggers:
                 closing.callback(logger.close, reason)
 
     def _write(self, kind: Kind, values: Mapping[str, Any]) -> None:
         for logger in self.loggers:
             logger.write(kind, self.counters.env_steps, values)
 
-    def write_episode(self, episode_return: float, length: int) -> None:
-        """Writes a training episode that has ended."""
-        self._write("episode", {"training/episode_return": episode_return, "training/episode_length": length})
+    def add_step(
+        self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]
+    ) -> None:
+        """Adds a step of all environments, rewards `[E]` or `[E, D]`, which are summed; where episodes `ended`, writes
+        them, and the numbers in `logged` count unless they are NaN.
+        """
+        self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
+        if not ended.any():
+            return
+        for i in np.flatnonzero(ended):
+            episode_return, steps = float(self.running[i]), int(length[i])
+            self.episodes.append((episode_return, steps))
+            self.recent.append(episode_return)
+            self._write("episode", {"training/episode_return": episode_return, "training/episode_length": steps})
+        self.running[ended] = 0.0
+        for key, values in logged.items():
+            self.logged[key] += values[~np.isnan(values)].tolist()
+
+    def recent_return(self) -> float | None:
+        """Returns the mean return of the last training episodes."""
+        return float(np.mean(self.recent)) if self.recent else None
 
     def add_updates(self, metrics: np.ndarray) -> None:
         """Adds the metrics `[U, M]` of U updates."""
         copied = metrics.copy()  # callbacks get the array next, and may change it
-        self.recorder.updates.add(copied)
+        self.updates.add(copied)
         self.curves.add(copied)
 
     def row(self, speed: float) -> dict[str, Any]:
-        """Returns the next row of metrics without its evaluation, with the speed before it; empties the recorder."""
-        row = {**dataclasses.asdict(self.counters), "wall_seconds": round(self._clock(), 3)}
-        return row | {"steps_per_second": round(speed, 1), **self.recorder.take()}
+        """Returns the next row of metrics without its evaluation, with the speed before it: means since the last row,
+        and of how many updates; what did not happen is left out.
+        """
+        row = {**dataclasses.asdict(self.counters), "wall_seconds": round(time.perf_counter() - self.started, 3)}
+        row |= summary("training", *np.array(self.episodes).T) if self.episodes else {}
+        row |= {f"training/{key}": float(np.mean(values)) for key, values in self.logged.items() if values}
+        self.episodes, self.logged = [], {key: [] for key in self.logged}
+        counts = self.updates.state()["counts"]
+        averaged = dict(zip(AVERAGED, (max(counts), min(counts)), strict=True))
+        return row | {"steps_per_second": round(speed, 1), **self.updates.take(), **averaged}
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Sends a row everywhere, without NaN, and returns it with NaN in the columns that have no value."""
@@ -132,18 +152,14 @@ class Reporter:
         """Moves the progress bar, and the curves of updates, from time to time."""
         if self.curve_period.tick(self.counters.env_steps):
             self._write("update", self.curves.take())
-        if self.running and time.perf_counter() - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
+        if time.perf_counter() - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
             self._move_bar()
 
     def _move_bar(self) -> None:
         self.bar_moved = time.perf_counter()
-        if self.running:
+        if self.shows_bar:
             done = self.counters.of(self.schedule.parameters.improve_steps)
-            self.terminal.advance(done, self.steps_per_second(), self.recorder.recent_return())
-
-    def _clock(self) -> float:
-        """Returns the seconds that the run has taken, also before it was resumed."""
-        return time.perf_counter() - self.started
+            self.terminal.advance(done, self.steps_per_second(), self.recent_return())
 
     def steps_per_second(self) -> float:
         """Returns the speed since the last row, in environment steps."""
@@ -152,13 +168,26 @@ class Reporter:
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""
-        return {"wall_seconds": self._clock(), "recorder": self.recorder.state()}
+        recorder = {
+            "recent": list(self.recent),
+            "running": self.running.tolist(),
+            "returns": [episode_return for episode_return, _ in self.episodes],
+            "lengths": [length for _, length in self.episodes],
+            "logged": list(self.logged.values()),
+            "updates": self.updates.state(),
+        }
+        return {"wall_seconds": time.perf_counter() - self.started, "recorder": recorder}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes what `state` returned."""
         self.wall_seconds = state["wall_seconds"]
         self.started = time.perf_counter() - self.wall_seconds
-        self.recorder.restore(state["recorder"])
+        recorder = state["recorder"]
+        self.recent.extend(recorder["recent"])
+        self.running = np.array(recorder["running"], np.float64)
+        self.episodes = list(zip(recorder["returns"], recorder["lengths"], strict=True))
+        self.logged = dict(zip(self.logged, map(list, recorder["logged"]), strict=True))
+        self.updates.restore(recorder["updates"])
 
     def files(self) -> dict[str, bytes]:
         """Returns the contents of the run's files that are written here, by name, for a checkpoint."""
@@ -173,32 +202,29 @@ def columns_of_row(
     columns += [*(f"training/{name}" for name in SUMMARY), *update_metrics, *AVERAGED, *evaluation]
     kinds = [name.partition("/")[0] for name in columns if name.endswith("/return_mean")]
     columns += [*(f"{kind}/{key}" for kind in kinds for key in logged_info), *extra]
-    if duplicates := [name for name, count in Counter(columns).items() if count > 1]:
+    if duplicates := [name for name in columns if columns.count(name) > 1]:
         raise TfsacError(
             f"each metric needs its own name, got {duplicates[0]!r} twice: rename that of a callback or of logged_info"
         )
     return columns
 
 
-def opening(directory: RunDirectory, agent: Agent, visible: Sequence[int] | None, tensorboard: bool) -> str:
-    """Returns what a run says before its first step: folder, device, number of parameters, entries of the observation
-    if some are hidden, and where TensorBoard finds it.
-    """
+def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
+    """Returns what a run says before its first step: folder, device, parameters, where TensorBoard finds it."""
     sizes = {
         name: sum(int(np.prod(variable.shape)) for variable in network.trainable_variables)
         for name, network in agent.networks.items()
     }
     networks = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    lines = [
-        f"run         {directory.as_typed()}",
-        f"device      {device()}",
-        f"parameters  {sum(sizes.values()):,} ({networks})",
-    ]
-    if visible is not None:
-        lines.append(f"observation only the entries {', '.join(map(str, visible))} (environment.visible_entries)")
-    if tensorboard:
-        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.as_typed()}')}")
-    return "\n".join(lines)
+    curves = f"curves      tensorboard {shlex.quote(f'--logdir={directory.path}')}"
+    return "\n".join(
+        [
+            f"run         {directory.path}",
+            f"device      {device()}",
+            f"parameters  {sum(sizes.values()):,} ({networks})",
+            *([curves] if tensorboard else []),
+        ]
+    )
 
 
 def weights_of(agent: Agent) -> dict[str, Any]:

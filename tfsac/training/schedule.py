@@ -40,19 +40,24 @@ class Counters:
 
 
 class Period:
-    """Tells when another period of a counter is complete."""
+    """Watches a counter for complete periods."""
 
     def __init__(self, length: int):
         self.length, self.completed = length, 0
 
     def start(self, count: int) -> None:
-        """Begins to watch a counter that is at `count`."""
+        """Watches the counter from `count` on."""
         self.completed = count // self.length
 
+    def due(self, count: int) -> bool:
+        """Returns whether a period was completed since `start`."""
+        return count // self.length > self.completed
+
     def tick(self, count: int) -> bool:
-        """Returns whether a period was completed since the last call, or since `start`."""
-        before, self.completed = self.completed, count // self.length
-        return self.completed > before
+        """Returns whether a period is due, and starts the next one."""
+        is_due = self.due(count)
+        self.start(count)
+        return is_due
 
 
 class Schedule:
@@ -117,13 +122,8 @@ class Schedule:
 class Sampler:
     """Draws the batches of the updates that are pending, normalised as the agent sees them.
 
-    Args:
-        preset, memory, filters, schedule, seed: of the run, and its share where workers have one each.
-        device_memory: the memory's copy on the accelerator, where batches are drawn there.
-
-    Attributes:
-        rng: the stream of random numbers from which batches are drawn.
-        merged: what the memories of all workers have, where there are several; see `merge_status`.
+    Batches are drawn from `device_memory`, the memory's copy on the accelerator, where there is one. `merged` is what
+    the memories of all workers have, where there are several; see `merge_status`.
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class Sampler:
         return {"ready": np.array([self.memory.ready]), "rollout_complete": np.array([complete])}
 
     def merge_status(self, status: dict[str, np.ndarray]) -> None:
-        """Takes what the memories of all workers have, booleans `[workers]` by name, so that each of them makes as many
-        updates: they sample when all are ready, and learn from rollouts when any is complete.
+        """Takes that of all workers, `[workers]`, so that each makes as many updates: they sample when all are ready,
+        and learn from rollouts when any is complete.
         """
         self.merged = all(status["ready"]), any(status["rollout_complete"])
 
@@ -181,9 +181,7 @@ class Sampler:
                 pending -= most
 
     def draw(self, count: int) -> Batches | None:
-        """Returns a stack of batches `[U, B, ...]` for a count that `pending` yielded; None where there is nothing to
-        learn from.
-        """
+        """Returns batches `[U, B, ...]` for a count of `pending`; None where there is nothing to learn from."""
         if self.device_memory:
             return self.device_memory.sample(count)
         batch: Batch | None

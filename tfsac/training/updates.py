@@ -1,4 +1,4 @@
-"""Compiled updates, made at once or in a thread of their own while the collector acts."""
+"""Compiled updates, made at once or in a thread while the collector acts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ PRIORITY = "updates/priority"  # array of a checkpoint
 class Updates:
     """Hands batches to an agent, and its results to the memory (priorities) and to the collector (weights).
 
-    Args:
-        agent, memory, collector: of the run.
-        asynchronous: compute in a thread, so that the caller can act meanwhile. A result takes effect when the next
-            call begins, never earlier, so that a run does not depend on how fast the thread is.
+    If `asynchronous`, a thread computes while the caller acts. A result takes effect when the next call begins, never
+    earlier, so that a run does not depend on how fast the thread is.
 
     Attributes:
         on_result: called in the thread of the caller with each batch and its result, as soon as someone waits for it.
@@ -40,13 +38,13 @@ class Updates:
     ):
         self.agent, self.memory, self.collector = agent, memory, collector
         self.on_result: Callable[[Batches, UpdateResult], None] = lambda batch, result: None
-        self.is_asynchronous, self.thread = asynchronous, ThreadPoolExecutor(1, "updates") if asynchronous else None
+        self.thread = ThreadPoolExecutor(1, "updates") if asynchronous else None
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
     def start(self, batch: Batches) -> None:
         """Learns from stacked batches `[U, B, ...]` in the thread, after the call before has taken effect."""
-        assert self.thread is not None
+        assert self.thread
         self.finish()
         self.running = batch, self.thread.submit(self.agent.update, batch)
 
@@ -57,14 +55,17 @@ class Updates:
         self.finish()
 
     def wait(self) -> None:
-        """Waits for the call that is running, whose result does not take effect yet; raises what the update raised."""
+        """Waits for the call that is running, whose result does not take effect yet; raises what the update raised,
+        also when it is called again.
+        """
         if self.running:
-            (batch, future), self.running = self.running, None
+            batch, future = self.running
             self.pending = future.result()
             self.on_result(batch, self.pending)
+            self.running = None
 
     def finish(self) -> None:
-        """Waits for the call that is running and lets its result take effect; raises what the update raised."""
+        """Waits for the call that is running and lets its result take effect."""
         self.wait()
         if self.pending is not None:
             result, self.pending = self.pending, None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
+import itertools
 import json
-import os
 import pathlib
 import shutil
 from collections.abc import Mapping
@@ -31,20 +29,18 @@ from tfsac.training.checkpoints.format import (
     memory_file,
     newest_complete,
     prune,
-    read_arrays,
     read_manifest,
+    sealed,
     wrap_checkpoint_errors,
 )
 from tfsac.training.checkpoints.identity import with_defaults
-from tfsac.training.checkpoints.stacking import read_agent
-from tfsac.utils.files import atomic_write, differences, glob_safe, read_object, sealed, sync
-from tfsac.utils.machine import option
+from tfsac.utils.files import atomic_write, differences, glob_safe, read_arrays, read_object, sync
 
 CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
 
 
 class Restored(NamedTuple):
-    """What a checkpoint held beside agent and memory, as it was given to `CheckpointManager.save`; a note for each one
+    """What a checkpoint held besides agent and memory, as it was given to `CheckpointManager.save`; a note for each one
     that was passed over, and the number of workers that shared the run.
     """
 
@@ -79,7 +75,8 @@ class CheckpointManager:
         self.agent, self.memory, self.identity, self.keep = agent, memory, identity, keep
         self.checkpoint = tf.train.Checkpoint(agent=agent)
         self.workers = workers or Workers(tf.distribute.get_strategy(), WorkerTask())
-        self.saved_chunks: list[list[dict[str, Any]]] = [[] for _ in range(self.workers.task.num_workers)]
+        self.saved_chunks: list[dict[str, Any]] = []  # of this worker's memory
+        self.damaged: set[pathlib.Path] = set()  # checkpoints that were passed over
 
     def saved_checkpoints(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
@@ -105,32 +102,49 @@ class CheckpointManager:
             CheckpointError: the disk is full or cannot be written; earlier checkpoints are as they were.
         """
         target = self.directory / f"{step:09d}"
-        temporary = self.directory / f".{target.name}.{os.getpid()}"
-        chunk_files: list[pathlib.Path] = []
+        temporary = self.directory / f".{target.name}.tmp"
         chief = self.workers.task.is_chief
         try:
             if chief:
                 self.chunks.mkdir(parents=True, exist_ok=True)
                 shutil.rmtree(temporary, ignore_errors=True)
                 temporary.mkdir()
-            saved = [
-                self._save_memory(worker, temporary, chunk_files) for worker in range(self.workers.task.num_workers)
-            ]
+            self.workers.gather({"ready": np.ones(1)})  # the other workers need the folder
+            memory = self._save_memory(temporary)
+            memories = self.workers.gather_objects(memory)
             if chief:
-                self._write(target, temporary, step, state, arrays or {}, run_files or {}, saved)
+                self._write(target, temporary, step, state, arrays or {}, run_files or {}, memories)
         except (OSError, tf.errors.OpError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)
-            for path in chunk_files:
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
+            if chief:
+                prune(self.directory, self.keep, self.damaged)  # and what was written of this one
             names = ", ".join(path.name for path in self.saved_checkpoints()) or "none"
             raise CheckpointError(
                 f"the checkpoint at step {step} cannot be written: {error} (kept: {names})"
             ) from error
-        self.saved_chunks = [memory["chunks"] for memory in saved]
+        self.saved_chunks = memory["chunks"]
+        self.damaged.discard(target)
         if chief:
-            prune(self.directory, step, self.keep)
+            prune(self.directory, self.keep, self.damaged)
         return target
+
+    def _save_memory(self, temporary: pathlib.Path) -> dict[str, Any]:
+        """Writes what is new in this worker's memory, and returns how the manifest names it all."""
+        memory = self.memory
+        oldest, total = memory.oldest_row, memory.total_rows
+        needed = (chunk for chunk in self.saved_chunks if chunk["stop"] > oldest)
+        chunks = list(itertools.takewhile(lambda chunk: (self.chunks / chunk["file"]).is_file(), needed))
+        start = chunks[-1]["stop"] if chunks else oldest
+        while start < total:
+            stop = min(start + max(1, CHUNK_BYTES // memory.row_bytes), total)
+            rows = memory.between(start, stop)
+            path = self.chunks / chunk_name(start, stop, rows)
+            with atomic_write(path) as file:
+                np.save(file, rows)
+            chunks.append({"start": start, "stop": stop, "file": path.name, **digest(path)})
+            start = stop
+        with atomic_write(temporary / memory_file(self.workers.task.index)) as file:
+            np.savez(file, **memory.state())  # type: ignore[arg-type]
+        return {"total_rows": total, "chunks": chunks}
 
     def _write(
         self,
@@ -140,9 +154,9 @@ class CheckpointManager:
         state: dict[str, Any],
         arrays: Mapping[str, np.ndarray],
         run_files: Mapping[str, bytes],
-        saved: list[dict[str, Any]],
+        memories: list[dict[str, Any]],
     ) -> None:
-        """Completes what is written beside the checkpoint's place and puts it there."""
+        """Completes the temporary folder and gives it its name."""
         with glob_safe(temporary) as folder:
             self.checkpoint.write(str(folder / "agent"))
         (temporary / "state.json").write_text(json.dumps(state))
@@ -155,8 +169,8 @@ class CheckpointManager:
             "identity": self.identity,
             "files": {path.name: digest(path) for path in sorted(temporary.iterdir())},
             "run_files": list(run_files),
-            "memory": saved[0],
-            "memory_of_others": saved[1:],
+            "memory": memories[0],
+            "memory_of_others": memories[1:],
         }
         (temporary / MANIFEST).write_bytes(sealed(manifest))
         for path in [*temporary.iterdir(), temporary, self.chunks]:
@@ -166,68 +180,14 @@ class CheckpointManager:
         temporary.replace(target)
         sync(self.directory)
 
-    def _save_memory(self, worker: int, temporary: pathlib.Path, chunk_files: list[pathlib.Path]) -> dict[str, Any]:
-        """Writes what is new in the memory of one worker, and returns how the manifest names it all."""
-        memory, workers = self.memory, self.workers
-        counts = workers.gather({"rows": np.array([[memory.oldest_row, memory.total_rows]])})["rows"][worker]
-        oldest, total = (int(count) for count in counts)
-        chunks: list[dict[str, Any]] = []
-        for chunk in self._complete([chunk for chunk in self.saved_chunks[worker] if chunk["stop"] > oldest]):
-            if "file" not in chunk:
-                chunk = self._save_rows(worker, max(chunk["start"], oldest), chunk["stop"], chunk_files)
-            chunks.append(chunk)
-        start = chunks[-1]["stop"] if chunks else oldest
-        while start < total:
-            stop = min(start + max(1, CHUNK_BYTES // memory.row_bytes), total)
-            chunks.append(self._save_rows(worker, start, stop, chunk_files))
-            start = stop
-        is_local, packed = worker == workers.task.index, io.BytesIO()
-        np.savez(packed, **(memory.state() if is_local else {}))  # type: ignore[arg-type]
-        content = workers.broadcast(worker, packed.getvalue())
-        if workers.task.is_chief:
-            (temporary / memory_file(worker)).write_bytes(content)
-        return {"total_rows": total, "chunks": chunks}
-
-    def _complete(self, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns chunks, without their file where it is gone and has to be written again; the same at every worker."""
-        if self.workers.task.is_chief:
-
-            def is_missing(chunk: dict[str, Any]) -> bool:
-                path = self.chunks / chunk["file"]
-                return not path.is_file() or path.stat().st_size != chunk["bytes"]
-
-            chunks = [{"start": c["start"], "stop": c["stop"]} if is_missing(c) else c for c in chunks]
-        return json.loads(self.workers.broadcast(0, json.dumps(chunks).encode()))
-
-    def _save_rows(self, worker: int, start: int, stop: int, chunk_files: list[pathlib.Path]) -> dict[str, Any]:
-        """Writes a chunk of one worker's memory, and returns how the manifest names it."""
-        rows = self._rows_of(worker, start, stop)
-        if not self.workers.task.is_chief:
-            return {"start": start, "stop": stop}
-        path = self.chunks / chunk_name(start, stop, rows)
-        if not path.exists():
-            chunk_files.append(path)
-        with atomic_write(path) as file:
-            np.save(file, rows)
-        return {"start": start, "stop": stop, "file": path.name, **digest(path)}
-
-    def _rows_of(self, worker: int, start: int, stop: int) -> np.ndarray:
-        """Returns rows of one worker's memory, at every worker."""
-        is_local = worker == self.workers.task.index
-        rows = self.memory.between(start, stop) if is_local else self.memory.between(*[self.memory.oldest_row] * 2)
-        if self.workers.task.num_workers == 1:
-            return rows
-        content = self.workers.broadcast(worker, rows.tobytes())
-        return np.frombuffer(content, rows.dtype).reshape(-1, *rows.shape[1:])
-
     def rewrite_newest_chunk(self) -> None:
         """Makes the next checkpoint save the newest rows again, because they were changed after they were saved."""
-        self.saved_chunks = [chunks[:-1] for chunks in self.saved_chunks]
+        self.saved_chunks = self.saved_chunks[:-1]
 
     # -- restoring -----------------------------------------------------------------------------------------------------
 
     def restore(self) -> Restored:
-        """Restores agent and memory from the newest checkpoint that is whole."""
+        """Restores agent and memory from the newest checkpoint that is complete."""
         if self.workers.task.is_chief:
             clean_up(self.directory)
         checkpoint, notes = self._choose()
@@ -238,6 +198,8 @@ class CheckpointManager:
             read_agent(self.agent, checkpoint)
             arrays, state = read_arrays(checkpoint / "state.npz"), read_object(checkpoint / "state.json")
         run_files = {name: (checkpoint / name).read_bytes() for name in manifest["run_files"]}
+        saved = self.saved_checkpoints()
+        self.damaged = set(saved[saved.index(checkpoint) + 1 :])
         return Restored(checkpoint, state, arrays, run_files, notes, len(memories_in(manifest)))
 
     def _choose(self) -> tuple[pathlib.Path, list[str]]:
@@ -246,22 +208,21 @@ class CheckpointManager:
         if self.workers.task.is_chief:
             try:
                 checkpoint, notes = newest_complete(self.directory, chunks=True)
-                choice = {"place": checkpoint.name, "notes": notes}
+                choice = {"name": checkpoint.name, "notes": notes}
             except CheckpointError as error:
                 choice = {"error": str(error)}
-        choice = json.loads(self.workers.broadcast(0, json.dumps(choice).encode()))
+        choice = self.workers.gather_objects(choice)[0]
         if "error" in choice:
             raise CheckpointError(choice["error"])
-        return self.directory / choice["place"], choice["notes"]
+        return self.directory / choice["name"], choice["notes"]
 
     def _check_identity(self, checkpoint: pathlib.Path, identity: dict[str, Any]) -> None:
         changed = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
         if changed:
             name, saved, current = changed[0]
             raise CheckpointError(
-                f"a resumed run keeps its agent and environment: {checkpoint} has {name}={saved!r}, got {current!r}"
-                f"{f' (and {len(changed) - 1} more)' if changed[1:] else ''}. For a new run with its weights there is "
-                f"{option('--checkpoint_restore_dir', 'initial_weights')}"
+                f"a resumed run keeps its agent and environment: {checkpoint} has {name}={saved!r}, got {current!r}. "
+                "A new run may begin with its weights: initial_weights (--checkpoint_restore_dir)"
             )
 
     def take_memory(self, directory: pathlib.Path) -> None:
@@ -283,16 +244,17 @@ class CheckpointManager:
 
     def _read_memory(self, checkpoint: pathlib.Path, manifest: dict[str, Any]) -> None:
         saved, task = memories_in(manifest), self.workers.task
-        states = [read_arrays(checkpoint / memory_file(worker)) for worker in range(len(saved))]
         if len(saved) == task.num_workers:
-            for chunk in saved[task.index]["chunks"]:
+            own = saved[task.index]
+            for chunk in own["chunks"]:
                 # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave
                 # them out.
                 self.memory.put(chunk["start"], self._read_rows(chunk))
-            self.memory.total_rows = saved[task.index]["total_rows"]
-            self.memory.restore(states[task.index])
-            self.saved_chunks = [memory["chunks"] for memory in saved]
+            self.memory.total_rows = own["total_rows"]
+            self.memory.restore(read_arrays(checkpoint / memory_file(task.index)))
+            self.saved_chunks = own["chunks"]
         else:
+            states = [read_arrays(checkpoint / memory_file(worker)) for worker in range(len(saved))]
             rows = [((chunk["start"], self._read_rows(chunk)) for chunk in memory["chunks"]) for memory in saved]
             totals = [memory["total_rows"] for memory in saved]
             reshard(self.memory, task.index, rows, states, totals, task.num_workers)
@@ -300,3 +262,13 @@ class CheckpointManager:
     def _read_rows(self, chunk: dict[str, Any]) -> np.ndarray:
         """Returns the rows of a chunk, mapped into memory."""
         return np.load(self.chunks / chunk["file"], mmap_mode="r", allow_pickle=False)
+
+
+def read_agent(agent: tf.Module, checkpoint: pathlib.Path) -> None:
+    """Reads the variables of an agent from the folder of a checkpoint.
+
+    Raises:
+        ValueError, AssertionError, tf.errors.OpError: it is another one.
+    """
+    with glob_safe(checkpoint) as folder:
+        tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()

@@ -5,36 +5,34 @@
                    metrics.csv, best.npz, config.json                          copies of the run's files at that time
       memory/      rows-<first>-<last>-<hash>.npy                              by absolute row index, never changed
 
-Where several workers share a run, the first one writes for all: the manifest lists the rows of every worker's memory.
+Where several workers share a run, each writes its own memory, and the manifest lists the rows of all.
 
-A checkpoint is written beside its place, synced to disk and renamed. Its manifest lists every file and chunk with size
-and SHA-256, and has a checksum of its own. The checksums guard against damage, not against people: whoever can write
-the folder can write these too. A chunk is deleted when no kept manifest names it.
+A checkpoint is written under another name, synced to disk and renamed. Its manifest lists every file and chunk with
+size and SHA-256, and has a checksum of its own. The checksums guard against damage, not against people: whoever can
+write the folder can write these too. A chunk is deleted when no kept manifest names it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
+import json
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.utils.files import is_sealed, parse_object
+from tfsac.utils.files import remove_temporary
 
 FORMAT = 4
-MANIFEST, CHUNKS = "manifest.json", "memory"
+MANIFEST, CHUNKS, SEAL = "manifest.json", "memory", "sha256"
 STEP = re.compile(r"\d+", re.ASCII)
 ROWS = re.compile(r"rows-\d{10,19}-\d{10,19}-[0-9a-f]{12}\.npy", re.ASCII)
-TEMP_FILE = re.compile(rf"\.(\d+|{ROWS.pattern})\.\d+", re.ASCII)  # left by a killed writer
-REPLACED = re.compile(r"\.(\d+)\.old", re.ASCII)
 
 
 class CheckpointError(TfsacError):
@@ -44,7 +42,14 @@ class CheckpointError(TfsacError):
 def digest(path: pathlib.Path) -> dict[str, Any]:
     """Returns size and SHA-256 of a file."""
     with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        return {"bytes": path.stat().st_size, SEAL: hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def sealed(manifest: dict[str, Any]) -> bytes:
+    """Returns a manifest as JSON with its own checksum."""
+    plain = {name: value for name, value in manifest.items() if name != SEAL}
+    checksum = hashlib.sha256(json.dumps(plain, indent=2).encode()).hexdigest()
+    return json.dumps({**plain, SEAL: checksum}, indent=2).encode()
 
 
 def chunk_name(start: int, stop: int, rows: np.ndarray) -> str:
@@ -53,7 +58,7 @@ def chunk_name(start: int, stop: int, rows: np.ndarray) -> str:
 
 
 def memory_file(worker: int) -> str:
-    """Returns the name of the file with what a worker's memory has beside its rows."""
+    """Returns the name of the file with what a worker's memory has besides its rows."""
     return f"memory-{worker}.npz" if worker else "memory.npz"
 
 
@@ -71,14 +76,15 @@ def checkpoints_in(folder: pathlib.Path) -> list[pathlib.Path]:
 def read_manifest(checkpoint: pathlib.Path) -> dict[str, Any]:
     """Returns the manifest of a checkpoint; raises OSError or ValueError where it is missing or damaged."""
     content = (checkpoint / MANIFEST).read_bytes()
-    manifest = parse_object(content)
-    if manifest.get("format", FORMAT) != FORMAT:  # not damaged, so none before it is used
+    manifest = json.loads(content)
+    if not isinstance(manifest, dict) or sealed(manifest) != content:
+        raise ValueError(f"{MANIFEST} does not have its checksum")
+    if manifest["format"] != FORMAT:  # not damaged, so none before it is used
         raise CheckpointError(
             f"{checkpoint} has format {manifest['format']}, of another version; this one reads {FORMAT}"
         )
-    names = [*manifest.get("files", ()), *manifest.get("run_files", ())]
-    if not is_sealed(content) or any(pathlib.PurePath(name).name != name for name in names):
-        raise ValueError(f"{MANIFEST} does not have its checksum")
+    if any(pathlib.PurePath(name).name != name for name in [*manifest["files"], *manifest["run_files"]]):
+        raise ValueError(f"{MANIFEST} names files in other folders")
     return manifest
 
 
@@ -95,7 +101,7 @@ def verify(checkpoint: pathlib.Path, chunks: bool = True) -> dict[str, Any]:
             checkpoint.parent / CHUNKS / pathlib.PurePath(chunk["file"]).name: chunk for chunk in memory["chunks"]
         }
     for path, expected in files.items():
-        if digest(path) != {"bytes": expected["bytes"], "sha256": expected["sha256"]}:
+        if digest(path)[SEAL] != expected[SEAL]:
             raise ValueError(f"{path.name} differs from its checksum")
     return manifest
 
@@ -103,70 +109,62 @@ def verify(checkpoint: pathlib.Path, chunks: bool = True) -> dict[str, Any]:
 def newest_complete(
     folder: pathlib.Path, checkpoint: pathlib.Path | None = None, chunks: bool = False
 ) -> tuple[pathlib.Path, list[str]]:
-    """Returns the newest checkpoint that is whole, and a line for each newer one that is not.
+    """Returns the newest checkpoint that is complete, and a line for each newer one that is not.
 
     Args:
         folder: of the checkpoints.
         checkpoint: of the only one to look at; None for all.
-        chunks: whether the chunks of its memory must be whole, too.
+        chunks: whether the chunks of its memory must be complete, too.
     """
     notes: list[str] = []
-    for each in reversed(checkpoints_in(folder)) if checkpoint is None else [checkpoint]:
+    for candidate in reversed(checkpoints_in(folder)) if checkpoint is None else [checkpoint]:
         try:
-            verify(each, chunks)
+            verify(candidate, chunks)
         except CheckpointError:
             raise
         except (OSError, ValueError) as error:
-            notes.append(f"{each} is damaged and is not used: {error}")
+            notes.append(f"{candidate} is damaged and is not used: {error}")
             continue
-        return each, notes
+        return candidate, notes
     raise CheckpointError(
         f"There is no checkpoint to continue from in {folder}; initial_weights (--checkpoint_restore_dir) begins a new "
         f"run with the best weights of this one. {' '.join(notes)}"
     )
 
 
-def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of an npz file."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
 def clean_up(folder: pathlib.Path) -> None:
     """Removes what killed writers left, and brings back a checkpoint that one was about to replace."""
-    for path in list(folder.glob(".*")):
-        replaced = REPLACED.fullmatch(path.name)
-        if replaced and not (folder / replaced[1]).exists():
-            path.rename(folder / replaced[1])
-        elif replaced or TEMP_FILE.fullmatch(path.name):
-            shutil.rmtree(path)
+    for replaced in folder.glob(".[0-9]*.old"):
+        target = folder / replaced.name[1:-4]
+        if target.exists():
+            shutil.rmtree(replaced)
+        else:
+            replaced.rename(target)
+    remove_temporary(folder)
+    remove_temporary(folder / CHUNKS)
 
 
-def prune(folder: pathlib.Path, step: int, keep: int) -> None:
-    """Deletes all but the newest checkpoints, and the chunks that none of them needs. Those after `step` are damaged
-    ones, from before the run went back to the one that was whole.
-    """
+def prune(folder: pathlib.Path, keep: int, damaged: Collection[pathlib.Path] = ()) -> None:
+    """Deletes all but the newest checkpoints, the damaged ones, and the chunks that none of the others needs."""
     with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
-        checkpoints = [checkpoint for checkpoint in checkpoints_in(folder) if int(checkpoint.name) <= step]
-        remaining, referenced = checkpoints[-keep:], set[str]()
-        for checkpoint in set(checkpoints_in(folder)) - set(
-            remaining
-        ):  # renamed first: half of it would be a damaged one
-            shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.{os.getpid()}")))
-        for checkpoint in remaining:
-            with contextlib.suppress(ValueError, OSError):
-                referenced |= {
-                    chunk["file"] for memory in memories_in(read_manifest(checkpoint)) for chunk in memory["chunks"]
-                }
+        checkpoints = checkpoints_in(folder)
+        remaining = [checkpoint for checkpoint in checkpoints if checkpoint not in damaged][-keep:]
+        for checkpoint in set(checkpoints) - set(remaining):  # renamed first: half of it would be a damaged one
+            shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.tmp")))
         clean_up(folder)
+        referenced = set[str]()
+        for checkpoint in remaining:
+            with contextlib.suppress(ValueError):
+                manifest = read_manifest(checkpoint)
+                referenced |= {chunk["file"] for memory in memories_in(manifest) for chunk in memory["chunks"]}
         for path in (folder / CHUNKS).iterdir():
-            if (ROWS.fullmatch(path.name) and path.name not in referenced) or TEMP_FILE.fullmatch(path.name):
+            if ROWS.fullmatch(path.name) and path.name not in referenced:
                 path.unlink()
 
 
 @contextlib.contextmanager
 def wrap_checkpoint_errors(checkpoint: pathlib.Path) -> Iterator[None]:
-    """Names the checkpoint where what is in it, though whole, is not what this version writes."""
+    """Names the checkpoint where what is in it, though complete, is not what this version writes."""
     try:
         yield
     except TfsacError:

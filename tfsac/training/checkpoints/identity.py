@@ -8,18 +8,14 @@ from typing import Any
 from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
 from tfsac.types import Spec
 
-EXECUTION_FIELDS = ("vectorization", "step_timeout_seconds")  # the same steps come of it
 DEMONSTRATIONS = "demonstrations"  # their file may be moved; the memory knows them by their content
 
 
 def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
-    """Returns environment, agent, seed and shapes of a run as JSON values; its schedule may be extended, and its
-    environments may be stepped elsewhere.
-    """
+    """Returns environment, agent, seed and shapes of a run as JSON values; its schedule may be extended."""
     arrays = {**spec.observation, "action": spec.action}
     return {
-        "environment": _task_fields(to_json(preset.environment)),
-        "agent": _without_files(to_json(preset.agent)),
+        **_identity(preset.environment, preset.agent),
         "seed": seed,
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
     }
@@ -30,20 +26,14 @@ def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
     agent = json.loads(json.dumps(identity["agent"]))
     if agent["memory"]["kind"] in ("sqil", "prior_data"):
         agent["memory"][DEMONSTRATIONS] = DEMONSTRATIONS
-    agents: Any = AgentParameters  # a union of classes
-    environment = to_json(from_json(EnvironmentParameters, json.dumps(identity["environment"])))
-    parameters = from_json(agents, json.dumps(agent))
-    return {
-        **identity,
-        "environment": _task_fields(environment),
-        "agent": _without_files(to_json(parameters)),
-    }
+    agent_class: Any = AgentParameters  # a union of classes
+    environment = from_json(EnvironmentParameters, json.dumps(identity["environment"]))
+    return {**identity, **_identity(environment, from_json(agent_class, json.dumps(agent)))}
 
 
-def _task_fields(environment: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in environment.items() if name not in EXECUTION_FIELDS}
-
-
-def _without_files(agent: dict[str, Any]) -> dict[str, Any]:
+def _identity(environment_parameters: EnvironmentParameters, agent_parameters: AgentParameters) -> dict[str, Any]:
+    environment, agent = to_json(environment_parameters), to_json(agent_parameters)
     agent["memory"].pop(DEMONSTRATIONS, None)
-    return agent
+    for name in ("vectorization", "step_timeout_seconds"):  # the same steps come of it
+        del environment[name]
+    return {"environment": environment, "agent": agent}

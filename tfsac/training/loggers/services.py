@@ -16,7 +16,7 @@ from typing import Any
 
 from tfsac.errors import TfsacError
 from tfsac.training.loggers.logger import Kind, RunInfo
-from tfsac.utils.files import atomic_write, leaves
+from tfsac.utils.files import atomic_write, leaves, read_object
 
 WANDB_RUN, MLFLOW_RUN = "wandb_run.json", "mlflow_run.json"  # in the run's folder
 
@@ -28,9 +28,6 @@ class WandbLogger:
         project: of Weights & Biases.
         **kwargs: for `wandb.init`, such as `entity`, `tags` or `mode="offline"`.
 
-    Raises:
-        TfsacError: the package wandb is missing.
-
     Example:
         >>> tfsac.train(preset, "runs/first", loggers=[WandbLogger("pendulum", mode="offline")])
     """
@@ -41,27 +38,22 @@ class WandbLogger:
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Starts or continues the run there."""
         self.file = run.path / WANDB_RUN
-        saved = _read(self.file)
-        self.last_logged_step = saved.get("env_steps", resumed_at if saved else None)
+        saved = read_object(self.file) if self.file.is_file() else {}
+        self.last_logged_step = saved.get("env_steps", -1)
+        resume, path = "allow" if saved else None, {"name": run.path.name, "dir": str(run.path)}
         self.run = self.wandb.init(
-            **{
-                "name": run.path.name,
-                "dir": str(run.path),
-                "id": saved.get("id"),
-                "resume": "allow" if saved else None,
-                "config": _config(run),
-                **self.kwargs,
-            }
+            **{**path, "id": saved.get("id"), "resume": resume, "config": _config(run), **self.kwargs}
         )
-        _write(
-            self.file, {"id": self.run.id, "env_steps": -1 if self.last_logged_step is None else self.last_logged_step}
-        )
+        self._note_step(self.last_logged_step)
+
+    def _note_step(self, env_steps: int) -> None:
+        _write(self.file, {"id": self.run.id, "env_steps": env_steps})
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Logs the row of an evaluation at its environment step."""
-        if kind == "evaluation" and (self.last_logged_step is None or step > self.last_logged_step):
+        if kind == "evaluation" and step > self.last_logged_step:
             self.run.log(dict(values), step=step)
-            _write(self.file, {"id": self.run.id, "env_steps": step})
+            self._note_step(step)
 
     def close(self, reason: str) -> None:
         """Completes the run there, or marks it as failed."""
@@ -76,9 +68,6 @@ class MLflowLogger:
         tracking_uri: where it keeps runs, such as "http://localhost:5000" or "sqlite:///mlflow.db"; by default as
             MLflow is set up.
 
-    Raises:
-        TfsacError: the package mlflow is missing.
-
     Example:
         >>> tfsac.train(preset, "runs/first", loggers=[MLflowLogger("pendulum", "sqlite:///mlflow.db")])
     """
@@ -89,15 +78,15 @@ class MLflowLogger:
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Starts or continues the run there."""
-        if saved := _read(run.path / MLFLOW_RUN):
-            self.run_id = saved["run_id"]
+        if (file := run.path / MLFLOW_RUN).is_file():
+            self.run_id = read_object(file)["run_id"]
             self.client.update_run(self.run_id, "RUNNING")
             self.last_logged_step = self.client.get_run(self.run_id).data.metrics.get("env_steps", -1)
             return
         existing = self.client.get_experiment_by_name(self.experiment)
         experiment = existing.experiment_id if existing else self.client.create_experiment(self.experiment)
         self.run_id = self.client.create_run(experiment, run_name=run.path.name).info.run_id
-        _write(run.path / MLFLOW_RUN, {"run_id": self.run_id})
+        _write(file, {"run_id": self.run_id})
         for name, value in leaves(_config(run)):
             self.client.log_param(self.run_id, _accepted(name), value)
 
@@ -123,17 +112,12 @@ def _package(name: str) -> Any:
 
 def _config(run: RunInfo) -> dict[str, Any]:
     """Returns preset and run parameters; what the preset would be on other levels does not describe the run."""
-    preset = {name: value for name, value in run.preset.items() if name != "levels"}
-    return {"preset": preset, "run": run.settings}
+    return {"preset": {name: x for name, x in run.preset.items() if name != "levels"}, "run": run.settings}
 
 
 def _accepted(name: str) -> str:
     """Returns a name in which MLflow accepts every letter."""
     return re.sub(r"[^/\w.\- ]", "_", name)
-
-
-def _read(file: pathlib.Path) -> dict[str, Any]:
-    return json.loads(file.read_text()) if file.is_file() else {}
 
 
 def _write(file: pathlib.Path, content: dict[str, Any]) -> None:

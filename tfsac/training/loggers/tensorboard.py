@@ -1,4 +1,4 @@
-"""TensorBoard's events: scalars, a layout of charts, histograms of weights."""
+"""TensorBoard's events: scalars, histograms of weights."""
 
 from __future__ import annotations
 
@@ -10,17 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfsac.training.loggers.logger import Kind, RunInfo
-
-CHARTS = {  # of TensorBoard's tab "Custom Scalars": title, and tags as regular expressions
-    "Evaluation return: mean, worst and best episode": ["evaluation/return_(mean|min|max)"],
-    "Training return": ["training/episode_return", "training/return_mean"],
-    "Critics": ["q/q[0-9]*", "q/target", "v/value", "v/target"],
-    "Losses": ["loss/.*"],
-    "Policy: entropy, or log-probability (its negative)": ["policy/log_prob", "policy/entropy"],
-    "Temperature": ["temperature/.*"],
-    "Norms of gradients": [".*/gradient_norm"],
-    "Environment steps a second": ["steps_per_second"],
-}
 
 
 class TensorBoardLogger:
@@ -37,9 +26,6 @@ class TensorBoardLogger:
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Begins a file; what earlier ones have after the checkpoint is void."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout, MultilineChartContent
-        from tensorboard.plugins.custom_scalar.summary import pb
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self.event, self.curves = Event, frozenset(run.update_metrics)
@@ -49,12 +35,6 @@ class TensorBoardLogger:
         self._add(file_version="brain.Event:2")
         first = 0 if resumed_at is None else resumed_at + 1
         self._add(step=first, session_log=SessionLog(status=SessionLog.START))
-        charts = [
-            Chart(title=title, multiline=MultilineChartContent(tag=[f"^{tag}$" for tag in tags]))
-            for title, tags in CHARTS.items()
-        ]
-        layout = pb(Layout(category=[Category(title="tfsac", chart=charts)]))  # perhaps of TensorFlow's class
-        self._add(step=first, summary=Summary.FromString(layout.SerializeToString()))
 
     def _add(self, **fields: Any) -> None:
         self.writer.write(self.event(wall_time=time.time(), **fields).SerializeToString())

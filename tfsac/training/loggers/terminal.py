@@ -18,31 +18,24 @@ TITLES = {"steps": 9, "evaluation return": 20, "training return": 15, "steps/s":
 
 
 class _Stdout:
-    """What `sys.stdout` is at that time; a terminal that was closed is a broken pipe, too."""
+    """What `sys.stdout` is at that time; notes when nobody reads it any more, as after `head` or a closed terminal."""
+
+    closed = False
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(getattr(sys.stdout, "rich_proxied_file", sys.stdout), name)  # rich's, while it shows a bar
+        attribute = getattr(getattr(sys.stdout, "rich_proxied_file", sys.stdout), name)  # rich's, while it shows a bar
+        return self._unless_closed(attribute) if name in ("write", "flush") else attribute
 
-        def call(*arguments: str) -> Any:
+    def _unless_closed(self, method: Any) -> Any:
+        def call(*arguments: str) -> None:
             try:
-                return found(*arguments)
-            except OSError as error:
-                raise BrokenPipeError from error
+                if not self.closed:
+                    method(*arguments)
+            except OSError:
+                self.closed = True
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at its end
 
-        return call if name in ("write", "flush") else found
-
-
-class _Console(rich.console.Console):
-    """Notes that what is printed has no reader any more, instead of ending the program there."""
-
-    stdout_closed = False
-
-    def on_broken_pipe(self) -> None:
-        """Discards what is printed from now on."""
-        self.quiet = self.stdout_closed = True
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())  # Python flushes it at its end
-        os.close(nothing)
+        return call
 
 
 class TerminalLogger:
@@ -55,16 +48,16 @@ class TerminalLogger:
     """
 
     def __init__(self, quiet: bool = False):
-        self.quiet = quiet
-        self.console = _Console(file=cast(IO[str], _Stdout()), quiet=quiet, highlight=False, soft_wrap=True)
+        self.quiet, self.stdout = quiet, _Stdout()
+        console = rich.console.Console(file=cast(IO[str], self.stdout), quiet=quiet, highlight=False, soft_wrap=True)
         self.bar = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(),
             rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[unit]}"),
             rich.progress.TextColumn("{task.fields[speed]:.0f}/s  return {task.fields[value]}"),
             rich.progress.TimeRemainingColumn(),
-            console=self.console,
-            disable=quiet or not self.console.is_terminal,
+            console=console,
+            disable=quiet or not console.is_terminal,
             transient=True,
         )
         self.header_printed, self.extra = False, list[str]()
@@ -72,7 +65,7 @@ class TerminalLogger:
     @property
     def stdout_closed(self) -> bool:
         """Whether the program that read what is printed has ended, as `head` does."""
-        return self.console.stdout_closed
+        return self.stdout.closed
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Shows the bar."""
@@ -114,14 +107,12 @@ class TerminalLogger:
 class NotebookLogger(TerminalLogger):
     """A progress bar and a table of evaluations in the output of a notebook's cell, both updated in place."""
 
-    def __init__(self, quiet: bool = False):
-        super().__init__(quiet)
-        self.rows: list[list[str]] = []
-        self.state, self.handle = "", None
+    state, handle = "", None
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Shows an empty table."""
         self.extra, self.total, self.unit = run.extra, run.total, run.unit
+        self.rows: list[list[str]] = []
         self._show()
 
     def advance(self, completed: int, speed: float, value: float | None) -> None:
@@ -143,9 +134,6 @@ class NotebookLogger(TerminalLogger):
         """Prints a line below."""
         if not self.quiet:
             print(text)
-
-    def close(self, reason: str) -> None:
-        """Leaves the table as it is."""
 
     def _show(self) -> None:
         if self.quiet:
