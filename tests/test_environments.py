@@ -154,7 +154,7 @@ def test_a_game_that_is_over_needs_no_valid_action(environments):
     result = environments(level=MOVES, kwargs={"mask": [0, 0, 0], "when": "end"}).step(np.array([2], np.int32))
     assert result.terminated.tolist() == [True]
     assert result.next_observation["action_mask"].tolist() == [[False] * 3]
-    assert result.observation["action_mask"].tolist() == [[True, False, True]]
+    assert result.following["action_mask"].tolist() == [[True, False, True]]
 
 
 def test_every_agent_of_a_team_needs_a_valid_action():
@@ -187,7 +187,7 @@ def test_an_environment_that_ends_begins_anew_and_its_neighbour_goes_on(environm
     begin = envs.observation["observation"]
     envs.step(actions(0.25, 0.25))
     result = envs.step(SECOND_ENDS)
-    last, now = result.next_observation["observation"], result.observation["observation"]
+    last, now = result.next_observation["observation"], result.following["observation"]
     np.testing.assert_allclose(last[1], [begin[1, 0], 2, 0.5 - 2.0])
     assert now[1, 0] != begin[1, 0]
     np.testing.assert_array_equal(now[1, 1:], [0, 0])
@@ -198,7 +198,7 @@ def test_an_environment_that_ends_begins_anew_and_its_neighbour_goes_on(environm
     np.testing.assert_array_equal(result.length, [2, 2])
     np.testing.assert_array_equal(envs.episode, [0, 1])
     result = envs.step(actions(NEUTRAL, NEUTRAL))
-    np.testing.assert_array_equal(result.observation["observation"][:, 1], [3, 1])
+    np.testing.assert_array_equal(result.following["observation"][:, 1], [3, 1])
     assert envs.steps == 6 and not envs.is_first.any()
 
 
@@ -267,7 +267,7 @@ def test_processes_are_as_many_as_cores_and_ctrl_c_does_not_reach_them(environme
         one, two = sync.step(action), processes.step(action)
         np.testing.assert_array_equal(one.terminated, two.terminated)
         np.testing.assert_array_equal(one.next_observation["observation"], two.next_observation["observation"])
-        np.testing.assert_array_equal(one.observation["observation"], two.observation["observation"])
+        np.testing.assert_array_equal(one.following["observation"], two.following["observation"])
         np.testing.assert_array_equal(one.reward, two.reward)
     assert sync.state() == processes.state() and max(sync.episode) > 0
     os.kill(processes.remote_groups[0].process.pid, signal.SIGINT)
@@ -313,7 +313,7 @@ def test_one_environment_comes_back_into_the_middle_of_its_episode(environments)
         one, two = old.step(actions(action)), new.step(actions(action))
         for field in ("reward", "terminated", "truncated"):
             np.testing.assert_array_equal(getattr(one, field), getattr(two, field))
-        np.testing.assert_array_equal(one.observation["observation"], two.observation["observation"])
+        np.testing.assert_array_equal(one.following["observation"], two.following["observation"])
     assert new.episode.tolist() == [2]
 
 

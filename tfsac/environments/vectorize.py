@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -14,6 +14,7 @@ from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.parameters import EnvironmentParameters
+from tfsac.types import Step
 from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
@@ -30,29 +31,6 @@ def number(value: Any) -> float:
     if array.size != 1 or not np.isfinite(array).all():
         raise ValueError(value)
     return array.item()
-
-
-class StepResult(NamedTuple):
-    """One step of all E environments.
-
-    Attributes:
-        next_observation: `[E, ...]` by key; where an episode ended, its last observation.
-        reward: `[E]`, or `[E, D]` of environments with D rewards a step; a team has one.
-        terminated, truncated: `[E]`.
-        length: `[E]`, steps of the episode so far, this one included.
-        observation: `[E, ...]` to act on next; where an episode ended, the first of the next one.
-        info: of each environment.
-        logged: `[E]` by key, numbers in the infos of episodes that ended; NaN elsewhere.
-    """
-
-    next_observation: dict[str, np.ndarray]
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    length: np.ndarray
-    observation: dict[str, np.ndarray]
-    info: list[dict[str, Any]]
-    logged: dict[str, np.ndarray]
 
 
 class Environments:
@@ -173,7 +151,7 @@ class Environments:
         infos = [info for step in steps for info in step.info]
         return self._observation(), reward.astype(np.float32), terminated, truncated, infos
 
-    def step(self, action: np.ndarray) -> StepResult:
+    def step(self, action: np.ndarray) -> Step:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
         next_observation, reward, terminated, truncated, infos = self._step(action)
         length, episode, done = self.length + 1, self.episode, terminated | truncated
@@ -184,8 +162,9 @@ class Environments:
             running, episode = np.where(done, 0, length), episode + done
             following = self._reset(done, episode)  # if it fails, the step was not made
         self.steps, self.length, self.episode = self.steps + self.num_envs, running, episode
-        self.observation, self.is_first = following, done
-        return StepResult(next_observation, reward, terminated, truncated, length, self.observation, infos, logged)
+        before, self.observation, self.is_first = self.observation, following, done
+        ends = terminated, truncated
+        return Step(before, action, reward, *ends, next_observation, {}, length, following, logged, infos)
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers."""
