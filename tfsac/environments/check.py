@@ -169,7 +169,8 @@ class CheckedEnv(gym.Wrapper):
         """Starts an episode; raises EnvironmentFailure for an observation that does not fit its space."""
         observation, info = self.env.reset(seed=seed, options=options)
         self.frames.clear()
-        self._check(self._problems(observation, False))
+        for problem in self._problems(observation, False, {}):
+            raise EnvironmentFailure(problem)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -177,9 +178,8 @@ class CheckedEnv(gym.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         terminated, truncated = bool(terminated), bool(truncated)
         info = dict(info)  # the environment may change its own later
-        self._check(self._problems(observation, terminated))
-        if terminated or truncated:
-            self._check(_final_observation_problems(observation, info))
+        for problem in self._problems(observation, terminated, info if terminated or truncated else {}):
+            raise EnvironmentFailure(problem)
         returned = reward
         if self.rewards_shape or type(reward) is not float:
             array = np.array(reward, np.float32 if self.rewards_shape else np.float64)
@@ -191,11 +191,7 @@ class CheckedEnv(gym.Wrapper):
             raise EnvironmentFailure(f"the reward must be finite in float32{expected}, got {returned}")
         return observation, reward, terminated, truncated, info
 
-    def _check(self, problems: Iterator[str]) -> None:
-        for problem in problems:
-            raise EnvironmentFailure(problem)
-
-    def _problems(self, observation: Any, terminated: bool) -> Iterator[str]:
+    def _problems(self, observation: Any, terminated: bool, last_info: dict[str, Any]) -> Iterator[str]:
         by_key = observation if self.several_keys else {"observation": observation}
         if not isinstance(by_key, dict) or by_key.keys() != self.parts.keys():
             yield f"an observation must be a dict with the keys {[*self.parts]}, got {by_key}"
@@ -219,13 +215,10 @@ class CheckedEnv(gym.Wrapper):
                 rule = "a reset must repeat its frame, and a step must drop the first frame and add one last"
                 yield f"observation {key!r} is no FrameStack: {rule}"
             self.frames[key] = new
-
-
-def _final_observation_problems(observation: Any, info: dict[str, Any]) -> Iterator[str]:
-    for key in FINAL_OBSERVATIONS:
-        if info.get(key) is not None and not data_equivalence(info[key], observation):
-            advice = "step must return the last observation of an episode, and leave the reset to tfsac"
-            yield f"info[{key!r}] is another observation: {advice}"
+        for key in FINAL_OBSERVATIONS if last_info else ():
+            if last_info.get(key) is not None and not data_equivalence(last_info[key], observation):
+                advice = "step must return the last observation of an episode, and leave the reset to tfsac"
+                yield f"info[{key!r}] is another observation: {advice}"
 
 
 def _rewards_shape(env: gym.Env) -> tuple[int, ...]:

@@ -114,7 +114,7 @@ class Environments:
                 if self.local_group is not None:
                     results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
             finally:
-                results = [*receive_all(requests), *results]
+                results = [*receive_all(requests), *results] if requests else results
         except Exception as error:
             raise self._failure(error) from error
         return results
