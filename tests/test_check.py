@@ -120,33 +120,6 @@ def test_the_check_makes_and_resets_environments_as_training_does(fails, words, 
     assert not problems if words is None else len(problems) == 1 and words in problems[0]
 
 
-class Strict(Plain):
-    """May only be reset when its episode is over."""
-
-    over = True
-
-    def reset(self, *, seed=None, options=None):
-        if not self.over:
-            raise RuntimeError("the episode is not over")
-        self.over = False
-        return super().reset(seed=seed, options=options)
-
-    def step(self, action):
-        result = super().step(action)
-        self.over = result[2]
-        return result
-
-
-@pytest.mark.parametrize("env", [Strict, Strict()], ids=["a function", "an environment"])
-def test_an_environment_that_is_only_reset_after_its_episode_is_usable(env):
-    report = tfsac.check_environment(env, num_steps=20)
-    assert report.usable, report
-    if isinstance(env, gym.Env):
-        assert any("not over" in text for text in report.warnings)
-    else:
-        assert "the same seed and actions give the same trajectory" in str(report)
-
-
 def test_masked_actions_are_valid_ones():
     report = tfsac.check_environment(
         lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
