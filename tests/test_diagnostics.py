@@ -1,12 +1,12 @@
 """Updates that report their losses alone: they learn the same, compute less, and rows say what their means are over."""
 
 import collections
-import csv
 
 import numpy as np
 import pytest
 import strategy_tools as cases
 import tensorflow as tf
+import tiny
 from toys import tiny_preset, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
@@ -121,11 +121,6 @@ def test_means_are_over_the_updates_that_reported():
         assert each.take() == {} and each.counts.tolist() == [0, 0]
 
 
-def rows_of(path):
-    with (path / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):
     batch = Transition(
         {"observation": np.zeros((3, 2, 3))}, *[np.zeros((3, 2))] * 3, {"observation": np.zeros((3, 2, 3))}
@@ -152,7 +147,7 @@ def test_a_resumed_run_diagnoses_every_nth_update(tmp_path):
     for steps in (40, 65):
         preset = tiny_preset(schedule__improve_steps=steps, schedule__steps_between_evaluation_periods=30)
         Trainer(preset, tmp_path / "run", run, resume=steps > 40, quiet=True).run()
-    rows = rows_of(tmp_path / "run")
+    rows = tiny.rows(tmp_path / "run")
     updates = int(rows[-1]["updates"])
     assert sum(int(row["averaged/losses"]) for row in rows) == updates == 65
     assert sum(int(row["averaged/diagnostics"]) for row in rows) == updates // 7

@@ -22,10 +22,8 @@ SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule_
 PRESETS = {
     "v": lambda: tiny_preset(**SHORT, environment__filters__observation_normalization=True),
     "twin": lambda: tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER),
-    "discrete": lambda: tiny.shrunk(load_preset("cart_pole_discrete_sac"), **tiny.SHORTER),
     "taac": lambda: tiny.taac(),
     "acer": lambda: tiny.acer(lstm=True),
-    "gaussian acer": lambda: tiny.acer("Pendulum-v1", lstm=True, shared=True),
 }
 
 
@@ -57,7 +55,7 @@ def values_of(trainer):
 
 
 @pytest.mark.usefixtures("untraced")
-@pytest.mark.parametrize("name", ["v", *(pytest.param(x, marks=pytest.mark.slow) for x in ("acer", "taac"))])
+@pytest.mark.parametrize("name", ["v", *(pytest.param(x, marks=pytest.mark.acceptance) for x in ("acer", "taac"))])
 def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(name, tmp_path):
     preset = PRESETS[name]()
     source = Trainer(preset, tmp_path / "unused", quiet=True)
@@ -114,10 +112,6 @@ def test_weights_of_a_run_without_unit_weights_are_projected_before_the_first_st
     assert np.abs(ours - theirs).max() > 1e-3  # what acts has the projected weights
 
 
-def other_level(folder):
-    return tiny.untrained_run(folder, "MountainCarContinuous-v0", tiny_preset(**SHORT))
-
-
 def other_agent(folder):
     return tiny.untrained_run(folder, "Pendulum-v1", PRESETS["twin"]())
 
@@ -131,11 +125,6 @@ def no_evaluation(folder):
     return folder
 
 
-def empty(folder):
-    folder.mkdir()
-    return folder
-
-
 def damaged(folder):
     no_evaluation(folder)
     (folder / "best.npz").write_bytes(b"weights")
@@ -143,11 +132,10 @@ def damaged(folder):
 
 
 WRONG = {
-    "another level": (other_level, TfsacError, "policy/0"),
     "another agent": (other_agent, TfsacError, "other networks"),
     "normalised": (other_statistics, TfsacError, "observation_normalization"),
     "no evaluation": (no_evaluation, FileNotFoundError, "weights"),
-    "no run": (empty, FileNotFoundError, "config.json"),
+    "no run": (lambda folder: folder, FileNotFoundError, "config.json"),
     "damaged": (damaged, TfsacError, "damaged"),
 }
 
@@ -179,8 +167,10 @@ def stored(memory):
 
 
 @pytest.mark.usefixtures("training_alone")
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=pytest.mark.acceptance if x in ("taac", "prioritised") else ()) for x in MEMORIES]
+)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MEMORIES)
 def test_a_new_run_begins_with_weights_and_memory_of_another(name, tmp_path):
     preset = MEMORIES[name]()
     source = Trainer(preset, tmp_path / "source", quiet=True)
@@ -229,7 +219,7 @@ def test_a_run_that_began_with_a_memory_is_resumed_and_saved_whole(with_memory, 
     resumed = Trainer(load_preset(tmp_path / "run" / "config.json"), tmp_path / "run", quiet=True, resume=True)
     np.testing.assert_array_equal(*(stored(trainer.memory)[0] for trainer in (resumed, first)))
     resumed.close()
-    longer = override(load_preset(tmp_path / "run" / "config.json"), {"schedule.improve_steps": 25})
+    longer = override(MEMORIES["uniform"](), {"schedule.improve_steps": 25})  # its own script knows of no empty warm-up
     assert tfsac.train(longer, tmp_path / "run", resume=True, quiet=True).counters.updates == 25
 
 
@@ -247,7 +237,6 @@ def no_checkpoint(folder):
     ("changes", "damage", "error", "word"),
     [
         ({"agent.memory.max_size": 500}, None, CheckpointError, "max_size"),
-        ({"environment.num_envs": 2}, None, CheckpointError, "num_envs"),
         ({"agent.memory": {"kind": "prioritized", "max_size": 1000}}, None, CheckpointError, "kind"),
         ({"environment.visible_entries": [0, 1, 2]}, rows_gone, CheckpointError, "rows-"),
         ({}, no_checkpoint, CheckpointError, "no checkpoint"),
@@ -324,12 +313,3 @@ def test_the_page_says_what_happens(page, section, shorter, tmp_path):
     (tmp_path / "short_preset.py").write_text(preset)
     shorter["pendulum_twin_sac"] = "short_preset.py"
     run_page(ROOT / "docs" / f"{page}.md", tmp_path, shorter, section=section)
-
-
-@pytest.mark.slow
-def test_a_run_that_began_with_a_memory_is_resumed_by_its_own_script(with_memory, tmp_path):
-    preset = MEMORIES["uniform"]()
-    tfsac.train(preset, tmp_path / "run", quiet=True, initial_weights=with_memory, restore_memory=True)
-    longer = override(preset, {"schedule.improve_steps": preset.schedule.improve_steps.num_steps + 10})
-    result = tfsac.train(longer, tmp_path / "run", quiet=True, resume=True)
-    assert result.counters.env_steps == longer.schedule.improve_steps.num_steps

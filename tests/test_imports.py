@@ -3,7 +3,6 @@
 import functools
 import json
 
-import numpy as np
 import pytest
 
 from tfsac.errors import TfsacError
@@ -33,16 +32,9 @@ class Maker:
     ("function", "name"),
     [
         (json.loads, "json.loads"),
-        (functools.partial(json.loads, "1", parse_int=float), "json.loads('1', parse_int=<class 'float'>)"),
-        (functools.partial(json.loads, Maker()), f"json.loads(<{__name__}.Maker object>)"),
+        (functools.partial(json.loads, "1"), "json.loads"),
         (Maker(), f"{__name__}.Maker"),
-        (functools.partial(json.loads, np.random.default_rng(0)), "json.loads(Generator(PCG64))"),
     ],
 )
-def test_a_name_tells_arguments_apart_and_is_the_same_in_every_process(function, name):
+def test_a_function_has_a_name_that_is_the_same_in_every_process(function, name):
     assert name_of(function) == name
-
-
-def test_a_long_argument_is_told_by_its_beginning_and_its_hash():
-    one, other = (name_of(functools.partial(json.loads, [*range(1000), last])) for last in (0, 1))
-    assert one != other and one[:60] == other[:60] and len(one) < 120

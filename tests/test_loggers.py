@@ -1,6 +1,5 @@
 """Loggers: the user's own get every call, services are continued by a resumed run; none of them needs a network."""
 
-import csv
 import json
 import pathlib
 import shutil
@@ -8,6 +7,7 @@ import sys
 import types
 
 import pytest
+import tiny
 from toys import tiny_preset
 
 import tfsac
@@ -48,11 +48,6 @@ class StopAt(Callback):
             trainer.stop("test")
 
 
-def rows_of(run_dir):
-    with (run_dir / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_a_logger_of_the_users_gets_everything_that_the_csv_gets(tmp_path):
     assert isinstance(Kept(), Logger)
     first, second = Kept(), Kept()
@@ -63,7 +58,7 @@ def test_a_logger_of_the_users_gets_everything_that_the_csv_gets(tmp_path):
     assert (first.closed, second.closed) == (["test"], ["finished"])
     assert first.run.path == tmp_path / "run" and first.run.preset["environment"]["level"] == "Pendulum-v1"
     assert (first.run.total, first.run.unit) == (70, "EnvironmentSteps")
-    table = rows_of(tmp_path / "run")
+    table = tiny.rows(tmp_path / "run")
     logged = first.rows() + second.rows()
     assert [step for step, _ in logged] == [int(row["env_steps"]) for row in table] == [50, 55, 70]
     for (_, values), row in zip(logged, table, strict=True):
@@ -152,7 +147,9 @@ def test_every_row_of_a_run_that_was_killed_is_there_once(tmp_path, monkeypatch)
         client = mlflow.MlflowClient(uri)
         loggers = [MLflowLogger("pendulum", uri), WandbLogger("pendulum")]
         Trainer(preset, "run", settings, folder == "killed", before, quiet=True, loggers=loggers).run()
-        table = [(int(row["env_steps"]), float(row["evaluation/return_mean"])) for row in rows_of(pathlib.Path("run"))]
+        table = [
+            (int(row["env_steps"]), float(row["evaluation/return_mean"])) for row in tiny.rows(pathlib.Path("run"))
+        ]
         assert [step for step, _ in table] == [20, 40, 60, 80, 100]
         (logged,) = client.search_runs([client.get_experiment_by_name("pendulum").experiment_id])
         assert (logged.info.run_name, logged.info.status) == ("run", "FINISHED")

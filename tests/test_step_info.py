@@ -1,11 +1,11 @@
 """What environments say in `info`: metrics of training and evaluations, and the last step that a callback sees."""
 
-import csv
 import signal
 
 import gymnasium as gym
 import numpy as np
 import pytest
+import tiny
 from info_tools import EPISODE
 from toys import tiny_preset
 
@@ -28,11 +28,6 @@ def preset(**changes):
 
 def numbers(purpose, *where):
     return np.array([episode_seed(0, purpose, *place) % 7 for place in where])
-
-
-def rows_of(run_dir):
-    with (run_dir / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 class Watching(Callback):
@@ -85,7 +80,7 @@ def test_infos_of_all_environments_come_with_the_step_and_numbers_with_the_last(
 
 
 def test_infos_become_columns_of_training_and_evaluations(trained):
-    rows = rows_of(trained[0])
+    rows = tiny.rows(trained[0])
     episodes = numbers(TRAINING, *((0, i) for i in range(14)))
     for row, part, step in zip(rows, (episodes[:10], episodes[10:]), (50, 70), strict=True):
         played = numbers(EVALUATION, *((step, i) for i in range(3)))
@@ -103,7 +98,7 @@ def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interru
 
     Trainer(preset(), tmp_path / "run", RUN, callbacks=[Interrupting()], quiet=True).run()
     Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True).run()
-    for row, expected in zip(rows_of(tmp_path / "run"), rows_of(trained[0]), strict=True):
+    for row, expected in zip(tiny.rows(tmp_path / "run"), tiny.rows(trained[0]), strict=True):
         assert list(row) == list(expected)
         assert all(row[name] == value for name, value in expected.items() if "second" not in name)
 

@@ -18,7 +18,7 @@ from tfsac.errors import TfsacError
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.training.recorded_functions import check_spaces
+from tfsac.training.recorded_spaces import check_spaces
 from tfsac.types import input_name
 from tfsac.utils.files import read_object
 

@@ -15,7 +15,7 @@ import tfsac
 from tfsac.cli.command import COMMANDS, flag_values, help_of, parse
 from tfsac.errors import TfsacError
 from tfsac.utils.imports import make_importable
-from tfsac.utils.machine import SIGNALLED, running_command
+from tfsac.utils.machine import SIGNALLED
 
 # Each enters its commands in COMMANDS, which lists them in this order.
 # isort: off
@@ -78,8 +78,7 @@ def run(arguments: list[str]) -> int:
     home = os.path.expanduser("~")
     f, rest = parse(name, [re.sub(r"^(--\w+=)~(?=/)", rf"\1{home}", argument) for argument in arguments[1:]])
     make_importable(os.getcwd())
-    with running_command(name):
-        return COMMANDS[name].function(f, rest)
+    return COMMANDS[name].function(f, rest)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,6 +1,4 @@
-"""Divides a run among its workers, or its environments among its actors. No TensorFlow, so that mistakes are found
-early.
-"""
+"""Divides a run among its workers, or its environments among its actors. No TensorFlow."""
 
 from __future__ import annotations
 

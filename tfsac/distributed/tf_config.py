@@ -51,6 +51,4 @@ def worker_task(run: RunParameters, environ: Mapping[str, str] = os.environ) -> 
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         text = environ.get("TF_CONFIG", "")
         raise TfsacError(f"TF_CONFIG must name this worker and all workers, such as {EXAMPLE}, got {text!r}") from error
-    if len(set(addresses)) < len(addresses) or not all(":" in address for address in addresses):
-        raise TfsacError(f"TF_CONFIG must have a HOST:PORT of its own for each worker, got {addresses}")
     return WorkerTask(index, len(names), addresses)

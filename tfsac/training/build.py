@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.device_memory import DeviceMemory
-from tfsac.environments import Filters, action_map
+from tfsac.environments import Filters, action_map, name_of_environment
 from tfsac.errors import TfsacError
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, SequenceMemory, TransitionMemory
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
+    BY_ENV_FN,
     DemonstratedReplayParameters,
     EpisodicReplayParameters,
     ParameterError,
     Preset,
+    PresetValidationParameters,
     RunParameters,
     SequenceReplayParameters,
     class_of,
+    networks_made_by,
     override,
 )
 from tfsac.policies import BasePolicy
 from tfsac.types import ArraySpec, Spec
-from tfsac.utils.machine import option
+
+MODELS = "models"  # what the networks of a preset are made by, where a function makes them
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
@@ -92,9 +98,9 @@ def build_memory(
     try:
         return class_of(memory, base).build(preset, context)
     except MemoryError as error:
-        on_disk = option("--memory_on_disk", "RunParameters(memory_on_disk=True)")
         raise ParameterError(
-            f"agent.memory.max_size={memory.max_size} does not fit into RAM ({error}): set a smaller one, or {on_disk}"
+            f"agent.memory.max_size={memory.max_size} does not fit into RAM ({error}): "
+            "set a smaller one or memory_on_disk"
         ) from error
 
 
@@ -117,6 +123,25 @@ def build_device_memory(
         raise
     agent.compiled.source = device_memory
     return device_memory
+
+
+def resolve_preset(
+    preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
+) -> Preset:
+    """Returns the preset as a run's config records it, with what functions made.
+
+    Of an environment that `env_fn` made, the level's own arguments and preprocessing are left out, and so is the
+    threshold where it has another name.
+    """
+    environment, agent, validation = preset.environment, preset.agent, preset.validation
+    if env_fn is not None:
+        name = name_of_environment(env)
+        if environment.level.rpartition(":")[-1] != name:
+            validation = PresetValidationParameters()
+        environment = dataclasses.replace(environment, level=BY_ENV_FN + name, kwargs={}, atari=None)
+    if models is not None and not any(network.made_by for network in agent.networks.values()):
+        agent = dataclasses.replace(agent, networks=networks_made_by(MODELS, agent.networks))
+    return dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
 
 
 def with_absolute_paths(preset: Preset) -> Preset:

@@ -70,35 +70,38 @@ class Hooks:
     """The callbacks of a run.
 
     Attributes:
+        trainer: the argument of every hook.
         error: the first error of a hook, kept until `raise_error`, so that its step is completed first.
     """
+
+    trainer: Trainer
 
     def __init__(self, callbacks: Sequence[Callback], signals: StopSignals):
         self.callbacks, self.signals = list(callbacks), signals
         self.error: Exception | None = None
 
-    def call(self, hook: str, trainer: Trainer, *arguments: Any) -> None:
+    def call(self, hook: str, *arguments: Any) -> None:
         """Calls a hook of every callback; Ctrl-C inside ends the run as it does elsewhere."""
         for callback in self.callbacks:
-            self._call(callback, hook, trainer, *arguments)
+            self._call(callback, hook, *arguments)
 
-    def metrics(self, trainer: Trainer) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Returns the values of the callbacks' metrics; one that failed leaves its cells empty."""
         values: dict[str, float] = {}
         for callback in self.callbacks:
-            returned = (self._call(callback, "metrics", trainer) or {}) if callback.metric_names else {}
+            returned = (self._call(callback, "metrics") or {}) if callback.metric_names else {}
             values |= {name: float(returned[name]) for name in callback.metric_names if name in returned}
         return values
 
-    def _call(self, callback: Callback, hook: str, trainer: Trainer, *arguments: Any) -> Any:
+    def _call(self, callback: Callback, hook: str, *arguments: Any) -> Any:
         try:
-            return getattr(callback, hook)(trainer, *arguments)
+            return getattr(callback, hook)(self.trainer, *arguments)
         except KeyboardInterrupt:
             self.signals.interrupt()
         except Exception as error:
             error.add_note(f"in {hook} of the callback {type(callback).__name__}")
-            if trainer.error or self.error:  # which must not be hidden by this one
-                trainer.print(f"{type(error).__name__} in {hook} of {type(callback).__name__}: {error}")
+            if self.trainer.error or self.error:  # which must not be hidden by this one
+                self.trainer.print(f"{type(error).__name__} in {hook} of {type(callback).__name__}: {error}")
             self.error = self.error or error
         return None
 

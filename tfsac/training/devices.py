@@ -8,7 +8,6 @@ import sys
 
 import tensorflow as tf
 
-from tfsac.distributed.rendezvous import wait_for_workers
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.errors import TfsacError
 from tfsac.networks.bfloat16 import use_bfloat16, warning_about_bfloat16
@@ -26,8 +25,8 @@ def configure(use_cpu: bool = False) -> str | None:
     small update are spread over the cores instead of each being divided among them, unless TF_NUM_INTEROP_THREADS or
     TF_NUM_INTRAOP_THREADS say otherwise.
 
-    Returns a line about what could not be set any more, because TensorFlow was used before; else None. `use_cpu` hides
-    the GPUs.
+    `use_cpu` hides the GPUs. Returns a line about what could not be set any more, because TensorFlow was used before;
+    else None.
     """
     CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
@@ -70,10 +69,6 @@ def set_numerics(run: RunParameters) -> str | None:
 def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strategy:
     """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
     Workers connect the first time that this is called.
-
-    Raises:
-        TfsacError: more devices than there are, or TensorFlow was used before its CPU could be divided.
-        TfsacError, OSError, RuntimeError: the workers cannot connect.
     """
     if run.strategy != "none":
         return _strategy(run.strategy, run.num_devices, task)
@@ -84,7 +79,7 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
 @functools.cache
 def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distribute.Strategy:
     if name == "multi_worker":
-        wait_for_workers(task, lambda line: print(f"tfsac: {line}", file=sys.stderr, flush=True))
+        print(f"tfsac: waiting for all workers of {', '.join(task.addresses)}", file=sys.stderr, flush=True)
         return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "mirrored":
         devices = _devices(num_devices)
@@ -100,10 +95,7 @@ def _devices(count: int | None) -> list[str]:
     kind = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
     cpu = tf.config.list_physical_devices("CPU")[0]
     if kind == "CPU" and tf.config.get_logical_device_configuration(cpu) is None:
-        try:
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * (count or 2))
-        except RuntimeError as error:
-            raise TfsacError(f"the CPU can be divided only before TensorFlow is used: {error}") from error
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * (count or 2))
     names = [each.name for each in tf.config.list_logical_devices(kind)]
     if count and count > len(names):
         raise TfsacError(f"num_devices must be <= {len(names)}, the devices here, got {count}")
@@ -111,15 +103,7 @@ def _devices(count: int | None) -> list[str]:
 
 
 def device() -> str:
-    """Returns the GPUs that TensorFlow sees, or the CPU and its number of threads."""
+    """Returns the names of the GPUs that TensorFlow sees, or of the CPU."""
     gpus = tf.config.get_visible_devices("GPU")
-    if gpus:
-        names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
-        return ", ".join(names)
-    configured = (
-        tf.config.threading.get_inter_op_parallelism_threads(),
-        tf.config.threading.get_intra_op_parallelism_threads(),
-    )
-    counts = [number or int(os.environ.get(name, 0)) for number, name in zip(configured, THREADS, strict=True)]
-    threads = " x ".join(str(count or "all") for count in counts) + " threads"
-    return f"{cpu()[0]}, {threads}"
+    names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
+    return ", ".join(names) or cpu()[0]

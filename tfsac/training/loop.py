@@ -16,18 +16,17 @@ import tensorflow as tf
 
 from tfsac.distributed.workers import worker_lost_error
 from tfsac.environments import action_map
-from tfsac.errors import TfsacError
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import Preset, RunParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.loggers import Logger, terminal_or_notebook
 from tfsac.training.loggers.means import RECENT
-from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
+from tfsac.training.non_finite import NonFiniteError, refuse_non_finite_weights
 from tfsac.training.reporting import opening
 from tfsac.training.run import MakeTerminal, Run
 from tfsac.training.schedule import Counters
-from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
+from tfsac.types import OBSERVATION, BatchesOnDevice, Step
 
 
 @dataclasses.dataclass
@@ -96,7 +95,7 @@ class Trainer:
     ):
         start = initial_weights, env_fn, models, terminal, restore_memory, loggers
         self.parts = Run(preset, run_dir, run, resume, callbacks, quiet, *start)
-        self.parts.updates.on_result = self._on_result
+        self.parts.hooks.trainer = self
         self.error: Exception | None = None
         self._started, self._can_be_saved = False, True  # not in the middle of a step
         self._newest_step: Step | None = None
@@ -113,7 +112,7 @@ class Trainer:
         return step and step._replace(action=action_map(self.parts.environments.spec)(step.action))
 
     def run(self) -> Result:
-        """Trains until the schedule, a threshold, a callback or a signal ends it, and saves.
+        """Trains until the schedule, a threshold, a callback or a signal ends it, and saves; to be called once.
 
         Raises:
             EnvironmentFailure: an environment raised; the state before that step was saved.
@@ -122,8 +121,6 @@ class Trainer:
             CheckpointError: a checkpoint could not be written.
         """
         run = self.parts
-        if self._started:
-            raise TfsacError("a Trainer runs once: to continue, make a new one with resume=True")
         self._started = True
         reason = "failed"
         use_bfloat16(run.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
@@ -138,11 +135,11 @@ class Trainer:
             except Exception as error:
                 reason = f"failed: {type(error).__name__}"
                 self.error = self._fail(error)
-                run.hooks.call("on_training_end", self)
+                run.hooks.call("on_training_end")
                 if self.error is not error:
                     raise self.error from error
                 raise
-            run.hooks.call("on_training_end", self)
+            run.hooks.call("on_training_end")
             run.hooks.raise_error()
             reason = run.stop_reason or "finished"
         evaluator = run.evaluator
@@ -152,7 +149,7 @@ class Trainer:
 
     def _train(self) -> None:
         run, signals = self.parts, self.parts.signals
-        run.hooks.call("on_training_begin", self)
+        run.hooks.call("on_training_begin")
         run.hooks.raise_error()
         try:
             if run.evaluation_due():  # the one that failed, in a run that was resumed
@@ -204,7 +201,7 @@ class Trainer:
         run.reporter.advance()
         if run.reporter.terminal.stdout_closed:  # as in `tfsac train | head`
             run.signals.received = run.signals.received or getattr(signal, "SIGPIPE", signal.SIGTERM)
-        run.hooks.call("on_step", self)
+        run.hooks.call("on_step")
         run.hooks.raise_error()
 
     def collect(self) -> None:
@@ -269,12 +266,12 @@ class Trainer:
         if not chief:
             return {}
         value = row.get("evaluation/return_mean", row.get(RECENT))
-        row = run.reporter.write(row | run.hooks.metrics(self))
+        row = run.reporter.write(row | run.hooks.metrics())
         if value is not None:
             run.evaluator.save_if_best(value, run.counters)
             if run.evaluator.reached_threshold(value, run.counters) and run.settings.stop_at_threshold:
                 self.stop("threshold reached")
-        run.hooks.call("on_evaluation", self, row)
+        run.hooks.call("on_evaluation", row)
         ends = self._started and (run.schedule.finished() or run.stop_reason or run.signals.received)
         if run.shared and not ends:
             run.start_shared_episode()
@@ -287,14 +284,12 @@ class Trainer:
         run.updates.wait()
         refuse_non_finite_weights(run.agent.trained, run.counters.env_steps)
         checkpoint = run.save()
-        run.hooks.call("on_checkpoint", self)
+        run.hooks.call("on_checkpoint")
         return checkpoint
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step; the result has the reason."""
-        if not reason:
-            raise TfsacError("stop() needs a reason, e.g. 'no improvement'")
-        self.parts.stop_reason = reason
+        self.parts.stop_reason = reason or "stopped"
 
     def print(self, text: str) -> None:
         """Prints a line above the progress bar, unless the run is quiet."""
@@ -303,10 +298,3 @@ class Trainer:
     def close(self) -> None:
         """Closes the environments and unlocks the run's folder; `run` does so at its end."""
         self.parts.close()
-
-    def _on_result(self, batch: Batches, result: UpdateResult) -> None:
-        run = self.parts
-        before = run.counters.updates - len(result.metrics)
-        refuse_non_finite(run.agent.metric_names, result, batch, before, run.counters.env_steps, run.directory.path)
-        run.reporter.add_updates(result.metrics)
-        run.hooks.call("on_updates", self, result.metrics)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -74,24 +74,24 @@ class RolloutActor:
         return merge_steps(steps, np.stack)
 
 
-class RayCollector:
-    """Hands out the steps that actors on a Ray cluster collect, one after the other, as `Collector` does.
+class RayCollector(Collector):
+    """Hands out the steps of rollouts of `actor_steps` that actors on a Ray cluster collect, one after the other.
 
     The newest step that was received is kept back until the next ones are there, because the loss of an actor truncates
     its episodes.
-
-    The actors get the weights of the agent's policy and the filters' statistics, and make rollouts of `actor_steps`.
 
     Attributes:
         requested: environment steps of the run after the rollouts that were requested; None before the first ones.
     """
 
+    environments: RayEnvironments  # type: ignore[assignment]
+
     def __init__(self, policy: BasePolicy, filters: Filters, environments: RayEnvironments, actor_steps: int):
-        self.policy, self.filters, self.environments, self.actor_steps = policy, filters, environments, actor_steps
+        super().__init__(policy, filters, environments)  # type: ignore[arg-type]
+        self.actor_steps = actor_steps
         self.received: deque[Step] = deque()
         self.requested: int | None = None
         self.weights_changed = True  # since the actors got them
-        self.actor_weights: Weights | None = None  # what the agent's last update returned
 
     def step(self, random_until: float, env_steps: int) -> Step:
         """Returns the next step of all environments, waiting for it where none is left; see `Collector.step`."""
@@ -109,7 +109,7 @@ class RayCollector:
         assert self.requested is not None
         envs, weights = self.environments.num_envs, None
         if self.weights_changed:
-            weights, self.weights_changed = self.policy.actor_weights(self.actor_weights), False
+            weights, self.weights_changed = self.policy.actor_weights(self.actor_weights or None), False
         self.environments.send(
             RolloutRequest(self.actor_steps, random_until, self.requested, envs, self.filters.state()), weights
         )
@@ -117,15 +117,7 @@ class RayCollector:
 
     def sync_from(self, learned: BasePolicy, actor_weights: Weights | None = None) -> None:
         """Has the actors act with the agent's policy from the next request on; see `Collector.sync_from`."""
-        self.weights_changed, self.actor_weights = True, actor_weights
-
-    def reseed(self, seed: Sequence[int]) -> None:
-        """Draws the learner's own random numbers from another stream; the actors have theirs."""
-        self.policy.rng = np.random.default_rng(seed)
-
-    def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps, as JSON values."""
-        return {"environments": self.environments.state(), "rng": self.policy.rng.bit_generator.state}
+        self.weights_changed, self.actor_weights = True, actor_weights or []
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns nothing: a resumed run starts new episodes."""

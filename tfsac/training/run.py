@@ -32,7 +32,14 @@ from tfsac.parameters import (
     to_json,
 )
 from tfsac.random_streams import Stream
-from tfsac.training.build import build_agent, build_device_memory, build_memory, build_policy, with_absolute_paths
+from tfsac.training.build import (
+    build_agent,
+    build_device_memory,
+    build_memory,
+    build_policy,
+    resolve_preset,
+    with_absolute_paths,
+)
 from tfsac.training.callbacks import Callback, Hooks
 from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of, wrap_checkpoint_errors
 from tfsac.training.collection import Collector
@@ -40,9 +47,10 @@ from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, terminal_or_notebook
 from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
+from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.recorded_functions import check_order, check_spaces, resolve_preset, spaces_of
+from tfsac.training.recorded_spaces import check_order, check_spaces, spaces_of
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
@@ -51,9 +59,9 @@ from tfsac.training.schedule import Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
+from tfsac.types import Batches, UpdateResult
 from tfsac.utils.files import read_object
 from tfsac.utils.imports import name_of
-from tfsac.utils.machine import option
 
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 MakeTerminal = Callable[[bool], TerminalLogger]
@@ -95,9 +103,7 @@ class Run:
         if initial_weights is not None and not resume:  # a resumed run has its weights from its checkpoint
             source = RunDirectory(initial_weights)
         if restore_memory and not source:
-            raise TfsacError(
-                f"restore_memory needs {option('--checkpoint_restore_dir', 'initial_weights')} of a new run"
-            )
+            raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
         exists = resume and directory.config.is_file()
         preset = with_absolute_paths(preset if isinstance(preset, Preset) else load_preset(preset))
         if restore_memory or (exists and read_object(directory.config).get("restore_memory")):  # no warm-up is needed
@@ -151,7 +157,7 @@ class Run:
             acting = agent.policy
             if settings.asynchronous_collection:
                 acting = build_policy(preset, settings, spec, models, collecting=True)
-            self.collector: Collector | RayCollector
+            self.collector: Collector
             if isinstance(self.environments, RayEnvironments):
                 self.collector = RayCollector(acting, filters, self.environments, settings.actor_steps)
             else:
@@ -169,7 +175,7 @@ class Run:
             self.schedule = schedule = Schedule(preset.schedule)
             self.counters = schedule.counters
             self.sampler = Sampler(worker_preset, memory, filters, schedule, settings.seed, device_memory)
-            self.updates = Updates(agent, memory, self.collector, settings.asynchronous_collection)
+            self.updates = Updates(agent, memory, self.collector, self._on_result, settings.asynchronous_collection)
             self.resets = Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, settings.seed)
             self.policy = Policy(agent.policy, filters, agent)
             self.evaluator = Evaluator(preset, settings, self.policy, agent, evaluation_env, directory.best)
@@ -304,6 +310,12 @@ class Run:
             self.signals.received = received if received > 0 else None
         return data
 
+    def _on_result(self, batch: Batches, result: UpdateResult) -> None:
+        before, env_steps = self.counters.updates - len(result.metrics), self.counters.env_steps
+        refuse_non_finite(self.agent.metric_names, result, batch, before, env_steps, self.directory.path)
+        self.reporter.add_updates(result.metrics)
+        self.hooks.call("on_updates", result.metrics)
+
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def evaluation_due(self) -> bool:
@@ -423,6 +435,7 @@ def resume_command(directory: RunDirectory, functions: dict[str, Any], callbacks
     """Returns the command that continues a run, or the call in Python where it needs functions or callbacks."""
     keywords = [f"{name}={functions[name].rpartition('.')[2]}" for name in ("env_fn", "models") if functions[name]]
     keywords += ["callbacks=[...]"] if callbacks else []
-    config, folder = str(directory.config), str(directory.path)
-    in_python = f"tfsac.train({', '.join([repr(config), repr(folder), 'resume=True', *keywords])})"
-    return in_python if keywords else option(f"tfsac train {shlex.quote(f'--run_dir={folder}')} --resume", in_python)
+    if not keywords:
+        return f"tfsac train {shlex.quote(f'--run_dir={directory.path}')} --resume"
+    paths = [repr(str(directory.config)), repr(str(directory.path))]
+    return f"tfsac.train({', '.join([*paths, 'resume=True', *keywords])})"

@@ -11,7 +11,6 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.training.collection import Collector
-from tfsac.training.ray_collector import RayCollector
 from tfsac.types import Batches, UpdateResult
 
 PRIORITY = "updates/priority"  # array of a checkpoint
@@ -33,11 +32,11 @@ class Updates:
         self,
         agent: Agent,
         memory: TransitionMemory | EpisodicMemory,
-        collector: Collector | RayCollector,
+        collector: Collector,
+        on_result: Callable[[Batches, UpdateResult], None],
         asynchronous: bool = False,
     ):
-        self.agent, self.memory, self.collector = agent, memory, collector
-        self.on_result: Callable[[Batches, UpdateResult], None] = lambda batch, result: None
+        self.agent, self.memory, self.collector, self.on_result = agent, memory, collector, on_result
         self.thread = ThreadPoolExecutor(1, "updates") if asynchronous else None
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None

@@ -17,7 +17,7 @@ from tfsac.errors import TfsacError
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import read_agent, wrap_checkpoint_errors
-from tfsac.training.recorded_functions import check_order
+from tfsac.training.recorded_spaces import check_order
 from tfsac.training.run_directory import RunDirectory
 from tfsac.utils.files import atomic_write, read_arrays, read_object
 

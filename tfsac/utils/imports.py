@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import pathlib
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from tfsac.errors import TfsacError
 
-ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the name of an object
 IMPORT_FOLDERS: list[str] = []  # what `make_importable` added; the config of a run keeps them for later commands
 
 
@@ -55,17 +52,10 @@ def load(name: str) -> Any:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial with the arguments,
-    of another object that of its class. No name has an address, which differs from process to process.
+    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial those of its
+    function, of another object those of its class.
     """
-    if isinstance(function, functools.partial):
-        arguments = [*map(_short, function.args), *(f"{name}={_short(x)}" for name, x in function.keywords.items())]
-        return f"{name_of(function.func)}({', '.join(arguments)})"
+    while isinstance(function, functools.partial):
+        function = function.func
     callable_ = function if hasattr(function, "__qualname__") else type(function)
     return f"{callable_.__module__}.{callable_.__qualname__}"
-
-
-def _short(value: Any) -> str:
-    """Returns the repr of an argument without addresses; of a long one the beginning and a hash."""
-    text = ADDRESS.sub("", repr(value))
-    return text if len(text) < 100 else f"{text[:60]}... {hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,42 +1,18 @@
-"""What the machine has, how it asks a process to end, and whether the command line runs. No TensorFlow."""
+"""What the machine has, and how it asks a process to end. No TensorFlow."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import platform
 import signal
-from collections.abc import Iterator
 
 from tfsac.errors import TfsacError
 
 CGROUP = pathlib.Path("/sys/fs/cgroup")  # of this process in a container, version 2
 SIGNALLED = 128  # plus the number of the signal that ended a process: its exit status, as shells have it
 TENSORFLOW_IN: list[int] = []  # ids of the processes that compute with TensorFlow; a forked child has its parent's
-ENDING = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
-
-_commands: list[str] = []  # the command that the command line is running
-
-
-@contextlib.contextmanager
-def running_command(name: str) -> Iterator[None]:
-    """While entered, `option` returns flags."""
-    _commands.append(name)
-    try:
-        yield
-    finally:
-        _commands.pop()
-
-
-def option(flag: str, argument: str) -> str:
-    """Returns how an option is given, for messages: a flag on the command line, else an argument in Python.
-
-    Args:
-        flag: such as "--resume".
-        argument: such as "resume=True".
-    """
-    return flag if _commands else argument
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def usable_cores() -> int:
@@ -76,9 +52,8 @@ def use_tensorflow() -> None:
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Returns the signals that ask this process to end; nohup has it ignore SIGHUP, of a terminal that is closed."""
-    hang_up = ENDING[2:]
-    return [number for number in ENDING if number not in hang_up or signal.getsignal(number) is not signal.SIG_IGN]
+    """Returns the signals that end this process; nohup, for one, has it ignore SIGHUP."""
+    return [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def _limit(name: str) -> str:

@@ -1,47 +1,16 @@
-"""What a run's config records beside the parameters: the user's functions, and the spaces of the environment."""
+"""The spaces of the environment, as a run's config records them, and what they must be later."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import name_of_environment
 from tfsac.errors import TfsacError
-from tfsac.networks import ModelMaker
-from tfsac.parameters import (
-    BY_ENV_FN,
-    Preset,
-    PresetValidationParameters,
-    networks_made_by,
-)
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
 from tfsac.utils.files import differences, read_object
-
-MODELS = "models"  # what the networks of a preset are made by, where a function makes them
-
-
-def resolve_preset(
-    preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
-) -> Preset:
-    """Returns the preset as a run's config records it, with what functions made.
-
-    Of an environment that `env_fn` made, the level's own arguments and preprocessing are left out, and so is the
-    threshold where it has another name.
-    """
-    environment, agent, validation = preset.environment, preset.agent, preset.validation
-    if env_fn is not None:
-        name = name_of_environment(env)
-        if environment.level.rpartition(":")[-1] != name:
-            validation = PresetValidationParameters()
-        environment = dataclasses.replace(environment, level=BY_ENV_FN + name, kwargs={}, atari=None)
-    if models is not None and not any(network.made_by for network in agent.networks.values()):
-        agent = dataclasses.replace(agent, networks=networks_made_by(MODELS, agent.networks))
-    return dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
 
 
 def spaces_of(spec: Spec) -> dict[str, Any]:
