@@ -506,7 +506,7 @@ def test_rows_are_written_once_and_those_of_evicted_episodes_are_left_out(tmp_pa
         assert again.saved_chunks == manager.saved_chunks
     assert old.oldest_row > 0
     if not chunk_bytes:
-        assert manager.saved_chunks[0][0]["start"] < old.oldest_row  # a file that begins with rows of evicted episodes
+        assert manager.saved_chunks[0]["start"] < old.oldest_row  # a file that begins with rows of evicted episodes
     check_same_future(new, old, range(22, 30))
 
 
