@@ -187,9 +187,10 @@ def test_an_isolated_environment_does_what_it_does_here_and_can_be_ended():
     isolated.close()
 
 
-def test_a_timeout_is_refused_where_nothing_can_be_ended():
+def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):
+    preset = override(tiny_preset("Pendulum-v1"), {"environment.step_timeout_seconds": 5.0})
     with pytest.raises(ParameterError, match="subprocess"):
-        override(tiny_preset("Pendulum-v1"), {"environment.step_timeout_seconds": 5.0})
+        tfsac.train(preset, tmp_path / "run")
 
 
 # -- episodes that do not end ------------------------------------------------------------------------------------------
