@@ -29,7 +29,7 @@ TAAC = ["test_taac_losses", "test_golden_taac", "test_taac_agent"]
 ACER = ["test_acer_losses", "test_golden_acer", "test_acer_update", "test_acer_agent", "test_acer_policy"]
 MEMORIES = ["test_memories", "test_sequence_memory", "test_episodic_memory", "test_frames"]
 PRIORITIES = ["test_prioritized", "test_memories"]
-DATA = ["test_sqil", "test_prior_data", "test_imitation_training", "test_prior_data_training"]
+DATA = ["test_prior_data", "test_imitation_training"]
 NORMALISATION = [
     "test_normalization",
     "test_return_scaling",

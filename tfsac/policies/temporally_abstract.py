@@ -97,13 +97,10 @@ class Choice(NamedTuple):
 def choice(
     keep_q_B: Any, switch_q_B: Any, alpha: Any, clipping: tuple[float | None, float | None] | None = None
 ) -> Choice:
-    """Equation 5: `beta = softmax([Q(s, tau0), Q(s, tau1)] / alpha)`, without gradient.
+    """Equation 5: `beta = softmax([Q(s, tau0), Q(s, tau1)] / alpha)`, without gradient; of arrays or tensors.
 
-    Args:
-        keep_q_B: Q of keeping the trajectory before; an array or a tensor.
-        switch_q_B: Q of the proposed one.
-        alpha: temperature of the choice, a scalar; at least 1e-10 counts.
-        clipping: (low, high) bounds of the advantage `switch_q - keep_q`, or None for no bound.
+    At least 1e-10 counts as the temperature alpha, a scalar. `clipping` has the bounds of the advantage
+    `switch_q - keep_q`, each None for no bound.
     """
     functions = functions_of(keep_q_B)
     advantage_B = clipped_B = functions.stop_gradient(switch_q_B - keep_q_B)
