@@ -2,10 +2,11 @@
 
     python benchmarks/damages.py --damages=600 --seed=0
 
-Each damage is done to a fresh copy of the folder of a tiny run: a bit is flipped, a file is cut off, emptied or
-deleted. Then the copy is restored in this process, as `--resume` does it. Columns: the checkpoint before was used, the
-file was mended or set aside, the damage was refused in one line, nothing was noticed, an error without words. The last
-two must be empty.
+Each damage is done to a fresh copy of the folder of a tiny run, to a file of the newest checkpoint, a chunk of the memory
+or a file of the run: a bit is flipped, the file is cut off, emptied or deleted. Then the copy is restored in this
+process, as `--resume` does it. Columns: the checkpoint before was used, the file was mended, the damage was refused in
+one line, nothing was noticed, an error without words. The last two must be empty, but for flips in the texts of
+config.json.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def outcome(trainer, folder, damaged):
         return "refused" if "\n" not in str(error) else "uncaught"
     except Exception:
         return "uncaught"
-    if restored.place != newest:
+    if restored.path != newest:
         return "before used"
     # Files of the run beside its config are brought to what they were; a changed config is announced.
     whole = restored.run_files.get(damaged.name)
@@ -88,7 +89,8 @@ def count(number, seed, folder):
     api.train(preset, original, run, quiet=True)
     trainer = Trainer(preset, original, run, resume=True, quiet=True)
     trainer.close()
-    names = sorted(path.relative_to(original) for path in (original / "checkpoints").rglob("*") if path.is_file())
+    newest, memory = trainer.parts.checkpoints.saved_checkpoints()[-1], trainer.parts.checkpoints.chunks
+    names = sorted(path.relative_to(original) for folder in (newest, memory) for path in folder.iterdir())
     names += [pathlib.Path(name) for name in ("metrics.csv", "best.npz", "config.json")]
     table = collections.Counter()
     for i in range(number):

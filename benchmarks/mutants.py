@@ -29,7 +29,7 @@ TAAC = ["test_taac_losses", "test_golden_taac", "test_taac_agent"]
 ACER = ["test_acer_losses", "test_golden_acer", "test_acer_update", "test_acer_agent", "test_acer_policy"]
 MEMORIES = ["test_memories", "test_sequence_memory", "test_episodic_memory", "test_frames"]
 PRIORITIES = ["test_prioritized", "test_memories"]
-DATA = ["test_sqil", "test_prior_data", "test_imitation_training", "test_prior_data_training"]
+DATA = ["test_prior_data", "test_imitation_training"]
 NORMALISATION = [
     "test_normalization",
     "test_return_scaling",
@@ -69,7 +69,7 @@ MUTANTS = [
     ("compare-through ignores that the step switched", [("last_TB1[t] | switched_TB1[t]", "last_TB1[t]")], TAAC),
     ("compare-through bootstraps past a terminal step", [("gamma_D * nonterminal_TB[t][:, None] * accumulated_BD", "gamma_D * accumulated_BD")], TAAC),
     ("the policy's loss of TAAC differentiates beta", [("tf.stop_gradient(switch_B) * switch_q_B", "switch_B * switch_q_B")], TAAC),
-    ("padding rows count in TAAC's policy loss", [('self.mean_loss("policy", rows.mask_R * loss_R)', 'self.mean_loss("policy", loss_R)')], TAAC),
+    ("padding rows count in TAAC's policy loss", [('self.mean_loss("policy", entries.mask_R * loss_R)', 'self.mean_loss("policy", loss_R)'), ('self.mean_loss("policy", rows.mask_R * loss_R)', 'self.mean_loss("policy", loss_R)')], TAAC),
     ("padding rows count in TAAC's temperatures", [("tf.reduce_mean(mask_B * loss_B)", "tf.reduce_mean(loss_B)")], TAAC),
     # ACER
     ("Retrace is not cut at one", [("tf.exp(tf.minimum(0.0, log_ratio / action_size))", "tf.exp(log_ratio / action_size)")], ACER),
@@ -81,10 +81,10 @@ MUTANTS = [
     ("Coach's target moves the wrong network's rate", [("delta=target - online", "delta=online - target")], AGENTS),
     ("the target copies instead of averaging", [("alpha=rate, delta=target - online", "alpha=1.0, delta=target - online"), ("alpha=rate,", "alpha=1.0,")], AGENTS),
     ("the target's period is off by one", [("(self.updates + 1) % self.target_period == 0", "self.updates % self.target_period == 0")], [*AGENTS, "test_updates", "test_resets"]),
-    ("V is updated before the policy's sample", [("self.apply(value_gradients)\n        critic = self.critic_step(batch)", "critic = self.critic_step(batch)\n        self.apply(value_gradients)")], AGENTS),
-    ("critic_first takes the policy's gradient first", [("critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n    policy = agent.policy_step(batch)\n", "policy = agent.policy_step(batch)\n    critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n")], AGENTS),
-    ("simultaneous applies before all gradients are taken", [("critic, policy = agent.critic_step(batch), agent.policy_step(batch)\n    agent.apply(critic.gradients)\n", "critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n    policy = agent.policy_step(batch)\n")], AGENTS),
-    ("both samples of an update use the same noise", [('self.noise("next", [self.rows, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN', 'self.noise("policy", [self.rows, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN')], [*AGENTS, "test_noise_repetition"]),
+    ("V is updated before the policy's sample", [("self.apply(value_gradients)\n        critic = self.critic_step(batch)", "critic = self.critic_step(batch)\n        self.apply(value_gradients)"), ("before its step\n        self.apply(*value.gradients)\n        critic = self.critic_step(batch)", "before its step\n        critic = self.critic_step(batch)\n        self.apply(*value.gradients)")], AGENTS),
+    ("critic_first takes the policy's gradient first", [("critic = agent.critic_step(batch)\n    agent.apply(*critic.gradients)\n    policy = agent.policy_step(batch)\n", "policy = agent.policy_step(batch)\n    critic = agent.critic_step(batch)\n    agent.apply(*critic.gradients)\n"), ("critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n    policy = agent.policy_step(batch)\n", "policy = agent.policy_step(batch)\n    critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n")], AGENTS),
+    ("simultaneous applies before all gradients are taken", [("critic, policy = agent.critic_step(batch), agent.policy_step(batch)\n    agent.apply(*critic.gradients, *policy.gradients)\n", "critic = agent.critic_step(batch)\n    agent.apply(*critic.gradients)\n    policy = agent.policy_step(batch)\n    agent.apply(*policy.gradients)\n"), ("critic, policy = agent.critic_step(batch), agent.policy_step(batch)\n    agent.apply(critic.gradients)\n", "critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n    policy = agent.policy_step(batch)\n")], AGENTS),
+    ("both samples of an update use the same noise", [('self.noise("next", [self.entries, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN', 'self.noise("policy", [self.entries, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN'), ('self.noise("next", [self.rows, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN', 'self.noise("policy", [self.rows, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN')], [*AGENTS, "test_noise_repetition"]),
     ("the noise is the same in every update", [("zlib.crc32(name.encode()), self.updates])", "zlib.crc32(name.encode()), tf.zeros([], tf.int64)])")], [*AGENTS, "test_noise_repetition", "test_updates"]),
     ("importance weights are ignored", [("return batch.weight[:, None] * loss_BN if self.prioritized else loss_BN", "return loss_BN"), ("loss_BN *= batch.weight[:, None]", "pass", "sac.py")], [*AGENTS, *PRIORITIES]),
     ("bootstrapping with the online critics", [('next_q_BN = self.targets["q"](', 'next_q_BN = self.networks["q"]('), ('self.targets["q"],\n            batch.next_observation', 'self.networks["q"],\n            batch.next_observation')], AGENTS),

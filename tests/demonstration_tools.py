@@ -8,7 +8,7 @@ from tfsac.memories import Demonstrations, TransitionMemory
 SPEC = vector_spec(observation=1, action=1)
 
 
-def shown(steps=6, ends=None, reward=lambda step: 1e30):
+def shown(steps=6, ends=None, reward=lambda step: 1000.0 + step):
     """Demonstrations of `steps` steps; step s has 1000 + s everywhere. `ends` is {step: how its episode ended}."""
     ends = {steps - 1: "terminated"} if ends is None else ends
     memory = TransitionMemory(SPEC, steps)
@@ -31,7 +31,7 @@ def add(memory, step, reward, end=None):
 
 
 def first_steps(batch):
-    """Numbers of the steps with which the rows begin."""
+    """Numbers of the steps with which the transitions begin."""
     return batch.observation["observation"][..., 0]
 
 

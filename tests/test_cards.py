@@ -37,10 +37,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(runs, tmp_path_factory):
     """A card of one run."""
-    out = tmp_path_factory.mktemp("cards") / "card"
-    made = tfsac.write_card(runs[0], out, EPISODES, license="apache-2.0")
-    assert made.left_out == {} and made.path == out
-    return made
+    return tfsac.write_card(runs[0], tmp_path_factory.mktemp("cards") / "card", EPISODES, license="apache-2.0")
 
 
 def evaluated(run_dir):
@@ -58,7 +55,7 @@ def metadata(path):
 
 
 def test_a_card_has_its_files_and_nothing_is_left_beside_it(made, runs):
-    assert {path.name for path in made.path.iterdir()} == ALL
+    assert {path.name for path in made.path.iterdir()} == ALL and made.left_out == {}
     assert [path.name for path in made.path.parent.iterdir()] == ["card"]
     assert (made.path / "policy" / "saved_model.pb").is_file() and png_size(made.path / "curve.png")[0] > 500
     assert b"ftyp" in (made.path / "replay.mp4").read_bytes()[:16]
@@ -69,20 +66,16 @@ def test_a_card_has_its_files_and_nothing_is_left_beside_it(made, runs):
 
 def test_the_metadata_are_those_of_a_model_repository(made):
     head, text = metadata(made.path)
-    value = f"{made.results['mean']:.2f} +/- {made.results['std']:.2f}"
-    assert head.pop("tags") == [
-        "Pendulum-v1", "reinforcement-learning", "deep-reinforcement-learning", "soft-actor-critic", "tensorflow",
-    ]  # fmt: skip
+    tags = ["Pendulum-v1", "reinforcement-learning", "deep-reinforcement-learning", "soft-actor-critic", "tensorflow"]
+    assert head.pop("tags") == tags
     (model,) = head.pop("model-index")
     assert head == {"library_name": "tfsac", "pipeline_tag": "reinforcement-learning", "license": "apache-2.0"}
+    (result,) = model["results"]
     assert model["name"] == "soft actor-critic on Pendulum-v1"
-    assert model["results"] == [
-        {
-            "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
-            "dataset": {"type": "Pendulum-v1", "name": "Pendulum-v1"},
-            "metrics": [{"type": "mean_reward", "value": value, "name": "mean_reward", "verified": False}],
-        }
-    ]
+    assert result["task"] == {"type": "reinforcement-learning", "name": "reinforcement-learning"}
+    assert result["dataset"] == {"type": "Pendulum-v1", "name": "Pendulum-v1"}
+    value = f"{made.results['mean']:.2f} +/- {made.results['std']:.2f}"
+    assert result["metrics"] == [{"type": "mean_reward", "value": value, "name": "mean_reward", "verified": False}]
     assert "(curve.png)" in text and "(replay.mp4)" in text
 
 
@@ -91,10 +84,8 @@ def test_the_results_are_the_returns_of_the_best_policy_in_fresh_episodes(made, 
     assert results == json.loads((made.path / "results.json").read_text())
     np.testing.assert_allclose(results["returns"], live.returns, rtol=1e-4)
     assert results["lengths"] == live.lengths.tolist() and len(set(results["episode_seeds"])) == EPISODES
-    returns = np.array(results["returns"])
-    found = estimate(mean, [returns])
-    assert (results["mean"], results["std"]) == (returns.mean(), returns.std())
-    assert results["interval_95"] == [found.low, found.high]
+    interval = estimate(mean, [np.array(results["returns"])])
+    assert [results["mean"], *results["interval_95"]] == list(interval)
     env = gym.make("Pendulum-v1", max_episode_steps=10)
     card, total = tfsac.load_card(made.path), 0.0
     observation, _ = env.reset(seed=results["episode_seeds"][0])

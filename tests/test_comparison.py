@@ -52,30 +52,20 @@ def scores(*values):
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-def test_means_by_hand():
-    # Of eight, two are cut at each end; of four, one; of three, none.
+def test_statistics_by_hand():
+    # Of eight, two are cut at each end; of four, one; of three, none. Levels are pooled.
     assert iqm(scores(100, 1, 2, 3, 4, 5, 6, -100)) == (2 + 3 + 4 + 5) / 4
-    assert iqm(scores(0, 10, 20, 90)) == 15.0
+    assert iqm(scores(0, 10, 20, 90)) == iqm(scores(0, 10), scores(20, 90)) == 15.0
     assert iqm(scores(0, 10, 20)) == 10.0
-    # Levels are pooled: one is cut at each end of all four together.
-    assert iqm(scores(0, 10), scores(20, 90)) == 15.0
     assert mean(scores(0, 10), scores(20, 90)) == 30.0
     np.testing.assert_array_equal(iqm(np.array([[0.0, 1.0, 2.0, 9.0], [4.0, 4.0, 4.0, 4.0]])), [1.5, 4.0])
-
-
-def test_the_probability_of_improvement_by_hand():
     # Pairs of {1, 3} over {2, 3}: 1 < 2, 1 < 3, 3 > 2, 3 = 3, so 1.5 of 4.
     assert improvement(scores(1, 3), scores(2, 3)) == 0.375
-    assert improvement(scores(2, 3), scores(1, 3)) == 0.625
     assert improvement(scores(5), scores(5, 5, 5)) == 0.5
     # The mean of two levels: 0.375 and 1.
     assert improvement(scores(1, 3), scores(8, 9), scores(2, 3), scores(0, 1)) == 0.6875
     assert improvement(scores(1, 3)[:, None], scores(2, 3)[:, None], axis=0) == [0.375]
-
-
-def test_the_profile_by_hand():
-    taus = scores(0, 1, 1.5, 3)
-    np.testing.assert_array_equal(profile([scores(1, 2), scores(2, 3)], taus), [1.0, 0.75, 0.75, 0.0])
+    np.testing.assert_array_equal(profile([scores(1, 2), scores(2, 3)], scores(0, 1, 1.5, 3)), [1.0, 0.75, 0.75, 0.0])
 
 
 def test_intervals_by_hand():
@@ -94,29 +84,11 @@ def test_a_single_run_has_no_interval(strata):
     assert str(found) == "3.00" and str(Estimate(3.0, 1.0, 4.004)) == "3.00 [1.00, 4.00]"
 
 
-@pytest.mark.parametrize("statistic", [mean, iqm, improvement])
-def test_about_95_of_100_intervals_cover_the_truth(statistic, monkeypatch):
-    monkeypatch.setattr(estimates, "RESAMPLES", 400)
-    random = np.random.default_rng(0)
-    if statistic is improvement:
-        # P(X > Y) of two normals whose means are a deviation apart is Phi(1 / sqrt 2) = 0.760.
-        truth, strata = 0.760, [random.normal(1.0, 1.0, (300, 15)), random.normal(0.0, 1.0, (300, 15))]
-    else:
-        truth, strata = 5.0, list(random.normal(5.0, 2.0, (2, 300, 15)))  # two levels with 15 runs each
-    found = estimate(statistic, strata)
-    # The deviation of a share of 300 is 0.013; percentile intervals of so few runs are a little too narrow.
-    assert 0.89 <= ((found.low <= truth) & (found.high >= truth)).mean() <= 0.98
-    if statistic is not improvement:
-        assert (found.high - found.low).mean() == pytest.approx(2 * 1.96 * 2.0 / 30**0.5, rel=0.15)
-
-
 def test_curves_are_interpolated_where_all_runs_are():
     one, other = (np.array([10, 20, 40]), np.array([0.0, 10.0, 30.0])), (np.array([15, 30]), np.array([1.0, 4.0]))
     steps, found = combined([one, other], mean)
     assert steps.tolist() == [15, 20, 30] and found.value.tolist() == [3.0, 6.0, 12.0]
     assert found.low.tolist() == [1.0, 2.0, 4.0] and found.high.tolist() == [5.0, 10.0, 20.0]
-    steps, found = combined([one], mean)
-    assert steps.tolist() == [10, 20, 40] and np.isnan(found.low).all()
     # Two levels with a run each have no interval, and at most so many points.
     many = np.arange(1000), np.arange(1000.0)
     steps, found = combined([many, (many[0], many[1] + 2)], iqm, ["A", "B"])
@@ -175,7 +147,7 @@ def test_the_mean_over_steps_is_over_the_steps_that_all_runs_of_a_level_cover():
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def test_the_tables_of_two_groups_by_hand(write, tmp_path):
+def test_the_tables_of_two_groups_by_hand(write, tmp_path, capsys):
     groups = {"good": [write("a", [0, 4]), write("b", [0, 6])], "bad, one": [write("c", [0, 5])]}
     out = tmp_path / "new" / "out"
     printed = compare(groups, out).splitlines()
@@ -197,23 +169,17 @@ def test_the_tables_of_two_groups_by_hand(write, tmp_path):
         f"picture {out / 'comparison.png'}",
     ]
     groups["bad, one"].append(write("d", [0, 5]))
+    for run in [run for runs in groups.values() for run in runs]:
+        (run / "policy").mkdir()
+    words = [f"{label}={','.join(map(str, runs))}" for label, runs in groups.items()]
+    assert cli.run(["compare", *words, f"--out={out}", "--last_evaluations=2"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["good", "2", "2.50"]
     assert compare(groups, out).splitlines()[3:6] == [
         "better than                 (1)                (2)",
         "(1) good                      -  0.50 [0.00, 1.00]",
         "(2) bad, one  0.50 [0.00, 1.00]                  -",
     ]
     assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.usefixtures("figures")
-def test_the_flag_chooses_how_many_last_evaluations_count(write, tmp_path):
-    runs = [write("a", [9, 2, 4]), write("b", [9, 4, 8])]
-    for run in runs:
-        (run / "policy").mkdir()
-    for chosen, value in (([], "6"), (["--last_evaluations=2"], "4.5")):
-        assert cli.run(["compare", f"x={runs[0]},{runs[1]}", f"--out={tmp_path}", *chosen]) == 0
-        with (tmp_path / "comparison.csv").open(newline="") as file:
-            assert next(row for row in csv.DictReader(file) if row["statistic"] == "last_mean")["value"] == value
 
 
 def test_what_is_drawn(write, tmp_path, figures):
@@ -291,6 +257,8 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     g = described("g", agent__algorithm__discount=0.98, environment__num_envs=2, **much)
     assert list(grouping.by_difference([[a], [g]])) == ["discount=0.99 and 3 more", "discount=0.98 and 3 more"]
     assert grouping.by_difference([]) == {}
+    x, y = described("x", environment__kwargs={"x": "1"}), described("y", environment__kwargs={"x": 1})
+    assert grouping.by_difference([[x], [y]]) == {'x="1"': [x], "x=1": [y]}
 
 
 @pytest.mark.parametrize(
@@ -330,16 +298,6 @@ def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
     assert drawn.pop() == {f"x, {PENDULUM}": [a, b], f"x, {CAR}": [c]}
 
 
-def test_runs_that_differ_in_the_type_of_a_value_alone_are_two_groups(described):
-    a, b, c = (
-        described("a", environment__kwargs={"x": "1"}),
-        described("b", environment__kwargs={"x": 1}),
-        described("c"),
-    )
-    assert grouping.by_difference([[a], [b]]) == {'x="1"': [a], "x=1": [b]}
-    assert len(grouping.by_difference([[a], [b], [c], [described("d", environment__kwargs={"x": None})]])) == 4
-
-
 def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = ["rate=1/seed0", "rate=1/seed1", "rate=2/seed0"]
@@ -348,39 +306,31 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     grid = {"format": 1, "grid": [["a.rate", ["1", "2"]]], "first": {}}
     (tmp_path / "sweep" / "sweep.json").write_text(json.dumps(grid))
     one, two, three = (pathlib.Path("sweep") / name for name in names)
-    run = pathlib.Path("run")
-    assert grouping.groups_of(["sweep"]) == {"rate=1": [one, two], "rate=2": [three]}
-    assert grouping.groups_of(["sweep", "run"]) == {
-        "sweep rate=1": [one, two],
-        "sweep rate=2": [three],
-        "soft_actor_critic": [run],
-    }
-    assert grouping.groups_of(["x=run,sweep", "y=sweep/rate=1/seed0"]) == {"x": [run, one, two, three], "y": [one]}
-    for words in (["x=run", "y=run", "x=sweep"], ["soft_actor_critic=sweep", "run"]):
-        label = words[0].partition("=")[0]
-        with pytest.raises(
-            TfsacError,
-            match=f"label '{label}'",
-        ):
+    run, sac = pathlib.Path("run"), "soft_actor_critic"
+    for words, groups in {
+        "sweep": {"rate=1": [one, two], "rate=2": [three]},
+        "sweep run": {"sweep rate=1": [one, two], "sweep rate=2": [three], sac: [run]},
+        "x=run,sweep y=sweep/rate=1/seed0": {"x": [run, one, two, three], "y": [one]},
+        "sweep/rate=1": {sac: [one, two]},
+        "x=sweep/rate=1": {"x": [one, two]},
+        f"sweep/{names[0]}": {sac: [one]},  # a path with an equals sign is a path
+    }.items():
+        assert grouping.groups_of(words.split()) == groups
+    for words in (["x=run", "y=run", "x=sweep"], [f"{sac}=sweep", "run"]):
+        with pytest.raises(TfsacError, match=f"label '{words[0].partition('=')[0]}'"):
             grouping.groups_of(words)
-    for words in (["sweep/rate=1"], ["x=sweep/rate=1"]):
-        assert grouping.is_group(words[0]) and list(grouping.groups_of(words).values()) == [[one, two]]
-    folder = "sweep/rate=1,discount=0.98"
+    folder = "sweep/rate=1,discount=0.98"  # a comma in a path is none between paths
     (described(f"{folder}/seed0") / "policy").mkdir()
-    assert grouping.groups_of([f"x={folder},{folder}/seed0,run"]) == {
-        "x": [pathlib.Path(folder, "seed0"), pathlib.Path(folder, "seed0"), run]
-    }
+    seed = pathlib.Path(folder, "seed0")
+    assert grouping.groups_of([f"x={folder},{folder}/seed0,run"]) == {"x": [seed, seed, run]}
     with pytest.raises(FileNotFoundError, match=r"sweep/rate=3,discount=0.98"):
         grouping.groups_of(["sweep/rate=3,discount=0.98"])
     shutil.rmtree(folder)
-    # A path with an equals sign is a path.
-    assert grouping.groups_of([f"sweep/{names[0]}"]) == {"soft_actor_critic": [one]}
     (two / "policy").rmdir(), (three / "policy").rmdir()
     with pytest.raises(ValueError, match=r"sweep/rate=2/seed0.*--resume"):
         grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}
     assert grouping.unused_runs(["sweep", "run"]) == [two, three] == grouping.unused_runs(["x=run,sweep"])
     assert grouping.unused_runs(["sweep/rate=1"]) == [two] and grouping.unused_runs(["run", str(one)]) == []
-    assert grouping.groups_of(["sweep/rate=1"]) == {"soft_actor_critic": [one]}
     with pytest.raises(ValueError, match="has finished"):
         grouping.groups_of(["sweep/rate=2"])

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import pathlib
 import warnings
-from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -17,8 +16,6 @@ from tfsac.environments import action_map, make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.exporting import loading
 from tfsac.memories import Demonstrations, TransitionMemory, load_demonstrations, save_demonstrations
-from tfsac.parameters import EnvironmentParameters, Preset, RunParameters, ScheduleParameters
-from tfsac.training import RunDirectory
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 SPEC = Spec(
@@ -117,22 +114,19 @@ def test_only_after_a_terminated_step_may_no_action_be_valid(choices, step, refu
         load_demonstrations(choices, CHOICES)
 
 
-@pytest.mark.parametrize("num_episodes, steps, returns", [(None, 7, [1.5, -2.25]), (2, 7, [1.5, -2.25]), (1, 4, [1.5])])
-def test_the_first_episodes_are_taken(saved, num_episodes, steps, returns):
-    loaded = load_demonstrations(saved, SPEC, num_episodes=num_episodes)
-    np.testing.assert_array_equal(loaded.records, demonstrations().records[:steps])
-    assert loaded.returns.tolist() == returns
-
-
-@pytest.mark.parametrize("num_episodes", [3, 0])
-def test_episodes_that_there_are_not_are_refused(saved, num_episodes):
-    with pytest.raises(TfsacError, match="num_episodes must be 1 to 2"):
-        load_demonstrations(saved, SPEC, num_episodes=num_episodes)
+def test_the_first_episodes_are_taken(saved):
+    for num_episodes, count, returns in ((2, 7, [1.5, -2.25]), (1, 4, [1.5])):
+        loaded = load_demonstrations(saved, SPEC, num_episodes=num_episodes)
+        np.testing.assert_array_equal(loaded.records, demonstrations().records[:count])
+        assert loaded.returns.tolist() == returns
+    for num_episodes in (3, 0):
+        with pytest.raises(TfsacError, match="num_episodes must be 1 to 2"):
+            load_demonstrations(saved, SPEC, num_episodes=num_episodes)
 
 
 def test_a_file_of_another_level_is_refused_by_both_names(saved):
-    assert len(load_demonstrations(saved, SPEC, "TfsacCameraArm-v0").records) == 7
-    assert len(load_demonstrations(saved, SPEC, "tests.tiny:TfsacCameraArm-v0").records) == 7
+    for level in ("TfsacCameraArm-v0", "tests.tiny:TfsacCameraArm-v0"):
+        assert len(load_demonstrations(saved, SPEC, level).records) == 7
     with pytest.raises(TfsacError, match=r"Pendulum-v1, got TfsacCameraArm-v0"):
         load_demonstrations(saved, SPEC, "Pendulum-v1")
 
@@ -160,16 +154,10 @@ def test_a_file_with_other_visible_entries_of_the_same_level_is_refused(tmp_path
 
 def test_a_file_that_exists_is_not_overwritten(saved):
     before = saved.read_bytes()
-    with pytest.raises(FileExistsError):
-        save_demonstrations(saved, demonstrations(seed=1))
+    for path in (saved, saved.with_suffix("")):  # to which NumPy would add the ending
+        with pytest.raises((FileExistsError, TfsacError), match="npz"):
+            save_demonstrations(path, demonstrations(seed=1))
     assert saved.read_bytes() == before
-
-
-def test_a_file_named_without_its_ending_is_refused_before_anything_is_written(tmp_path):
-    # NumPy would add the ending and so write over another file than the one that was checked.
-    with pytest.raises(ValueError, match="npz"):
-        save_demonstrations(tmp_path / "expert", demonstrations())
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_recorded_episodes_are_whole_and_their_actions_undo_the_rescaling(cliff_run, tmp_path):
@@ -195,83 +183,16 @@ def test_recorded_episodes_are_whole_and_their_actions_undo_the_rescaling(cliff_
     )
 
 
-class Doors(gym.Env):
-    """Four doors, numbered from 3; the reward is the number of the door. The door that was taken is shut for a step."""
-
-    metadata = {"render_modes": []}
-
-    def __init__(self):
-        self.observation_space = gym.spaces.Dict(
-            {"place": gym.spaces.Box(0.0, 9.0, (1,), np.float64), "action_mask": gym.spaces.MultiBinary(4)}
-        )
-        self.action_space = gym.spaces.Discrete(4, start=3)
-
-    def _observation(self, taken):
-        return {"place": np.array([self.steps / 2]), "action_mask": (np.arange(4) != taken).astype(np.int8)}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return self._observation(None), {}
-
-    def step(self, action):
-        self.steps += 1
-        return self._observation(action - 3), float(action), self.steps == 3, False, {}
-
-
-gym.register("TfsacDoors-v0", Doors)
-
-
-def record_with(monkeypatch, folder, level, act):
-    """Records two episodes of a policy that chooses `act(arrays)`, an action from 0 for the arrays of one
-    observation.
-    """
-    run_dir = folder / "run"
-    schedule = ScheduleParameters(heatup_steps="EnvironmentSteps(1000)")
-    RunDirectory(run_dir).create(Preset(environment=EnvironmentParameters(level), schedule=schedule), RunParameters())
-    env = loading.environment_of(run_dir)
-    # Of an agent that was trained with SQIL: its extras belong to no demonstration.
-    spec = spec_of(env)._replace(extras={"expert": ArraySpec((), "float32")})
-    env.close()
-    to_environment = action_map(spec)
-    policy = SimpleNamespace(
-        acting=SimpleNamespace(spec=spec),
-        to_environment=to_environment,
-        reset=lambda: None,
-        act=lambda observation, deterministic: to_environment(act(observation)),
-    )
-    monkeypatch.setattr(api, "policy_in", lambda *_: policy)
-    recorded = api.record(run_dir, folder / "out.npz", episodes=2)
-    loaded = load_demonstrations(folder / "out.npz", spec, level)
-    np.testing.assert_array_equal(loaded.records, recorded.records)
-    return loaded
-
-
-def test_recorded_choices_are_numbered_from_0_and_keep_their_masks(monkeypatch, tmp_path):
-    def act(observation):
-        return np.int32(np.flatnonzero(observation["action_mask"])[-1])
-
-    loaded = record_with(monkeypatch, tmp_path, "TfsacDoors-v0", act)
-    rows = loaded.records
-    assert rows["action"].dtype == np.int32 and rows["action"].tolist() == [3, 2, 3] * 2
-    assert rows["reward"].tolist() == [6, 5, 6] * 2
-    assert rows["terminated"].tolist() == [False, False, True] * 2
-    assert rows["observation/place"][:, 0].tolist() == [0, 0.5, 1] * 2
-    masks = [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1]]
-    np.testing.assert_array_equal(rows["observation/action_mask"], np.array(masks * 2, bool))
-    assert loaded.level == "TfsacDoors-v0" and loaded.returns.tolist() == [17, 17]
-
-
-def without(*names):
-    return lambda arrays: {name: value for name, value in arrays.items() if name not in names}
-
-
 def steps(first, last):
     return lambda arrays: {n: x if n in ("meta", "returns") else x[first:last] for n, x in arrays.items()}
 
 
 def with_array(name, change):
     return lambda arrays: {**arrays, name: change(arrays[name])}
+
+
+def without(name):
+    return lambda arrays: {key: value for key, value in arrays.items() if key != name}
 
 
 DAMAGED = {
@@ -307,16 +228,10 @@ def test_numbers_of_another_width_are_converted(saved, name, dtype):
     np.testing.assert_array_equal(records[name], expected.astype(records.dtype[name].base))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"action": ArraySpec((3,), "float32")},
-        {"observation": {"joints": ArraySpec((4,), "float32")}},
-    ],
-)
-def test_demonstrations_of_another_environment_are_refused(saved, change):
-    with pytest.raises(TfsacError, match="does not fit the environment"):
-        load_demonstrations(saved, SPEC._replace(**change))
+def test_demonstrations_of_another_environment_are_refused(saved):
+    for change in ({"action": ArraySpec((3,), "float32")}, {"observation": {"joints": ArraySpec((4,), "float32")}}):
+        with pytest.raises(TfsacError, match="does not fit the environment"):
+            load_demonstrations(saved, SPEC._replace(**change))
 
 
 @pytest.mark.parametrize("damage", ["cut in half", "one byte changed", "nothing"])

@@ -13,15 +13,8 @@ from tfsac.cli.learning import requested_run
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"^\s*tfsac train (--preset=.*)$", re.MULTILINE)
-PLACEHOLDERS = (
-    "...",
-    "PRESET",
-    "FILE",
-    "RUN",
-    "--preset=runs/",
-    "my_preset.py",
-    "my_exploration.py",
-)  # a page's own test loads the last ones
+# A page's own test loads the last ones.
+PLACEHOLDERS = ("...", "PRESET", "FILE", "RUN", "--preset=runs/", "my_preset.py", "my_exploration.py")
 
 
 def commands(page):
@@ -37,12 +30,6 @@ COMMANDS = [(page.name, line) for page in PAGES for line in commands(page)]
 def test_a_command_of_a_document_describes_an_experiment(page, line):
     preset, _ = requested_run(parse("train", shlex.split(line, comments=True))[0])
     assert preset.environment.level
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_shell_would_expand_is_quoted(page):
-    text = page.read_text(encoding="utf-8")
-    assert re.findall(r"--(?:set|grid|space)=[^\s'\"`]*[*\[][^\s`]*", text) == []
 
 
 def anchors(page):

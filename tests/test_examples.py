@@ -83,7 +83,7 @@ def test_an_own_agent_is_trained_resumed_exported_and_known_to_the_command_line(
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize("name", ["own_environment", pytest.param("own_networks", marks=pytest.mark.acceptance)])
+@pytest.mark.parametrize("name", ["own_environment", "own_networks"])
 def test_own_environments_and_networks_are_trained_and_exported(name, tmp_path):
     printed = run_example(f"{name}.py", tmp_path)
     assert re.search(rf"mean return -\d+\.\d+; exported to runs/{name}/exported\n$", printed)
@@ -91,13 +91,9 @@ def test_own_environments_and_networks_are_trained_and_exported(name, tmp_path):
     assert name != "own_environment" or "usable" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize(
-    "name, kind",
-    [
-        pytest.param("memory", "RecentReplayParameters", marks=pytest.mark.acceptance),
-        pytest.param("exploration", "DecayingNoiseParameters", marks=pytest.mark.acceptance),
-    ],
+    "name, kind", [("memory", "RecentReplayParameters"), ("exploration", "DecayingNoiseParameters")]
 )
 def test_a_run_with_an_own_memory_or_exploration_is_resumed_in_a_process_that_has_not_seen_it(name, kind, tmp_path):
     printed = run_example(f"own_{name}.py", tmp_path)
@@ -201,14 +197,12 @@ def test_a_served_policy_acts_as_the_live_one_and_names_mistakes(tmp_path):
             assert status == 200 and done.keys() == {field}
             np.testing.assert_allclose(done[field], acted, atol=1e-5)
         both = [{"observation": row, "action": action.tolist()} for row, action in zip(rows, acted, strict=True)]
-        judged = post({"instances": both, "signature_name": "values"})[1]["predictions"]
-        assert len(judged) == 4 and judged[0].keys() == {"q", "v"}
-        sample = {"signature_name": "sample"}
+        values = post({"instances": both, "signature_name": "values"})[1]["predictions"]
+        assert len(values) == 4 and values[0].keys() == {"q", "v"}
         for body, words in (
             ({"inputs": {}, "signature_name": "act"}, "serving_default"),
-            ({**sample, "inputs": {"camera": [[0.0]]}}, "camera"),
-            ({**sample, "inputs": [[0.0, 1.0]]}, "shape"),
-            ({"observation": rows}, "inputs"),
+            ({"inputs": {"camera": [[0.0]]}, "signature_name": "sample"}, "camera"),
+            ({"inputs": [[0.0, 1.0]], "signature_name": "sample"}, "shape"),
             (b"{", "Expecting property name"),
         ):
             status, answer = post(body)

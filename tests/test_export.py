@@ -162,15 +162,11 @@ def test_the_saved_model_acts_as_the_live_policy_in_batches_and_one_by_one(
     assert exporting.verify(case.policy, saved_model, case.observations) <= 1e-5
 
 
-def test_actions_of_the_saved_model_lie_in_the_environments_bounds(case, loaded):
-    for _ in range(5):
-        sampled = loaded.signatures["sample"](**case.tensors())["action"].numpy()
-        assert (sampled >= case.low).all() and (sampled <= case.high).all()
-
-
-def test_samples_of_the_saved_model_have_the_policys_mean_and_deviation(case, loaded):
+def test_samples_of_the_saved_model_lie_in_the_bounds_and_have_the_policys_mean_and_deviation(case, loaded):
     rows = np.full(4000, 7)
     sample = loaded.signatures["sample"]
+    sampled = sample(**case.tensors())["action"].numpy()
+    assert (sampled >= case.low).all() and (sampled <= case.high).all()
     first, second = (sample(**case.tensors(rows))["action"].numpy() for _ in range(2))
     assert (first != second).mean() > 0.9
     loc, scale = case.gaussian(rows[:1])
@@ -297,23 +293,17 @@ def test_verify_finds_changed_statistics_and_weights(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 5])
-def test_the_litert_file_acts_as_the_live_policy(case, litert, rows):
-    runner = litert_interpreter(litert).get_signature_runner("serving_default")
-    exported = runner(**{key: array[:rows] for key, array in case.batch.items()})["action"]
-    live = case.policy.act(case.raw(slice(rows)))
+def test_the_litert_file_acts_as_the_live_policy_and_samples_with_the_given_noise(case, litert, rows):
+    interpreter, live = litert_interpreter(litert), case.policy.act(case.raw(slice(rows)))
+    inputs = {key: array[:rows] for key, array in case.batch.items()}
+    exported = interpreter.get_signature_runner("serving_default")(**inputs)["action"]
     assert exported.shape == live.shape == (rows, len(case.low))
     np.testing.assert_allclose(exported, live, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [1, 5])
-def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert, rows):
     noise = np.random.default_rng(8).standard_normal((rows, len(case.low)), np.float32)
-    runner = litert_interpreter(litert).get_signature_runner("sample")
-    exported = runner(**{key: array[:rows] for key, array in case.batch.items()}, noise=noise)["action"]
+    sampled = interpreter.get_signature_runner("sample")(**inputs, noise=noise)["action"]
     loc, scale = case.gaussian(slice(rows))
-    np.testing.assert_allclose(exported, case.rescaled(np.tanh(loc + scale * noise)), rtol=0, atol=1e-5)
-    assert np.abs(exported - case.policy.act(case.raw(slice(rows)))).max() > 1e-3
+    np.testing.assert_allclose(sampled, case.rescaled(np.tanh(loc + scale * noise)), rtol=0, atol=1e-5)
+    assert np.abs(sampled - live).max() > 1e-3
 
 
 @pytest.mark.slow

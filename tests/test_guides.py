@@ -110,23 +110,6 @@ def test_the_parameters_that_the_page_changes_exist():
         assert len(refused) < len(presets), (changes, refused)
 
 
-def test_the_columns_that_the_page_names_are_defined():
-    pages = [
-        path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md") if path.name != "troubleshooting.md"
-    ]
-    defined = {
-        name
-        for page in pages
-        for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE)
-        for name in re.findall(r"`(.+?)`", row)
-    }
-    named = set(re.findall(r"`((?:policy|q|v|loss|temperature|training|evaluation)/\w+)`", TROUBLE)) | {
-        "updates",
-        "steps_per_second",
-    }
-    assert len(named) > 15 and named <= defined, named - defined
-
-
 def test_metrics_csv_is_read_as_the_page_about_runs_says(tmp_path, monkeypatch):
     (tmp_path / "runs" / "pendulum").mkdir(parents=True)
     (tmp_path / "runs" / "pendulum" / "metrics.csv").write_text("env_steps,q/q1\n1000,\n2000,-1.5\n3000,-2.5\n")

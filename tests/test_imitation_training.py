@@ -1,4 +1,4 @@
-"""Whole runs of soft Q imitation learning: rewards have no effect on them, they resume exactly, and demonstrations
+"""Whole runs with demonstrations or prior data: rewards have no effect on imitation, runs resume exactly, and the data
 stay as they were.
 """
 
@@ -8,18 +8,18 @@ import json
 import gymnasium as gym
 import numpy as np
 import pytest
+import tiny
 from cli_tools import tree
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
-from resume_tools import complete_run, crashed, rows_without_clocks, same_run, weights
+from resume_tools import RUN, complete_run, crashed, preset, rows_without_clocks, same_run, weights
 from toys import tiny_preset
 
+import tfsac
 from tfsac import api, cli, exporting
-from tfsac.environments import action_map, make, spec_of
-from tfsac.exporting import loading
-from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
+from tfsac.environments import make
+from tfsac.memories import TransitionMemory, save_demonstrations
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
-    RunParameters,
     TwinSoftActorCriticAgentParameters,
     discrete_soft_actor_critic_networks,
     override,
@@ -28,7 +28,6 @@ from tfsac.parameters import (
 )
 from tfsac.training import Trainer
 
-RUN = RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
 POLE, PENDULUM = "TfsacGarbagePole-v0", "TfsacGarbagePendulum-v0"
 MADE = {"discrete": POLE, "twin": PENDULUM, "v": PENDULUM}  # the levels of the kinds of agents
 
@@ -66,26 +65,12 @@ for level, entry_point in ((POLE, GarbagePole), (PENDULUM, GarbagePendulum)):
         gym.register(level, entry_point=entry_point, max_episode_steps=20)
 
 
-def demonstrate(path, level, episodes=3, seed=0):
-    """Records random episodes by hand."""
+def demonstrate(path, level, seed=0):
+    """Records random episodes."""
     env = make(level)
-    spec, returns, steps = spec_of(env), [], []
     env.action_space.seed(seed)
-    for episode in range(episodes):
-        observation, _ = env.reset(seed=seed + episode)
-        done, total = False, 0.0
-        while not done:
-            action = env.action_space.sample()
-            following, reward, terminated, truncated, _ = env.step(action)
-            steps.append((observation, action, reward, terminated, truncated, following))
-            observation, done, total = following, terminated or truncated, total + reward
-        returns.append(total)
+    save_demonstrations(path, tfsac.demonstrate(lambda observation: env.action_space.sample(), env, 3, seed))
     env.close()
-    memory = TransitionMemory(spec, len(steps))
-    for observation, action, reward, terminated, truncated, following in steps:
-        before, after = ({"observation": x[None]} for x in (observation, following))
-        memory.add(before, action_map(spec).inverse(action)[None], [reward], [terminated], [truncated], after)
-    save_demonstrations(path, Demonstrations(memory.ring[:, 0], level, np.array(returns)))
     return path
 
 
@@ -120,7 +105,6 @@ def shown(tmp_path_factory):
 # -- rewards -----------------------------------------------------------------------------------------------------------
 
 OTHER_REWARDS = {"environment.kwargs": {"reward_seed": 1}}
-ORDINARY = {"agent.memory": {"kind": "uniform", "max_size": 1000}}
 
 
 def learned(run_dir):
@@ -150,27 +134,70 @@ def test_the_environments_rewards_have_no_effect_on_what_is_learned(tmp_path, sh
     assert np.abs(one.memory.ring["reward"]).max() > 1e6  # the memory keeps them, as every other does
 
 
-@pytest.mark.slow
-def test_with_an_ordinary_memory_they_have(tmp_path, shown):
-    one = complete_run(tmp_path / "one", imitation("discrete", shown["discrete"], **ORDINARY))
-    two = complete_run(tmp_path / "two", imitation("discrete", shown["discrete"], **ORDINARY | OTHER_REWARDS))
-    before, after = weights(one), weights(two)
-    assert all((before[name] != after[name]).any() for name in ("policy/0", "q/0", "temperature/0"))
+# -- prior data --------------------------------------------------------------------------------------------------------
+
+STEPS = 30  # of an episode
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Episodes of a run whose filters change rewards and observations."""
+    folder = tmp_path_factory.mktemp("recorded")
+    changes = {
+        "environment.filters.reward_rescale_factor": 7.0,
+        "environment.filters.reward_clipping_range": [-1.0, 0.0],
+        "environment.filters.observation_normalization": True,
+        "environment.max_episode_steps": STEPS,
+    }
+    run_dir = tiny.untrained_run(folder / "run", "Pendulum-v1", override(tiny_preset(), changes))
+    flags = [f"--run_dir={run_dir}", f"--out={folder / 'data.npz'}", "--episodes=2", "--stochastic"]
+    assert cli.run(["record", *flags]) == 0
+    return folder / "data.npz"
+
+
+def with_data(path):
+    """A tiny run with prior data, n-step sums and everything else that has state."""
+    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
+    changes = {
+        "agent": TwinSoftActorCriticAgentParameters(networks=networks),
+        "agent.memory": {"kind": "prior_data", "demonstrations": str(path), "share": 0.25, "max_size": 120},
+        "agent.algorithm.n_step": 3,
+        "environment.filters.return_scaling": {"bound": 5.0},
+        "environment.max_episode_steps": 40,
+    }
+    return override(preset(), changes)
+
+
+def test_recorded_files_have_all_that_learning_needs_with_raw_rewards_and_observations(recorded):
+    env = make("Pendulum-v1", max_episode_steps=STEPS)
+    with np.load(recorded) as file:
+        data = {name: file[name] for name in file.files}
+    assert data["truncated"].tolist() == [*[False] * (STEPS - 1), True] * 2 and not data["terminated"].any()
+    np.testing.assert_allclose(data["returns"], data["reward"].reshape(2, -1).sum(axis=1), rtol=1e-6)
+    for i in range(0, 2 * STEPS, 7):  # the environment's own dynamics and rewards, one step each
+        cos, sin, speed = data["observation/observation"][i].astype(np.float64)
+        env.reset(seed=0)
+        env.unwrapped.state = np.array([np.arctan2(sin, cos), speed])
+        following, reward, *_ = env.step(2.0 * data["action"][i])
+        assert data["reward"][i] == pytest.approx(reward, rel=1e-4, abs=1e-4)
+        np.testing.assert_allclose(data["next_observation/observation"][i], following, atol=1e-4)
+    env.close()
 
 
 # -- interrupted runs --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["twin", pytest.param("discrete", marks=pytest.mark.acceptance)])
-def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, shown, kind):
-    preset = imitation(kind, shown[kind])
-    uninterrupted = complete_run(tmp_path / "uninterrupted", preset)
-    crashed(tmp_path / "run", 167, preset)
-    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+@pytest.mark.parametrize("kind", ["prior data", "twin", pytest.param("discrete", marks=pytest.mark.acceptance)])
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, shown, recorded, kind):
+    parameters = with_data(recorded) if kind == "prior data" else imitation(kind, shown[kind])
+    uninterrupted = complete_run(tmp_path / "uninterrupted", parameters)
+    crashed(tmp_path / "run", 167, parameters)
+    resumed = Trainer(parameters, tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == 150
     resumed.run()
     same_run(resumed, uninterrupted)
+    assert resumed.filters.state() == uninterrupted.filters.state()
 
 
 @pytest.fixture
@@ -194,38 +221,29 @@ def refused(run_dir, capsys):
 
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-def test_a_run_whose_demonstrations_changed_is_refused_and_stays_as_it_is(interrupted, capsys):
-    run_dir, path = interrupted
-    before = path.read_bytes()
-    path.unlink()
-    demonstrate(path, POLE, seed=50)
-    assert "demonstrations" in refused(run_dir, capsys)
-    path.unlink()
-    assert str(path) in refused(run_dir, capsys)
-    path.write_bytes(before)
-    assert cli.run(["train", "--resume", f"--run_dir={run_dir}"]) == 0
-    assert json.loads((run_dir / "config.json").read_text())["resumed"][0]["env_steps"] == 50
-
-
-@pytest.mark.usefixtures("training_alone")
-@pytest.mark.slow
-def test_a_run_goes_on_with_demonstrations_that_were_moved(interrupted):
+def test_a_run_whose_demonstrations_changed_is_refused_and_finds_those_that_were_moved(interrupted, capsys):
     run_dir, path = interrupted
     moved = path.rename(path.with_name("moved.npz"))
-    flag = f"--set=agent.memory.demonstrations={moved}"
-    assert cli.run(["train", "--resume", f"--run_dir={run_dir}", flag]) == 0
+    assert str(path) in refused(run_dir, capsys)
+    demonstrate(path, POLE, seed=50)
+    assert "demonstrations" in refused(run_dir, capsys)
+    assert cli.run(["train", "--resume", f"--run_dir={run_dir}", f"--set=agent.memory.demonstrations={moved}"]) == 0
+    assert json.loads((run_dir / "config.json").read_text())["resumed"][0]["env_steps"] == 50
 
 
 # -- what a run leaves -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path):
+def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     path = demonstrate(tmp_path / "expert.npz", POLE)
-    api.train(imitation("discrete", path), tmp_path / "run", RUN, quiet=True)
+    api.train(imitation("discrete", "expert.npz"), tmp_path / "run", RUN, quiet=True)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["preset"]["agent"]["memory"]["demonstrations"] == str(path)
     path.unlink()
     assert api.evaluate(tmp_path / "run", 2).lengths.max() <= 20
-    policy = loading.load_policy(tmp_path / "run")
+    policy = tfsac.load_policy(tmp_path / "run")
     (observations,) = api.observations_of(tmp_path / "run", policy)
     assert exporting.verify(policy, tmp_path / "run" / "policy", observations) == 0
     made = api.record(tmp_path / "run", tmp_path / "again.npz", 2)

@@ -54,14 +54,11 @@ def test_a_curve_has_the_rows_in_which_its_column_is_not_empty(run):
     assert steps.tolist() == [1000, 2000, 4000] and values.tolist() == [-5.0, -4.5, -3.0]
 
 
-def test_of_repeated_steps_the_last_counts_and_half_a_row_is_left_out(run):
+def test_of_repeated_steps_the_last_counts_and_half_a_line_is_left_out(run):
     steps, values = read_curve(run(rows=[*ROWS, "2000,1000,,-7,-8,-6", "5000,40"]))
     assert steps.tolist() == [2000, 4000] and values.tolist() == [-7.0, -2.5]
-
-
-def test_a_run_without_evaluations_has_its_recent_training_returns(run):
-    directory = run(rows=["10,1", "20,2"], header="env_steps,training/recent_return_mean")
-    assert read_curve(directory)[1].tolist() == [1.0, 2.0]
+    recent = run("recent", ["10,1", "20,2"], "env_steps,training/recent_return_mean")  # no evaluations
+    assert read_curve(recent)[1].tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(

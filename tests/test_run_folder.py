@@ -298,9 +298,3 @@ def test_only_chunks_are_deleted_and_no_link_is_followed(run, tmp_path):
     assert {"rows-mine.npy", "notes.txt"} <= {path.name for path in memory.iterdir()}
     assert not (memory / old).exists() and not linked.is_symlink() and not (memory / f".{old}.123.tmp").exists()
     assert (tmp_path / "foreign.npy").read_text() == "mine"
-
-
-def test_best_weights_of_other_networks_are_refused(run):
-    np.savez(run / "best.npz", **{**dict(np.load(run / "best.npz")), "policy/0": np.zeros((2, 16))})
-    with pytest.raises(TfsacError, match="policy/0"):
-        loading.load_policy(run)

@@ -42,11 +42,7 @@ from tfsac.types import (
 
 
 class Identity(gym.Env):
-    """One step: the best action is the observation; the reward is minus the squared distance.
-
-    Args:
-        size: of observation and action; the bounds differ by dimension.
-    """
+    """One step: the best action is the observation; the reward is minus the squared distance. Bounds differ."""
 
     def __init__(self, size: int = 2):
         high = np.arange(1, size + 1, dtype=np.float32)
@@ -69,10 +65,6 @@ class TeamIdentity(gym.Env):
 
     An agent's reward is 1 for choosing its target among 3, else 0, or minus the squared distance from its 2 numbers.
     Its "agent_state" shows its target, its "global_state" the targets of all agents and a one-hot vector of the agent.
-
-    Args:
-        num_agents: of the team.
-        discrete: discrete actions instead of continuous ones.
     """
 
     def __init__(self, num_agents: int = 3, discrete: bool = True):
@@ -110,12 +102,7 @@ class TeamIdentity(gym.Env):
 
 
 class Faulty(gym.Env):
-    """Episodes of ten steps; at one step it does something wrong.
-
-    Args:
-        fail_at: number of the step, counted over all episodes.
-        how: "raise", or return a NaN in "reward" or "observation", or a "huge" reward.
-    """
+    """Episodes of ten steps; at one step of all, it raises an error or returns a NaN or a huge reward."""
 
     def __init__(self, fail_at: int = 100, how: Literal["raise", "reward", "observation", "huge"] = "raise"):
         self.observation_space = Box(-np.inf, np.inf, (3,))
@@ -187,13 +174,8 @@ def discrete_spec(observation: int = 3, actions: int = 4, masked: bool = False) 
 
 
 def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) -> Spec:
-    """Returns the spec of a team: agents see 4 numbers, their critic 6, and have 3 discrete actions, or continuous ones
-    with 2 dimensions.
-
-    Args:
-        num_agents: of the team.
-        discrete: discrete actions instead of continuous ones in [-1, 1].
-        masked: with an action mask, for discrete actions.
+    """Returns the spec of a team: agents see 4 numbers, their critic 6, and have 3 discrete actions, perhaps with a
+    mask, or continuous ones with 2 dimensions.
     """
     arrays = {
         "agent_state": ArraySpec((num_agents, 4), "float32"),
@@ -248,13 +230,7 @@ def random_segments(
     included.
 
     The first update is a fresh rollout with terminated episodes in its columns, the others are replayed: columns of 1
-    to T steps.
-
-    Args:
-        spec: of the agent, `agent.spec`.
-        updates, steps, columns: U, T, B.
-        seed: of the noise.
-        state: of the agent's LSTMs by field, `agent.policy.recurrent_state`.
+    to T steps. `state` has the fields of the agent's LSTMs, `agent.policy.recurrent_state`.
     """
     rng = np.random.default_rng(seed)
     shape = (updates, steps, columns)
@@ -312,11 +288,6 @@ def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed
 
     A row that is not the first of its sequence ends an episode with probability 0.3, and half of these ends are
     terminal. The state that the policy stores lies in [-1, 1], continues from row to row and starts with zeros.
-
-    Args:
-        spec: of the agent, `agent.spec`.
-        updates, steps, batch_size: U, T, B.
-        seed: of the noise.
     """
     rng = np.random.default_rng(seed)
     shape = (updates, steps, batch_size)

@@ -71,28 +71,28 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
     return f, words
 
 
-def text(name: str, help: str, default: str | None = None) -> Define:
-    """A flag with a text."""
+def string(name: str, help: str, default: str | None = None) -> Define:
+    """A flag that takes a string."""
     return functools.partial(flags.DEFINE_string, name, default, help)
 
 
-def texts(name: str, help: str) -> Define:
-    """A flag that may be repeated, each time with a text."""
+def strings(name: str, help: str) -> Define:
+    """A flag that may be repeated."""
     return functools.partial(flags.DEFINE_multi_string, name, [], help)
 
 
-def whole(name: str, default: int | None, help: str, least: int = 1) -> Define:
-    """A flag with a whole number."""
+def integer(name: str, default: int | None, help: str, least: int = 1) -> Define:
+    """A flag that takes an integer."""
     return functools.partial(flags.DEFINE_integer, name, default, help, lower_bound=least)
 
 
-def switch(name: str, help: str) -> Define:
-    """A switch, which is off by default."""
+def boolean(name: str, help: str) -> Define:
+    """A flag that is off by default."""
     return functools.partial(flags.DEFINE_bool, name, False, help)
 
 
-def choice(name: str, values: Sequence[str], help: str) -> Define:
-    """A flag with one of some texts, by default the first."""
+def enum(name: str, values: Sequence[str], help: str) -> Define:
+    """A flag that takes one of some strings, by default the first."""
     return functools.partial(flags.DEFINE_enum, name, values[0], values, help)
 
 
@@ -111,14 +111,14 @@ def fields(name: str, without: Collection[str] = (), only: Collection[str] = ())
             help = help_texts[field.name].partition(". ")[0].removesuffix(".")
             help = re.sub(r"`(\w+)`", lambda match: f"--{match[1]}" if match[1] in hints else match[0], help)
             hint: Any = hints[field.name]
-            given: tuple[str, Any] = field.name, field.default
+            arguments: tuple[str, Any] = field.name, field.default
             if type(None) in typing.get_args(hint):
                 hint = typing.get_args(hint)[0]
             if typing.get_origin(hint) is typing.Literal:
-                flags.DEFINE_enum(*given, list(typing.get_args(hint)), help, flag_values=flag_values)
+                flags.DEFINE_enum(*arguments, list(typing.get_args(hint)), help, flag_values=flag_values)
                 continue
             kinds: dict[Any, Any] = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float}
-            kinds.get(hint, flags.DEFINE_string)(*given, help, flag_values=flag_values)
+            kinds.get(hint, flags.DEFINE_string)(*arguments, help, flag_values=flag_values)
 
     return define
 

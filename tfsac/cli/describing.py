@@ -9,7 +9,7 @@ import re
 
 from absl import flags
 
-from tfsac.cli.command import command, switch, text, texts, whole
+from tfsac.cli.command import boolean, command, integer, string, strings
 from tfsac.cli.learning import PRESET, assignments, requested_preset
 from tfsac.errors import TfsacError
 
@@ -19,17 +19,17 @@ VARIABLES = re.compile("(TF|OMP)_NUM_.*|TF_CONFIG|TF_ENABLE_.*|CUDA_VISIBLE_DEVI
 
 @command(
     "check an environment with random steps",
-    text("level", "environment id, or MODULE:ID of your own"),
-    text("preset", "take this preset's environment and agent, which must fit it"),
-    texts("set", "path=value, such as environment.kwargs.size=3"),
-    whole("num_steps", 1000, "random steps"),
-    whole("seed", 0, "of the episodes and the actions", least=0),
+    string("level", "environment id, or MODULE:ID of your own"),
+    string("preset", "take this preset's environment and agent, which must fit it"),
+    strings("set", "path=value, such as environment.kwargs.size=3"),
+    integer("num_steps", 1000, "random steps"),
+    integer("seed", 0, "of the episodes and the actions", least=0),
 )
 def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
     from tfsac.catalog import load_preset
     from tfsac.environments import check_environments, maker, spec_of
-    from tfsac.environments.report import PROBLEM, Finding
+    from tfsac.environments.report import PROBLEM
     from tfsac.parameters import Preset, RunParameters, for_level, override
 
     if not (f.level or f.preset):
@@ -49,7 +49,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
 
             build_agent(preset, RunParameters(), spec_of(env))
         except (ValueError, TypeError) as error:
-            report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
+            report = report._replace(findings=(*report.findings, (PROBLEM, str(error))))
     print(report)
     return 0 if report.usable else 1
 
@@ -68,7 +68,7 @@ def presets(f: flags.FlagValues, rest: list[str]) -> int:
 @command(
     "print every parameter of a preset, as flags change it",
     *PRESET,
-    switch("json", "as JSON, which --preset=FILE.json takes"),
+    boolean("json", "as JSON, which --preset=FILE.json takes"),
 )
 def show(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints a preset as lines `path=value`, as --set takes them, or as JSON."""

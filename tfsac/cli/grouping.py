@@ -68,7 +68,7 @@ def _parsed(word: str) -> tuple[str, list[pathlib.Path]]:
     Names of folders may have commas, as those of a sweep's combinations.
     """
     label, equals, listed = word.partition("=")
-    if not equals or "/" in label or pathlib.Path(word).exists():
+    if not (label and equals) or "/" in label or pathlib.Path(word).exists():
         return "", [pathlib.Path(word)]
     pieces, paths = listed.split(","), list[pathlib.Path]()
     while pieces:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import command, fields, required, switch, text, texts, whole
+from tfsac.cli.command import boolean, command, fields, integer, required, string, strings
 from tfsac.errors import TfsacError
 from tfsac.utils.machine import SIGNALLED
 
@@ -23,21 +23,21 @@ SPINNING_UP = "tfsac.spinning_up.sac_arguments:SpinningUpArguments"
 SINGLE_RUN = ("seed", "ray_address", "num_actors", "actor_steps", "skip_damaged_rows")
 
 LEVEL = (
-    text("preset", "name, .py file, or config.json of a run (default: pendulum_sac, or one for --level's actions)"),
-    text("level", "environment id, instead of the preset's"),
-    whole("num_envs", None, "environments side by side"),
+    string("preset", "name, .py file, or config.json of a run (default: pendulum_sac, or one for --level's actions)"),
+    string("level", "environment id, instead of the preset's"),
+    integer("num_envs", None, "environments side by side"),
 )
-SET = texts("set", "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98")
+SET = strings("set", "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98")
 PRESET = (*LEVEL, SET)  # what chooses a preset and changes it
 VARIED = (  # what a grid may vary beside parameters
     *LEVEL,
-    text("checkpoint_restore_dir", "initial weights: the best of this run's folder"),
-    switch("restore_memory", "begin with that run's replay memory, too"),
-    switch("use_cpu", "hide the GPUs"),
+    string("checkpoint_restore_dir", "initial weights: the best of this run's folder"),
+    boolean("restore_memory", "begin with that run's replay memory, too"),
+    boolean("use_cpu", "hide the GPUs"),
     fields(RUN_PARAMETERS, without=SINGLE_RUN),
 )
-EXPERIMENT_NAME = text("experiment_name", "folder under runs/ (default: preset and level)")
-NUM_SEEDS = whole("num_seeds", 1, "train this many seeds, from --seed on; with `train` one after the other")
+EXPERIMENT_NAME = string("experiment_name", "folder under runs/ (default: preset and level)")
+NUM_SEEDS = integer("num_seeds", 1, "train this many seeds, from --seed on; with `train` one after the other")
 
 
 @command(
@@ -45,14 +45,14 @@ NUM_SEEDS = whole("num_seeds", 1, "train this many seeds, from --seed on; with `
     *VARIED,
     SET,
     fields(RUN_PARAMETERS, only=SINGLE_RUN),
-    text("run_dir", "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)"),
+    string("run_dir", "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)"),
     EXPERIMENT_NAME,
     NUM_SEEDS,
-    switch("resume", "continue the run in --run_dir"),
-    texts("logger", "send metrics also to wandb, mlflow or module:Class"),
-    switch("print_networks_summary", "print the layers of every network"),
-    switch("list", "list the presets instead of training"),
-    whole("evaluate", None, "afterwards evaluate the best policy over this many episodes"),
+    boolean("resume", "continue the run in --run_dir"),
+    strings("logger", "send metrics also to wandb, mlflow or module:Class"),
+    boolean("print_networks_summary", "print the layers of every network"),
+    boolean("list", "list the presets instead of training"),
+    integer("evaluate", None, "afterwards evaluate the best policy over this many episodes"),
 )
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
@@ -65,14 +65,14 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         return presets(f, rest)
     if f.num_seeds > 1:
         if f.resume or f.ray_address:
-            instead = "the same command resumes it, and `tfsac sweep` trains on a cluster"
-            raise TfsacError(f"--num_seeds above 1 takes neither --resume nor --ray_address: {instead}")
+            advice = "the same command resumes it, and `tfsac sweep` trains on a cluster"
+            raise TfsacError(f"--num_seeds above 1 takes neither --resume nor --ray_address: {advice}")
         return train_grid(f, [], 1)
     preset, run = requested_run(f)
     task = worker_task(run)
     if task.num_workers > 1 and not f.run_dir:
         raise TfsacError("--run_dir is required for several workers: a folder that all of them share")
-    run_dir = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, preset.environment.level, run.seed)
+    run_dir = run_dir_of(f, preset.environment.level, run.seed)
     if task.is_chief:
         what = "resuming" if f.resume else f"{preset_name(f)},"
         print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
@@ -82,8 +82,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac import api
     from tfsac.training import Trainer
 
-    begun = {"initial_weights": f.checkpoint_restore_dir, "restore_memory": f.restore_memory}
-    trainer = Trainer(preset, run_dir, run, f.resume, loggers=f.logger, **begun)
+    source = {"initial_weights": f.checkpoint_restore_dir, "restore_memory": f.restore_memory}
+    trainer = Trainer(preset, run_dir, run, f.resume, loggers=f.logger, **source)
     if f.print_networks_summary:
         for network in trainer.agent.networks.values():
             network.model.summary(line_length=100)
@@ -186,23 +186,23 @@ def _changed(preset: Preset, f: flags.FlagValues) -> Preset:
     return override(preset, {**({"environment.num_envs": f.num_envs} if f.num_envs else {}), **assignments(f)})
 
 
-def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
-    """Returns the folder of a run, or of several seeds, for which no --run_dir was given."""
+def run_dir_of(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
+    """Returns --run_dir; without it a new folder of a run, or of several seeds."""
     from tfsac.utils.files import new_run_dir
 
-    stem = pathlib.Path(preset_name(f)).stem
-    return new_run_dir(f.experiment_name or f"{stem}-{level.replace('/', '-').replace(':', '-')}", seed)
+    name = f.experiment_name or f"{pathlib.Path(preset_name(f)).stem}-{level.replace('/', '-').replace(':', '-')}"
+    return pathlib.Path(f.run_dir) if f.run_dir else new_run_dir(name, seed)
 
 
 @command(
     "train with Spinning Up's flags, table and files",
-    text("env", "environment id", "HalfCheetah-v5"),
-    whole("hid", 256, "width of the hidden layers"),
-    whole("l", 2, "number of hidden layers", least=0),
+    string("env", "environment id", "HalfCheetah-v5"),
+    integer("hid", 256, "width of the hidden layers"),
+    integer("l", 2, "number of hidden layers", least=0),
     fields(SPINNING_UP),
-    text("exp_name", "name of the experiment, for plots", "sac"),
-    text("run_dir", "the run's folder (default: runs/<exp_name>/<time>-seed<seed>)"),
-    switch("resume", "continue the run in --run_dir; give the same flags again"),
+    string("exp_name", "name of the experiment, for plots", "sac"),
+    string("run_dir", "the run's folder (default: runs/<exp_name>/<time>-seed<seed>)"),
+    boolean("resume", "continue the run in --run_dir; give the same flags again"),
 )
 def spinup(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains soft actor-critic as Spinning Up does."""

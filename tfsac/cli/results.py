@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import choice, command, required, switch, text, texts, whole
+from tfsac.cli.command import boolean, command, enum, integer, required, string, strings
 from tfsac.cli.grouping import by_level, groups_of, is_group, level_of, refuse_unfinished, unused_runs
 from tfsac.cli.learning import SET, assignments
 from tfsac.errors import TfsacError
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 CALIBRATION_EPISODES = 10
 RUNS = "RUN... | SWEEP... | LABEL=RUN,RUN..."
 
-RUN_DIR = text("run_dir", "the run's folder")
-SEED = whole("seed", 0, "of the episodes", least=0)
-STOCHASTIC = switch("stochastic", "sample actions instead of taking the policy's mode")
+RUN_DIR = string("run_dir", "the run's folder")
+SEED = integer("seed", 0, "of the episodes", least=0)
+STOCHASTIC = boolean("stochastic", "sample actions instead of taking the policy's mode")
 EPISODES = (
     RUN_DIR,
-    whole("episodes", 10, "number of episodes"),
+    integer("episodes", 10, "number of episodes"),
     STOCHASTIC,
     SEED,
-    text("level", "environment id, instead of that of training"),
+    string("level", "environment id, instead of that of training"),
     SET,
 )
 POLICY = (
-    whole("step", None, "of a checkpoint, for the best policy until then", least=0),
-    switch("last", "take the policy of the newest checkpoint, or of that of --step, not the best"),
+    integer("step", None, "of a checkpoint, for the best policy until then", least=0),
+    boolean("last", "take the policy of the newest checkpoint, or of that of --step, not the best"),
 )
-DRAWING = (switch("render", "open a window"), text("dump_mp4", "write a video (.mp4 or .gif) to this file"))
+DRAWING = (boolean("render", "open a window"), string("dump_mp4", "write a video (.mp4 or .gif) to this file"))
 
 
 @command(
@@ -41,7 +41,7 @@ DRAWING = (switch("render", "open a window"), text("dump_mp4", "write a video (.
     *EPISODES,
     *DRAWING,
     *POLICY,
-    text("plot_actions", "draw the first episode's actions to this .png file"),
+    string("plot_actions", "draw the first episode's actions to this .png file"),
 )
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
@@ -84,16 +84,16 @@ def _episodes(number: int) -> str:
 @command(
     "export the policy of a run",
     RUN_DIR,
-    text("out", "a new folder"),
-    choice("format", ["saved_model", "tflite"], "tflite: for LiteRT"),
-    choice(
+    string("out", "a new folder"),
+    enum("format", ["saved_model", "tflite"], "tflite: for LiteRT"),
+    enum(
         "quantize",
         ["none", "float16", "int8"],
         "weights of a LiteRT file; int8: activations too, calibrated in 10 episodes",
     ),
-    switch("values", "also export the values of observations and actions"),
+    boolean("values", "also export the values of observations and actions"),
     *POLICY,
-    switch("verify", "compare exported and live actions over an episode"),
+    boolean("verify", "compare exported and live actions over an episode"),
 )
 def export(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a SavedModel or a LiteRT file."""
@@ -119,11 +119,11 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
 
 @command(
     "write the best policy of a run as a model card, for others",
-    texts("run_dir", "the folder of a run, of a sweep or of its combination; several runs differ in their seeds alone"),
-    text("out", "a new folder"),
-    whole("episodes", 20, "number of episodes, of every run"),
+    strings("run_dir", "folder of a run, of a sweep or of its combination; several runs differ in their seeds alone"),
+    string("out", "a new folder"),
+    integer("episodes", 20, "number of episodes, of every run"),
     SEED,
-    text("license", "identifier for the card, such as apache-2.0"),
+    string("license", "identifier for the card, such as apache-2.0"),
 )
 def card(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a folder in the layout of a Hugging Face model repository."""
@@ -146,10 +146,10 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
 
 @command(
     "play the policy of a model card",
-    text("card", "the folder of a model card"),
-    whole("episodes", None, "number of episodes (default: the card's)"),
+    string("card", "the folder of a model card"),
+    integer("episodes", None, "number of episodes (default: the card's)"),
     STOCHASTIC,
-    whole("seed", None, "of the episodes (default: the card's)", least=0),
+    integer("seed", None, "of the episodes (default: the card's)", least=0),
     *DRAWING,
 )
 def load(f: flags.FlagValues, rest: list[str]) -> int:
@@ -167,7 +167,7 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
     return 0
 
 
-@command("record episodes of the best policy as demonstrations", *EPISODES, text("out", "a new .npz file"))
+@command("record episodes of the best policy as demonstrations", *EPISODES, string("out", "a new .npz file"))
 def record(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a demonstration file."""
     run_dir, out = required(f, "run_dir"), required(f, "out")
@@ -181,10 +181,10 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
 
 @command(
     "draw learning curves",
-    texts("run_dir", "a run's folder, like a word: plot RUN RUN; several are drawn together"),
-    text("out", "the picture (default: learning_curve.png in the run's folder)"),
-    text("title", "above the curves of several runs (default: their levels)", ""),
-    text("column", "of metrics.csv, in the place of returns, such as q/q1"),
+    strings("run_dir", "a run's folder, like a word: plot RUN RUN; several are drawn together"),
+    string("out", "the picture (default: learning_curve.png in the run's folder)"),
+    string("title", "above the curves of several runs (default: their levels)", ""),
+    string("column", "of metrics.csv, in the place of returns, such as q/q1"),
     words=RUNS,
 )
 def plot(f: flags.FlagValues, rest: list[str]) -> int:
@@ -206,9 +206,9 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
 
 @command(
     "compare groups of runs, or the combinations of a sweep",
-    text("out", "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)"),
-    text("title", "above the picture (default: the levels)", ""),
-    whole("last_evaluations", 1, "a run's score is the mean of so many of its last evaluations"),
+    string("out", "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)"),
+    string("title", "above the picture (default: the levels)", ""),
+    integer("last_evaluations", 1, "a run's score is the mean of so many of its last evaluations"),
     words=RUNS,
 )
 def compare(f: flags.FlagValues, rest: list[str]) -> int:

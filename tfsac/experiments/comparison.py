@@ -43,9 +43,6 @@ def compare_evaluations(groups: Groups, folder: Path, title: str = "", wall_cloc
 
     Returns:
         what there is to print: a table of the groups, the probabilities of improvement, remarks and the files.
-
-    Raises:
-        OSError: the folder cannot be written.
     """
     rows, notes = statistics(groups), remarks(groups)
     table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)

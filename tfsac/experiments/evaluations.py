@@ -81,12 +81,8 @@ def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1)
 
 
 def normalised(groups: Groups) -> Groups:
-    """Normalises returns where the runs cover several levels.
-
-    On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
-
-    Raises:
-        TfsacError: the groups cover different levels.
+    """Normalises returns where the runs cover several levels, which must be those of all groups: on each, 0 is the
+    lowest and 1 the highest evaluation of all runs.
     """
     levels = {label: {run.level for run in runs} for label, runs in groups.items()}
     everywhere = set.union(*levels.values())

@@ -41,10 +41,6 @@ def plan(
         grid: ``path=value,value,...`` for each parameter, or ``flag=value,value,...``.
         flags: the flags of `train` that may be varied.
         describe: returns what flags of `train` ask for, or raises.
-
-    Raises:
-        TfsacError: a grid that is not written so, an unknown flag, two combinations of the same name; and what
-            `describe` raises.
     """
     axes: dict[str, list[str]] = {}
     for text in grid:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tfsac.distributed.ray_jobs import LOCK_TIMEOUT, end_with_parent
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
-from tfsac.utils.files import atomic_write, differences, read_object
+from tfsac.utils.files import atomic_write, check_new_folder, differences, read_object
 from tfsac.utils.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
@@ -107,9 +107,6 @@ class Series:
 
     Attributes:
         signals: that were received: the runs are asked to save and end, and no other one is started.
-
-    Raises:
-        FileExistsError, TfsacError: there is something else in the folder, or another series.
     """
 
     def __init__(self, folder: pathlib.Path, name: str, content: dict[str, Any], compared: Sequence[str] = ()):
@@ -119,8 +116,8 @@ class Series:
             names = set(compared or before) & before.keys() & now.keys()
             for path, earlier, current in differences({n: before[n] for n in names}, {n: now[n] for n in names}):
                 raise TfsacError(f"{self.file} was begun with {path}={earlier!r}, got {current!r}; choose a new folder")
-        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise FileExistsError(f"{folder} exists and is not empty; choose a new folder")
+        else:
+            check_new_folder(folder)
 
     def jobs(self) -> Sequence[Any]:
         """Returns what there is to do; called once no other process trains in the folder."""
@@ -139,9 +136,6 @@ class Series:
 
         Returns:
             the number of the signal that stopped it, or None. The signal was passed on to the runs, which saved.
-
-        Raises:
-            BlockingIOError: another process is training in this folder, or one of its runs.
         """
         self.launch = launch or (lambda run, cores: run.start(cores, end_with_parent))
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -165,12 +159,7 @@ class Series:
             self.do(job)
 
     def train_run(self, run: PlannedRun, ends: Callable[[], bool] = lambda: False) -> int:
-        """Trains a run, prints how it goes, and returns its exit status.
-
-        Args:
-            run: not finished.
-            ends: called again and again: whether the run is to save and end.
-        """
+        """Trains a run, prints how it goes, and returns its exit status. Once `ends` is true, it saves and ends."""
         name, num_sent, ending, began = run.path.relative_to(self.folder), 0, False, time.monotonic()
         word = "resumed" if run.interrupted else "started"
         if (process := self._start(run)) is None:

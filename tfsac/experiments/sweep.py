@@ -35,9 +35,6 @@ class Sweep(Series):
     Attributes:
         runs: all of them.
         failed: runs that ended with another exit status than 0.
-
-    Raises:
-        FileExistsError, TfsacError: there is something else in the folder, or another sweep.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ journal.log                     Optuna's storage
 trial007/seed0                  a run directory
 trial007/seed0.log              what the run printed
 best.json                       the best trial's preset
-tuning_*.png                    Optuna's pictures
+tuning_*.png                    Optuna's figures
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def short_text(value: Any) -> str:
 
 
 def report(folder: pathlib.Path) -> str:
-    """Writes best.json and the pictures, and returns what there is to print: the best trials and these files.
+    """Writes best.json and the figures, and returns what there is to print: the best trials and these files.
 
     Raises:
         OSError, TfsacError: no tuning has begun there, no trial is complete, or Optuna is not installed.
@@ -229,20 +229,14 @@ def report(folder: pathlib.Path) -> str:
     for trial in complete[:SHOWN]:
         values = [short_text(dimension.value(trial.params[dimension.path])) for dimension in space]
         table.append([name_of(trial), f"{trial.value:.2f}", *values])
-    importances = draw(folder, space, trials)
-    shares = ", ".join(f"{name} {importance:.2f}" for name, importance in importances.items())
-    lines = [f"{folder}: {len(trials)} trials: {counted}", *aligned(table)]
-    lines += [f"importance: {shares}"] if shares else []
-    return "\n".join([*lines, f"preset  {folder / 'best.json'}", f"pictures {folder / 'tuning_*.png'}"])
+    draw(folder, space, trials)
+    files = [f"preset  {folder / 'best.json'}", f"figures {folder / 'tuning_*.png'}"]
+    return "\n".join([f"{folder}: {len(trials)} trials: {counted}", *aligned(table), *files])
 
 
-def draw(
-    folder: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.trial.FrozenTrial]
-) -> dict[str, float]:
-    """Draws Optuna's history, slices and importances of trials, one of which is complete, to tuning_*.png.
-
-    Returns:
-        the importances of the dimensions by short name, the largest first; empty where all scores are the same.
+def draw(folder: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.trial.FrozenTrial]) -> None:
+    """Draws Optuna's history and slices of trials, one of which is complete, and importances where scores differ, to
+    tuning_*.png.
     """
     from matplotlib import pyplot
 
@@ -255,16 +249,14 @@ def draw(
             study.add_trial(
                 optuna.trial.create_trial(state=trial.state, value=trial.value, params=params, distributions=kinds)
             )
-    visual, importances = optuna.visualization.matplotlib, dict[str, float]()
+    visual = optuna.visualization.matplotlib
     plots = {"history": visual.plot_optimization_history, "slices": visual.plot_slice}
     with warnings.catch_warnings(), pyplot.rc_context():
         warnings.simplefilter("ignore")  # of few trials, and that the figures are experimental
         if len({trial.value for trial in study.trials if trial.state.name == "COMPLETE"}) > 1:
-            importances = optuna.importance.get_param_importances(study)
             plots["importances"] = visual.plot_param_importances
         for name, plot in plots.items():
             figure = np.ravel(plot(study, target_name="score"))[0].figure
             with atomic_write(folder / f"tuning_{name}.png") as stream:
                 figure.savefig(stream, format="png", bbox_inches="tight")
             pyplot.close(figure)
-    return importances

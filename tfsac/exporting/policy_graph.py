@@ -106,7 +106,7 @@ class PolicyGraph:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
         inputs, action = self.inputs(*self.acting.acts_through), self.acting.spec.action
         function = functools.partial(tf.function, autograph=False)  # AutoGraph would take most of the time of an export
-        signatures = {"serving_default": function(lambda given: self.act(given)).get_concrete_function(inputs)}
+        signatures = {"serving_default": function(lambda tensors: self.act(tensors)).get_concrete_function(inputs)}
         if self.state:
             rows = tf.TensorSpec([], tf.int32, name="rows")
             signatures[INITIAL_STATE] = function(self.initial_state).get_concrete_function(rows)

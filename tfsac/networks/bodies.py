@@ -8,7 +8,7 @@ import keras
 
 from tfsac.networks.batch_normalization import FLASH_EPSILON, BatchNormalization
 from tfsac.networks.embedders import dense_layers
-from tfsac.networks.initializers import Initializers, Stacked
+from tfsac.networks.initializers import Initializers
 from tfsac.networks.layers import (
     Activation,
     BodyLayer,
@@ -53,18 +53,11 @@ def body_layers(
     """
 
     def linear(name: str, units: int, use_bias: bool = True, kind: str | None = None) -> Linear:
-        return Linear(name, units, stacked(lambda: initializers.next(kind), critics), critics, use_bias)
+        return Linear(name, units, initializers.next(kind, critics), critics, use_bias)
 
     if isinstance(parameters, FCMiddlewareParameters):
         return _dense(parameters, linear, critics)
     return _residual(parameters, linear, critics)
-
-
-def stacked(
-    next_initializer: Callable[[], keras.initializers.Initializer], critics: int | None
-) -> keras.initializers.Initializer:
-    """Returns an initialiser of one kernel, or of those of N critics."""
-    return next_initializer() if critics is None else Stacked([next_initializer() for _ in range(critics)])
 
 
 def _dense(parameters: FCMiddlewareParameters, linear: Callable[..., Linear], critics: int | None) -> list[BodyLayer]:

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfsac.networks.bodies import body_layers, stacked
-from tfsac.networks.initializers import Initializers, SideBySide, uniform
+from tfsac.networks.bodies import body_layers
+from tfsac.networks.initializers import Initializers, Parts, uniform
 from tfsac.networks.layers import CriticEnsemble, LayerCall, ValueLayer, ValueLinear, functions_of
 from tfsac.parameters import (
     LOG_STD_BOUNDS,
@@ -74,7 +74,7 @@ class PolicyHead(Head):
     ):
         kernels, size = Initializers(parameters.initializer, seeds), action_size(spec)
         if parameters.init_w is None:
-            kernel, bias = SideBySide([kernels.next(), kernels.next()]), keras.initializers.Zeros()
+            kernel, bias = Parts([kernels.next(), kernels.next()], stacked=False), keras.initializers.Zeros()
         else:
             kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
         self.output = keras.layers.Dense(
@@ -153,7 +153,7 @@ class QHead(Head):
         self.judges_actions = not isinstance(spec.action, DiscreteSpec)
         layers = body_layers(parameters.body, hidden, critics)
         if parameters.init_w is None:
-            kernel = stacked(Initializers(parameters.initializer, seeds).next, critics)
+            kernel = Initializers(parameters.initializer, seeds).next(critics=critics)
         else:
             kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
         size = outputs_of_critic(parameters, spec)

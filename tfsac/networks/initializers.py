@@ -29,38 +29,27 @@ class NormalizedColumns(keras.initializers.Initializer):
         return {"seed": self.seed}
 
 
+@registered
 class Parts(keras.initializers.Initializer):
-    """A kernel that consists of several.
+    """A kernel that consists of several: stacked `[N, ...]`, or side by side, as those of layers with the same input.
 
     Args:
         parts: initialises each of them; or their configs, as Keras saves them.
+        stacked: whether they are stacked.
     """
 
-    def __init__(self, parts: list[Any]):
-        self.parts = [keras.initializers.get(part) for part in parts]
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments."""
-        return {"parts": [keras.initializers.serialize(part) for part in self.parts]}
-
-
-@registered
-class SideBySide(Parts):
-    """Kernels of equal width in one, as those of layers with the same input."""
+    def __init__(self, parts: list[Any], stacked: bool):
+        self.parts, self.stacked = [keras.initializers.get(part) for part in parts], stacked
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> keras.KerasTensor:
         """Draws a kernel."""
-        part = (*shape[:-1], shape[-1] // len(self.parts))
-        return keras.ops.concatenate([initializer(part, dtype=dtype) for initializer in self.parts], axis=-1)
+        part = shape[1:] if self.stacked else (*shape[:-1], shape[-1] // len(self.parts))
+        kernels = [initializer(part, dtype=dtype) for initializer in self.parts]
+        return keras.ops.stack(kernels) if self.stacked else keras.ops.concatenate(kernels, axis=-1)
 
-
-@registered
-class Stacked(Parts):
-    """Kernels `[N, ...]`, each of its own initialiser."""
-
-    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> keras.KerasTensor:
-        """Draws the kernels."""
-        return keras.ops.stack([initializer(shape[1:], dtype=dtype) for initializer in self.parts])
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments."""
+        return {"parts": [keras.initializers.serialize(part) for part in self.parts], "stacked": self.stacked}
 
 
 KINDS = {
@@ -82,8 +71,10 @@ class Initializers:
     def __init__(self, kind: str, seeds: np.random.Generator):
         self.kind, self.seeds = kind, seeds
 
-    def next(self, kind: str | None = None) -> keras.initializers.Initializer:
-        """Returns the next initialiser, of this kind where one is given."""
+    def next(self, kind: str | None = None, critics: int | None = None) -> keras.initializers.Initializer:
+        """Returns the next initialiser, of this kind where one is given; of N critics one of all their kernels."""
+        if critics is not None:
+            return Parts([self.next(kind) for _ in range(critics)], stacked=True)
         return KINDS[kind or self.kind](seed=int(self.seeds.integers(2**31)))
 
 

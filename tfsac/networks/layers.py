@@ -359,13 +359,9 @@ class CriticEnsemble(SavedLayer):
         dropout_masks: Masks | None = None,
         critic_indices: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Returns the outputs.
+        """Returns the outputs for features and actions `[B, F]`, of the critics of these indices `[M]` or of all.
 
-        Args:
-            x: features and actions, `[B, F]`.
-            mode: how the layers compute.
-            dropout_masks: of dropout: 0 for units that are left out, and 1 / (1 - rate) for the others.
-            critic_indices: which critics, `[M]`; None for all.
+        Dropout's masks are 0 for units that are left out, and 1 / (1 - rate) for the others.
         """
         critics: Any = self.output_layer.critics if critic_indices is None else critic_indices.shape[0]
         weights = {

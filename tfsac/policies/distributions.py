@@ -43,16 +43,9 @@ class SquashedGaussian:
         return self.functions.tanh(self.loc + self.functions.exp(self.log_scale) * noise)
 
     def sample_and_log_prob(self, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns a reparameterised action and its log density.
+        """Returns reparameterised actions `[B, A]` in (-1, 1) and their log densities `[B]` over [-1, 1]^A.
 
-        Args:
-            noise: `[B, A]`, standard normal.
-
-        Returns:
-            actions `[B, A]` in (-1, 1) and log densities `[B]` over [-1, 1]^A, computed from the sample before tanh.
-
-        Raises:
-            ValueError: noise of another shape.
+        The noise `[B, A]` is standard normal. Densities are computed from the sample before tanh.
         """
         check_shapes(self.loc, noise)
         u = self.loc + tf.exp(self.log_scale) * noise
@@ -183,10 +176,6 @@ class DiagonalGaussian:
 
 
 def check_shapes(x: Any, other: Any) -> None:
-    """Refuses shapes, of arrays or tensors, that are not `[B, A]` or differ: a broadcast would be silent.
-
-    Raises:
-        ValueError: they are.
-    """
+    """Raises a ValueError for shapes that are not `[B, A]` or differ: a broadcast would be silent."""
     if len(x.shape) != 2 or (x.shape != other.shape and not tf.TensorShape(x.shape).is_compatible_with(other.shape)):
         raise ValueError(f"shapes must be [B, A] and equal, got {x.shape} and {other.shape}")

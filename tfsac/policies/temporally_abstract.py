@@ -97,13 +97,10 @@ class Choice(NamedTuple):
 def choice(
     keep_q_B: Any, switch_q_B: Any, alpha: Any, clipping: tuple[float | None, float | None] | None = None
 ) -> Choice:
-    """Equation 5: `beta = softmax([Q(s, tau0), Q(s, tau1)] / alpha)`, without gradient.
+    """Equation 5: `beta = softmax([Q(s, tau0), Q(s, tau1)] / alpha)`, without gradient; of arrays or tensors.
 
-    Args:
-        keep_q_B: Q of keeping the trajectory before; an array or a tensor.
-        switch_q_B: Q of the proposed one.
-        alpha: temperature of the choice, a scalar; at least 1e-10 counts.
-        clipping: (low, high) bounds of the advantage `switch_q - keep_q`, or None for no bound.
+    At least 1e-10 counts as the temperature alpha, a scalar. `clipping` has the bounds of the advantage
+    `switch_q - keep_q`, each None for no bound.
     """
     functions = functions_of(keep_q_B)
     advantage_B = clipped_B = functions.stop_gradient(switch_q_B - keep_q_B)
@@ -121,16 +118,6 @@ def pessimistic(q_BND: Any, weight_D: np.ndarray) -> Any:
     """Returns the smallest of N critics for each reward, `[B, D]`; the largest where a reward's weight is negative."""
     sign_D = np.where(weight_D < 0, np.float32(-1), np.float32(1))
     return functions_of(q_BND).min(q_BND * sign_D, axis=1) * sign_D
-
-
-class Proposal(NamedTuple):
-    """The first stage at `[B]` rows: the policy, its action and log density, both trajectories to choose from."""
-
-    policy: SquashedGaussian
-    action_BA: tf.Tensor
-    log_prob_B: tf.Tensor
-    kept: Tau
-    planned: Tau
 
 
 class Draws(NamedTuple):
@@ -332,23 +319,6 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         where, ones = functions_of(repeats).where, functions_of(repeats).ones_like(repeats)
         after = {name: where(switch[:, None], planned[name], kept[name]) for name in self.trajectory.fields}
         return {**after, REPEATS: where(switch, ones, repeats + 1)}
-
-    # -- training ------------------------------------------------------------------------------------------------------
-
-    def propose(self, observation: Mapping[str, tf.Tensor], previous: Tau, noise_BA: tf.Tensor) -> Proposal:
-        """Returns the first stage, sampled with standard normal noise."""
-        policy = SquashedGaussian(*self.networks["policy"]({**observation, **previous}))
-        action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
-        kept, planned = self.trajectory.step(previous), self.trajectory.plan(action_BA, previous)
-        return Proposal(policy, action_BA, log_prob_B, kept, planned)
-
-    def q(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
-        """Returns all critics (online or target) of trajectories, `[B, N, D]`."""
-        return critics(observation, self.trajectory.concatenated(tau))
-
-    def value(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
-        """Returns the pessimistic Q of trajectories, a weighted sum over rewards, `[B]`."""
-        return self.objective(self.q(critics, observation, tau))
 
     def objective(self, q_BND: Any) -> Any:
         """Returns the weighted sum over rewards of pessimistic critics, `[B]`."""

@@ -62,14 +62,8 @@ def model_maker(
 ) -> ModelMaker:
     """Returns what the agent calls for its networks, and again for its target networks: each time new models.
 
-    Args:
-        actor_critic: see `tfsac.sac`.
-        observation_space, action_space, ac_kwargs: its arguments.
-        spec: of the same environment.
-        seed: of Python's, NumPy's and Keras's random numbers at each call.
-
-    Returns:
-        a function without arguments that returns `policy`, and `q`: [observations by key, actions] to `[B, 2]`.
+    They are `policy`, and `q`: [observations by key, actions] to `[B, 2]`. `seed` is that of Python's, NumPy's and
+    Keras's random numbers at each call; see `tfsac.sac` for the others.
     """
 
     @functools.wraps(actor_critic)  # a run's config names the user's function

@@ -34,9 +34,6 @@ def test_policy(
         max_ep_len: steps after which an episode is cut off; None for the run's own limit.
         render: open a window; an `env_fn` must then make its environment with `render_mode="human"`.
 
-    Returns:
-        returns and lengths of the episodes, `[E]` each.
-
     Raises:
         FileNotFoundError: no run there, or one without an exported policy.
         TfsacError: an environment that cannot be made or has other spaces than the policy.
@@ -47,11 +44,11 @@ def test_policy(
     directory = RunDirectory(pathlib.Path(run_dir))
     parameters = directory.read()[0].environment
     parameters = dataclasses.replace(parameters, max_episode_steps=max_ep_len or parameters.max_episode_steps)
-    make_env = env_fn
+    limited = env_fn
     if env_fn is not None and (limit := parameters.max_episode_steps):
-        make_env = lambda: gym.wrappers.TimeLimit(env_fn(), limit)  # noqa: E731
+        limited = lambda: gym.wrappers.TimeLimit(env_fn(), limit)  # noqa: E731
     card = Card(directory.path, load_exported(directory.policy), parameters, {})
-    evaluation = card.evaluate(episodes, deterministic, render="human" if render else "", env_fn=make_env)
+    evaluation = card.evaluate(episodes, deterministic, render="human" if render else "", env_fn=limited)
     for i, (total, length) in enumerate(zip(evaluation.returns, evaluation.lengths, strict=True)):
         print(f"episode {i:<3}return {total:10.2f}  length {length:5}")
     print(f"mean       return {evaluation.returns.mean():10.2f}  length {evaluation.lengths.mean():7.1f}")

@@ -53,8 +53,7 @@ def sac(
 
     The same call with `logger_kwargs={"output_dir": ..., "resume": True}` resumes an interrupted run exactly from its
     last checkpoint, also for more epochs. Std, Max and Min of the epoch in which it was interrupted are over the
-    updates after it. `tfsac train --resume` also continues runs of `tfsac spinup`, but writes no progress.txt; it
-    refuses others, whose functions it does not have.
+    updates after it.
 
     Args:
         env_fn: returns a new environment at each call, with a `Box` of observations (not a `Dict`) and of actions. Of
@@ -82,9 +81,7 @@ def sac(
         how it ended: reason, run directory, counters, best test return.
 
     Raises:
-        TfsacError: an argument out of range, an environment or models that cannot be used.
-        FileExistsError: there is something in output_dir.
-        EnvironmentFailure, NonFiniteError, CheckpointError: as `Trainer.run` raises them.
+        TfsacError, OSError: as `tfsac.train`; or an argument is out of range.
 
     Example:
         >>> tfsac.sac(lambda: gymnasium.make("Pendulum-v1"), ac_kwargs={"hidden_sizes": (64,)}, epochs=5)
