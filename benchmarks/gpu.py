@@ -61,14 +61,14 @@ def bare(together, unrolled):
     return {"case": BARE, "kind": "yardstick", "K": together, "unrolled": unrolled}
 
 
-def ours(memory, compiled, together, unrolled=None, case="SAC, 2 x 256, batch 256", **more):
+def ours(memory, compiled, together, case="SAC, 2 x 256, batch 256", **more):
     return {
         "case": case,
         "kind": "updates",
         "memory": memory,
         "compiled": compiled,
         "K": together,
-        "unrolled": unrolled,
+        "unrolled": None,
     } | more
 
 
@@ -85,25 +85,25 @@ def loop(num_envs, memory, compiled):
 
 # name -> flags of XLA, and cases; a group is a process.
 GROUPS = {
-    "main": ("", [bare(500, 1), ours("device", "XLA", 500, 4), bare(500, 4), ours("device", "XLA", 500, 1),
-                  ours("device", "XLA", 50, 4), ours("device", "XLA", 1), ours("RAM", "XLA", 50, 4),
+    "main": ("", [bare(500, 1), ours("device", "XLA", 500), bare(500, 4),
+                  ours("device", "XLA", 50), ours("device", "XLA", 1), ours("RAM", "XLA", 50),
                   ours("RAM", "XLA", 1), ours("RAM", "graph", 50), ours("RAM", "graph", 1)]),
-    "while": (WITH_WHILE, [bare(500, 1), ours("device", "XLA", 500, 1)]),
-    "while unrolled": (WITH_WHILE + WHILE_UNROLLED, [bare(500, 1), ours("device", "XLA", 500, 1)]),
-    "without": (WITHOUT, [bare(500, 1), ours("device", "XLA", 500, 4)]),
+    "while": (WITH_WHILE, [bare(500, 1), ours("device", "XLA", 500)]),
+    "while unrolled": (WITH_WHILE + WHILE_UNROLLED, [bare(500, 1), ours("device", "XLA", 500)]),
+    "without": (WITHOUT, [bare(500, 1), ours("device", "XLA", 500)]),
     "loop": ("", [loop(1024, "device", "XLA"), loop(1, "device", "XLA"), loop(16, "device", "XLA"),
                   loop(1, "RAM", "graph")]),
     "torch": ("", [{"case": "PyTorch", "kind": "torch", "K": 50}]),
     "tests": ("", [{"case": "pytest -m gpu", "kind": "tests"}]),
     "rounding": ("", [{"case": "mirrored", "kind": "mirrored"}]),
     "sb3": ("", [{"case": "Stable-Baselines3", "kind": "sb3", "K": 50}]),
-    "sizes": ("", [ours("device", "XLA", 500, 1, "SAC, 2 x 256, batch 4096", batch=4096),
-                   ours("device", "XLA", 500, 1, "SAC, 2 x 1024, batch 256", width=1024),
-                   ours("device", "XLA", 100, 1, "SAC, 2 x 1024, batch 4096", width=1024, batch=4096),
-                   ours("device", "XLA", 100, 1, "REDQ, 10 critics, batch 256", preset="redq_mujoco"),
-                   ours("device", "XLA", 100, 1, "CrossQ, 2 x 2048, batch 256", preset="crossq_mujoco")]),
+    "sizes": ("", [ours("device", "XLA", 500, "SAC, 2 x 256, batch 4096", batch=4096),
+                   ours("device", "XLA", 500, "SAC, 2 x 1024, batch 256", width=1024),
+                   ours("device", "XLA", 100, "SAC, 2 x 1024, batch 4096", width=1024, batch=4096),
+                   ours("device", "XLA", 100, "REDQ, 10 critics, batch 256", preset="redq_mujoco"),
+                   ours("device", "XLA", 100, "CrossQ, 2 x 2048, batch 256", preset="crossq_mujoco")]),
     "others": ("", [bare(50, 1), bare(50, 4), ours("device", "graph", 50), ours("device", "graph", 500),
-                    ours("RAM", "XLA", 500, 4), ours("RAM", "graph", 500)]),
+                    ours("RAM", "XLA", 500), ours("RAM", "graph", 500)]),
 }  # fmt: skip
 
 # The most important first.
@@ -196,7 +196,6 @@ def measure_updates(case, args):
             memory.ring[name] = rng.uniform(-1, 1, memory.ring[name].shape)
     memory.total_rows = args.stored
     device = build_device_memory(memory, preset, filters, agent, 1)
-    agent.compiled.unrolled = case["unrolled"] or 1
     together = case["K"]
 
     def batches():

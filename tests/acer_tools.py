@@ -194,7 +194,7 @@ def fix_noise(agent, columns=COLUMNS, where=None):
 def probe(agent, batch):
     """Returns gradients by network and metrics of an update that moves nothing."""
     found = {}
-    agent.apply = lambda gradients: found.update({gradients.name: [value.numpy() for value in gradients.values]})
+    agent.apply = lambda *steps: found.update({name: [x.numpy() for x in values] for name, values, _ in steps})
     agent.update_target = lambda name: None
     agent.averages.assign([0.0, 0.0, 0.0])
     metrics, _ = agent.update_once(tf.nest.map_structure(tf.constant, batch))

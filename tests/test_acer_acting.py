@@ -230,30 +230,6 @@ def test_acting_in_tensorflow_is_acting_in_numpy(given):
     assert_all_close(found.state, after)
 
 
-@of_both
-def test_samples_in_tensorflow_are_made_with_the_noise_that_is_given(kind):
-    agent, rows = kept_agent(kind, cells=3), 5000
-    x, state = (
-        tensors(repeated(rows)),
-        tensors({field: np.repeat(value, rows, axis=0) for field, value in a_state(agent, 1).items()}),
-    )
-    extras = agent.policy.act(repeated(rows), {field: value.numpy() for field, value in state.items()}).extras
-    tf.random.set_seed(0)
-    noise = agent.policy.sample_noise(x)
-    action, after = agent.policy.act_tensors(x, noise, state)
-    again, _ = agent.policy.act_tensors(x, noise, state)
-    np.testing.assert_array_equal(action, again)
-    assert noise.shape == (rows, 3 if kind == "discrete" else 2) and after.keys() == state.keys()
-    if kind == "discrete":
-        np.testing.assert_allclose(np.bincount(action) / rows, softmax(extras["behaviour/logits"][0]), atol=0.025)
-        assert noise.numpy().min() >= 0 and noise.numpy().max() < 1
-    else:
-        np.testing.assert_allclose(
-            action, extras["behaviour/mean"] + np.sqrt(extras["behaviour/variance"]) * noise, rtol=1e-4, atol=1e-5
-        )
-        assert noise.numpy().std() == pytest.approx(1.0, abs=0.03)
-
-
 def test_invalid_choices_are_never_made_in_tensorflow():
     agent = make_agent(cells=3, spec=discrete_spec(3, 3, masked=True))
     x = tensors({**repeated(3000), "action_mask": np.tile([[True, False, True]], (3000, 1))})
@@ -333,9 +309,8 @@ def test_values_of_numbers_by_hand(given):
 @pytest.mark.parametrize("given", [given for given in RECURRENT if not given["shared"]], ids=named)
 def test_critics_that_remember_on_their_own_have_no_values_outside_of_columns(given):
     agent, x = kept_agent(**given), tensors(observations())
-    name = "q" if given["kind"] == "discrete" else "v"
-    with pytest.raises(TfsacError, match=name):
-        agent.value_tensors(x, tf.zeros([ROWS, 2]), tensors(agent.policy.initial_state(ROWS)))
+    with pytest.raises(TfsacError, match="'q'" if given["kind"] == "discrete" else "'v'"):
+        _ = agent.values_through
     without = {"middleware_parameters": make_agent(given["kind"]).network_parameters["policy"].middleware_parameters}
     feedforward = make_agent(
         given["kind"], cells=3, own=dict.fromkeys(agent.network_parameters.keys() - {"policy"}, without)

@@ -79,16 +79,9 @@ def padded(column, steps, q=0.0):
     return {name: [*column[name], *[rows[name]] * steps] for name in STEPS}
 
 
-@pytest.mark.parametrize("q", [0.0, 50.0])
-def test_rows_without_a_step_pass_the_value_after_the_end_on(q):
-    q_ret, q_opc = returns_of([padded(STEPS, 2, q)], [END])
-    np.testing.assert_array_equal(q_ret[:3, 0], RET)
-    np.testing.assert_array_equal(q_opc[:3, 0], OPC)
-
-
 def test_columns_do_not_mix_and_may_differ_in_length():
     two = {name: values[1:] for name, values in STEPS.items()}
-    q_ret, q_opc = returns_of([STEPS, padded(two, 1)], [END, -2.0])
+    q_ret, q_opc = returns_of([STEPS, padded(two, 1, q=50.0)], [END, -2.0])
     np.testing.assert_array_equal(q_ret[:, 0], RET)
     np.testing.assert_array_equal(q_opc[:, 0], OPC)
     # 3 - 2/2 = 2, then 2 + (1/4 (2 - 6) + 30)/2 and 2 + (2 - 6 + 30)/2.
@@ -104,32 +97,6 @@ def test_returns_have_no_gradient():
         q_ret, q_opc = losses.retrace_returns(*inputs, tf.fill((1, 3), True))
         total = tf.reduce_sum(q_ret + q_opc)
     assert tape.gradient(total, inputs) == [None] * 6
-
-
-def test_on_policy_both_returns_are_equal_exactly():
-    rng = np.random.default_rng(1)
-    reward, q, v, log_prob = (single(rng.normal(0, 10, (7, 5))) for _ in range(4))
-    for size in (1, 3):
-        trace = losses.trace_coefficient(losses.log_ratio(log_prob, log_prob), size)
-        discount, valid = single(rng.integers(0, 2, (7, 5))), tf.constant(rng.integers(0, 2, (7, 5)) > 0)
-        q_ret, q_opc = losses.retrace_returns(reward, 0.99 * discount, q, v, trace, tf.ones(5), valid)
-        np.testing.assert_array_equal(q_ret, q_opc)
-
-
-def test_returns_and_directions_in_a_graph_of_unknown_columns():
-    @tf.function(input_signature=[tf.TensorSpec([3, None], tf.float32)] * 5 + [tf.TensorSpec([None], tf.float32)])
-    def compute(reward, discount, q, v, trace, end):
-        returns = losses.retrace_returns(reward, 0.5 * discount, q, v, trace, end, discount >= 0)
-        _, region = losses.constrained(
-            lambda x: (3.0 * x[:, 0] + 4.0 * x[:, 1], -x[:, 0]), tf.stack([end, end], axis=1), 1.0
-        )
-        return returns.q_ret, returns.q_opc, region.direction
-
-    steps = [single(STEPS[name])[:, None] for name in ("reward", "discount", "q", "v", "trace")]
-    q_ret, q_opc, direction = compute(*steps, single([END]))
-    np.testing.assert_array_equal(q_ret[:, 0], RET)
-    np.testing.assert_array_equal(q_opc[:, 0], OPC)
-    np.testing.assert_array_equal(direction, [[1.0, 4.0]])  # g is (3, 4) and k is (1, 0)
 
 
 def test_ratios_and_traces_by_hand():
@@ -170,8 +137,6 @@ def test_the_policy_loss_and_its_gradients(truncation, weight):
 
 def test_corrections_by_hand():
     log_rho = double(np.log([4.0, 2.0, 0.5]))
-    np.testing.assert_allclose(losses.correction_weight(log_rho, 1.0), [0.75, 0.5, 0.0], rtol=1e-12)
-    np.testing.assert_array_equal(losses.correction_weight(log_rho, 0.0), [1.0, 1.0, 1.0])
     inputs = [double([-1.0, -2.0, -3.0]), log_rho, double([2.0, -3.0, 5.0])]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
@@ -212,7 +177,7 @@ def test_value_losses_by_hand():
 THRESHOLDS = [0.0, 0.1, 0.5, 1.0, 2.0, 10.0, 1e6]
 
 
-def gradients_by_action(logits, behaviour_logits, q, truncation, corrected=True):
+def gradients_by_action(logits, behaviour_logits, q, truncation):
     """Gradient by the logits of every action's loss, had the behaviour chosen it: `[A, A]`, an action per row."""
     size = len(q)
     behaviour = MaskedCategorical(double([behaviour_logits] * size))
@@ -225,8 +190,7 @@ def gradients_by_action(logits, behaviour_logits, q, truncation, corrected=True)
         v_R = expectation(policy.prob, q_RA)
         log_prob_R, log_ratio_R = tf.linalg.diag_part(policy.log_prob), tf.linalg.diag_part(log_ratio)
         loss = losses.policy_loss(log_prob_R, log_ratio_R, double(q) - v_R, tf.zeros(size, tf.float64), truncation)
-        if corrected:
-            loss += losses.full_correction(policy.prob, policy.log_prob, log_ratio, q_RA, v_R, truncation)
+        loss += losses.full_correction(policy.prob, policy.log_prob, log_ratio, q_RA, v_R, truncation)
     return tape.gradient(loss, tiled).numpy()
 
 
@@ -248,41 +212,6 @@ def test_truncation_with_correction_is_unbiased_exactly(truncation):
         logits, behaviour_logits, q = rng.normal(0, 2, size), rng.normal(0, 2, size), rng.normal(0, 3, size)
         gradient = softmax(behaviour_logits) @ gradients_by_action(logits, behaviour_logits, q, truncation)
         np.testing.assert_allclose(gradient, on_policy_gradient(logits, q), rtol=0, atol=1e-12)
-
-
-def test_truncation_alone_is_biased_and_plain_importance_sampling_is_not():
-    logits, behaviour_logits, q = np.array([2.0, 0.0, -1.0]), np.array([-2.0, 1.0, 0.0]), np.array([2.0, -3.0, 1.0])
-    prob, exact = softmax(behaviour_logits), on_policy_gradient(logits, q)
-    plain = gradients_by_action(logits, behaviour_logits, q, None, corrected=False)
-    np.testing.assert_allclose(prob @ plain, exact, rtol=0, atol=1e-12)
-    truncated = gradients_by_action(logits, behaviour_logits, q, 1.0, corrected=False)
-    assert np.abs(prob @ truncated - exact).max() > 0.05
-
-
-@pytest.mark.parametrize("truncation", [0.0, 1.0, 10.0])
-def test_the_correction_brings_back_what_the_behaviour_never_chooses(truncation):
-    logits, never, q = np.array([1.0, 0.5, -1.0]), np.array([-1e4, 0.0, 0.0]), np.array([2.0, -1.0, 0.5])
-    prob, exact = softmax(never), on_policy_gradient(logits, q)
-    assert prob[0] == 0.0
-    np.testing.assert_allclose(prob @ gradients_by_action(logits, never, q, truncation), exact, rtol=0, atol=1e-12)
-    assert np.abs(prob @ gradients_by_action(logits, never, q, None, corrected=False) - exact).max() > 0.1
-
-
-def test_variance_grows_with_the_threshold_up_to_plain_importance_sampling():
-    # The ratios are about 0.1, 4 and 18.
-    logits, behaviour_logits, q = np.log([0.08, 0.2, 0.72]), np.log([0.91, 0.05, 0.04]), np.array([1.0, -2.0, 3.0])
-    prob = softmax(behaviour_logits)
-
-    def variance(*truncation):
-        rows = gradients_by_action(logits, behaviour_logits, q, *truncation)
-        return prob @ np.square(rows - prob @ rows).sum(axis=-1)
-
-    plain = variance(None, False)
-    below = [variance(truncation) for truncation in (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 17.0)]
-    assert below[0] == pytest.approx(0.0, abs=1e-20)  # all of the gradient is in the correction
-    assert (np.diff([*below, plain]) > 0).all()
-    assert below[3] < 0.1 * plain
-    assert variance(20.0) == pytest.approx(plain, rel=1e-12)
 
 
 @pytest.mark.parametrize("truncation", [0.0, 0.5, 1.0, 2.0, 10.0])
@@ -340,12 +269,6 @@ def test_z_is_the_nearest_of_all_that_move_the_divergence_by_at_most_delta(delta
     np.testing.assert_allclose(dot[touched] / size[touched], delta / size[touched], rtol=0, atol=1e-11)
     np.testing.assert_array_equal(z[~touched], g[~touched])
     np.testing.assert_array_equal(factor[~touched], 0.0)
-    distance = np.linalg.norm(z - g, axis=-1)
-    for spread in (0.01, 0.3, 3.0):
-        other = z + rng.normal(0, spread, z.shape)
-        allowed = (k * other).sum(-1) <= delta
-        assert allowed.sum() > 200
-        assert (np.linalg.norm(other - g, axis=-1) >= distance - 1e-12)[allowed].all()
 
 
 @pytest.mark.parametrize(("scale", "delta"), [(1e20, 1.0), (1e20, 0.0), (1e-20, 1.0), (1e-20, 0.0)])
@@ -429,29 +352,14 @@ POLICIES = [(choices, geometry) for geometry in DISCRETE] + [(numbers, geometry)
 
 
 @pytest.mark.parametrize(("policy", "geometry"), POLICIES, ids=lambda x: x if isinstance(x, str) else x.__name__)
-def test_a_wide_trust_region_leaves_the_gradient_as_it_is(policy, geometry):
+@pytest.mark.parametrize("delta", [None, 1e6])
+def test_no_trust_region_or_a_wide_one_leaves_the_gradient_as_it_is(policy, geometry, delta):
     outputs, statistics_of, loss_and_kl, direct_loss, _, kl = policy(geometry)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(outputs)
-        inside, region = losses.constrained(loss_and_kl, statistics_of(outputs), 1e6)
+        inside, region = losses.constrained(loss_and_kl, statistics_of(outputs), delta)
         direct = direct_loss(outputs)
     np.testing.assert_allclose(tape.gradient(inside, outputs), tape.gradient(direct, outputs), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(region.factor, 0.0)
-    np.testing.assert_allclose(region.kl, kl, rtol=1e-10)
-
-
-@pytest.mark.parametrize(("policy", "geometry"), POLICIES, ids=lambda x: x if isinstance(x, str) else x.__name__)
-def test_without_a_trust_region_the_loss_is_as_it_is(policy, geometry):
-    outputs, statistics_of, loss_and_kl, direct_loss, _, kl = policy(geometry)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(outputs)
-        statistics = statistics_of(outputs)
-        free, region = losses.constrained(loss_and_kl, statistics, None)
-        direct = direct_loss(outputs)
-        divergence = tf.reduce_sum(region.kl)
-    np.testing.assert_array_equal(free, loss_and_kl(statistics)[0])
-    np.testing.assert_allclose(tape.gradient(free, outputs), tape.gradient(direct, outputs), rtol=0, atol=1e-12)
-    assert tape.gradient(divergence, outputs) is None
     np.testing.assert_array_equal(region.factor, 0.0)
     np.testing.assert_allclose(region.kl, kl, rtol=1e-10)
 
@@ -508,14 +416,8 @@ SURE = {
     [
         ("first", "unsure", "unsure"),
         ("unsure", "first", "unsure"),
-        ("unsure", "unsure", "first"),
-        ("first", "first", "first"),
-        ("first", "last", "unsure"),
-        ("first", "unsure", "last"),
         ("first", "last", "last"),
         ("unsure", "last", "first"),
-        ("nearly", "unsure", "unsure"),
-        ("nearly", "unsure", "first"),
         ("nearly", "unsure", "last"),
         ("unsure", "nearly", "nearly"),
     ],
@@ -652,14 +554,3 @@ def test_the_gaussian_equals_tensorflow_probability():
     kl = theirs.kl_divergence(tfp.distributions.MultivariateNormalDiag(other_mean, tf.sqrt(other_variance)))
     np.testing.assert_allclose(ours.kl_to(other), kl, rtol=1e-12)
     np.testing.assert_allclose(ours.kl_to(ours), np.zeros(5), atol=1e-14)
-
-
-MEAN = tf.zeros((4, 2))
-
-
-@pytest.mark.parametrize(
-    ("mean", "variance"), [(MEAN, MEAN[:, :1]), (MEAN, MEAN[0]), (MEAN[0], MEAN[0]), (MEAN[None], MEAN[None])]
-)
-def test_the_gaussian_has_one_shape(mean, variance):
-    with pytest.raises(ValueError, match="shapes"):
-        DiagonalGaussian(mean, variance)

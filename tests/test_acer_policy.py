@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac import api, cli, exporting
+from tfsac import exporting
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.exporting.litert import litert_interpreter
 from tfsac.parameters import RunParameters
@@ -119,56 +119,6 @@ def memory():
 # -- acting ------------------------------------------------------------------------------------------------------------
 
 
-def test_environments_side_by_side_act_as_each_alone(case):
-    together = case.live()
-    for i in range(3):
-        for (actions, state), (action, own) in zip(together, case.live(i), strict=True):
-            np.testing.assert_allclose(actions[i], action, atol=1e-5)
-            assert state.keys() == own.keys() == case.fields
-            for name in case.fields:
-                np.testing.assert_allclose(state[name][i], own[name][0], atol=1e-5)
-    actions = np.stack([action for action, _ in together])
-    assert (actions != actions[0, 0]).any()  # or little would be tested
-    if not case.discrete:
-        low, high = case.spec.action.low, case.spec.action.high
-        assert (actions >= low).all() and (actions <= high).all()
-
-
-def same_moments(one, other):
-    """Compares means of `[N, A]` and of their squares, which may differ by six deviations."""
-    for power in (1, 2):
-        spread = (other**power).std(axis=0) * np.sqrt(1 / len(one) + 1 / len(other))
-        assert (np.abs((one**power).mean(axis=0) - (other**power).mean(axis=0)) < 6 * spread + 1e-6).all()
-
-
-def test_samples_follow_the_policy_and_the_mode_is_likeliest(case):
-    case.policy.reset()
-    given = {key: np.repeat(array[0][:1], 4000, axis=0) for key, array in case.seen.items()}
-    raw = given if len(given) > 1 else given["observation"]
-    found = case.policy.act(raw, deterministic=False)
-    case.policy.reset()
-    mode = case.policy.act(raw)
-    assert (mode == mode[0]).all() and mode[0] == pytest.approx(case.live()[0][0][0], abs=1e-5)
-    # The distribution in TensorFlow, of a state of zeros.
-    filtered = {key: tf.constant(x[:1]) for key, x in case.policy.filters.observation(given).items()}
-    state = {name: tf.constant(x) for name, x in case.policy.acting.initial_state(1).items()}
-    outputs, _, _ = case.policy.acting.advance_tensors(filtered, state)
-    distribution = case.policy.acting.distribution(outputs, filtered)
-    if case.discrete:
-        often = np.bincount(found, minlength=case.spec.action.num_actions) / 4000
-        np.testing.assert_allclose(often, distribution.prob[0], atol=0.035)  # four deviations at most
-        assert (often > 0).sum() > 1 and mode[0] == distribution.prob[0].numpy().argmax()
-        if "action_mask" in given:
-            assert often[~given["action_mask"][0]].sum() == 0.0
-    else:
-        mean, deviation = distribution.mean[0].numpy(), np.sqrt(distribution.variance[0])
-        inner = np.clip(
-            np.random.default_rng(1).normal(mean, deviation, (40_000, len(mean))), -1, 1
-        )  # as the environment clips
-        expected = case.policy.to_environment(inner.astype(np.float32))
-        same_moments(found, expected)
-
-
 # -- exported ----------------------------------------------------------------------------------------------------------
 
 
@@ -243,21 +193,6 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     assert case.discrete or (np.abs(case.policy.to_environment.inverse(action)) <= 1.0 + 1e-6).all()
 
 
-def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(case, saved_model):
-    state, seen = middle(case, 4000)
-    sample = case.signatures(saved_model)["sample"]
-    first, second = (sample(**seen, **state)["action"] for _ in range(2))
-    assert (first != second).any()
-    live = case.policy.to_environment(
-        case.policy.acting.act(case.policy.filters.observation(seen), state, mode="sample").action
-    )
-    if case.discrete:
-        often = [np.bincount(actions, minlength=case.spec.action.num_actions) / 4000 for actions in (first, live)]
-        np.testing.assert_allclose(*often, atol=0.05)  # four deviations at most
-    else:
-        same_moments(first, live)
-
-
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_exported_values_are_those_of_the_critics(case, format, request):
     signatures, rng = case.signatures(request.getfixturevalue(format)), np.random.default_rng(3)
@@ -295,40 +230,3 @@ def test_values_of_critics_with_memories_of_their_own_are_refused(memory, tmp_pa
     with pytest.raises(ValueError):
         exporting.export(memory.policy, tmp_path / "out", values=True)
     assert not list(tmp_path.iterdir())
-
-
-# -- typed -------------------------------------------------------------------------------------------------------------
-
-
-def test_every_command_takes_a_run(tmp_path, capsys):
-    folder = tmp_path / "run"
-    api.train(tiny.acer("CartPole-v1", True, True), folder, RunParameters(seed=1), quiet=True)
-    assert (folder / "policy" / "saved_model.pb").is_file() and (folder / "learning_curve.png").is_file()
-
-    def typed(*line):
-        assert cli.run([*line]) == 0
-        return capsys.readouterr().out
-
-    best = api.evaluate(folder, 3).returns.mean()
-    assert f"mean {best:.2f}" in typed(
-        "evaluate", f"--run_dir={folder}", "--episodes=3", f"--plot_actions={tmp_path / 'a.png'}"
-    )
-    sampled = api.evaluate(folder, 3, deterministic=False).returns.mean()
-    assert (
-        f"mean {sampled:.2f}" in typed("evaluate", f"--run_dir={folder}", "--episodes=3", "--stochastic")
-        and sampled != best
-    )
-    for format in ("saved_model", "tflite"):
-        printed = typed(
-            "export", f"--run_dir={folder}", f"--out={tmp_path / format}", f"--format={format}", "--verify", "--values"
-        )
-        assert "(within 1e-05)" in printed
-    assert "2 episodes" in typed("record", f"--run_dir={folder}", f"--out={tmp_path / 'shown.npz'}", "--episodes=2")
-    assert (tmp_path / "a.png").is_file()
-    assert typed("plot", f"--run_dir={folder}", f"--out={tmp_path / 'b.png'}").endswith("b.png\n")
-    assert "Continuing" in typed("train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=132")
-    assert [row["env_steps"] for row in tiny.rows(folder)] == ["60", "120", "132"]
-    same, begun = f"--preset={folder / 'config.json'}", f"--checkpoint_restore_dir={folder}"
-    assert "finished at step 132" in typed("train", f"--run_dir={tmp_path / 'more'}", same, begun, "--seed=2")
-    typed("plot", str(folder), str(tmp_path / "more"), f"--out={tmp_path / 'both.png'}")
-    assert (tmp_path / "both.png").is_file()

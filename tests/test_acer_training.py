@@ -6,11 +6,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from resume_tools import RUN, States, complete_run, crashed, rows_without_clocks, weights
+from resume_tools import RUN, complete_run, crashed, rows_without_clocks, weights
 
 from tfsac import api
 from tfsac.catalog import load_preset
-from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import RunParameters
 from tfsac.training import Callback, Trainer
 
@@ -214,14 +213,6 @@ def test_learning_from_the_replay_alone_waits_for_it(tmp_path):
     assert trainer.agent.compiled.traces == 1
 
 
-def test_a_replay_that_began_goes_on_whatever_the_memory_forgets(tmp_path):
-    seen, changes = Watch(), {"agent.memory.max_size": 11, "agent.memory.replay_start_size": 11}
-    trainer = trained(tmp_path, cliff(CHOICES, **changes), seen)
-    # Of episodes of 3, 5, 3, 5, ... steps only two fit after the third, fewer than 11 steps.
-    assert [seen.counted[end - 1] for end in ENDS] == [1, 2, 5, 8, 11, 14]
-    assert [steps for _, steps in trainer.memory.episodes] == [3, 5]
-
-
 @pytest.mark.slow
 def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tmp_path):
     seen = Watch()
@@ -236,53 +227,6 @@ def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tm
     # The mean of 398 such numbers has a deviation of 0.09, their variance one of 0.23.
     assert replays[2:].mean() == pytest.approx(3.0, abs=0.35) and replays[2:].var() == pytest.approx(3.0, abs=0.9)
     assert trainer.counters.updates == 400 + replays.sum() and trainer.agent.compiled.traces == 1
-
-
-# -- filters -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("level", [CLIFF, pytest.param(CHOICES, marks=pytest.mark.slow)])
-@pytest.mark.slow
-def test_the_agent_sees_filtered_numbers_and_the_memory_keeps_raw_ones(tmp_path, level):
-    filters = {"environment.filters.reward_rescale_factor": 10.0, "environment.filters.observation_normalization": True}
-    seen, preset = Watch(), cliff(level, **filters, **{"agent.networks.*.learning_rate": 1e-9})
-    trainer = trained(tmp_path, preset, seen)
-    raw = np.stack([step[0]["observation"][0] for step in seen.stored])
-    np.testing.assert_allclose(
-        raw[:4], [[0.0, 1.0], [0.1, -1.0], [0.2, -1.0], [0.0, 1.0]]
-    )  # the first episode has three steps
-    network = trainer.agent.networks["policy"]
-    for t, ((given, found), step) in enumerate(zip(seen.acted, seen.stored, strict=True)):
-        known = raw[: t + 1].astype(np.float64)
-        expected = np.clip((raw[t] - known.mean(axis=0)) / np.sqrt(known.var(axis=0) + 1e-8), -10, 10)
-        np.testing.assert_allclose(given["observation"][0], expected, rtol=1e-4, atol=1e-4)
-        # The weights hardly change, so the distribution can be computed afterwards.
-        outputs = network({"observation": given["observation"]})
-        if level == CLIFF:
-            behaviour = {"mean": outputs[0], "variance": np.logaddexp(0.0, outputs[1]) + 1e-6}
-        else:
-            behaviour = {"logits": outputs}
-        assert {name.removeprefix("behaviour/") for name in found.extras} == behaviour.keys()
-        for name, value in behaviour.items():
-            np.testing.assert_allclose(found.extras[f"behaviour/{name}"], value, rtol=1e-4, atol=1e-5)
-            np.testing.assert_array_equal(step[6][f"behaviour/{name}"], found.extras[f"behaviour/{name}"])
-    stored = trainer.memory.between(
-        0, trainer.memory.total_rows
-    )  # of 3 + 5 steps, each with a row for the observation after
-    steps = np.isin(np.arange(len(stored)) % 10, [3, 9], invert=True)
-    np.testing.assert_array_equal(stored["observation/observation"][steps], raw)
-    np.testing.assert_array_equal(stored["reward"][steps], [step[2][0] for step in seen.stored])
-    first = seen.stacks[0]
-    np.testing.assert_allclose(first.reward[0, :, 0], 10.0 * stored["reward"][steps][:T], rtol=1e-6)
-    known = raw[: T + 1].astype(np.float64)
-    expected = np.clip((raw[:T] - known.mean(axis=0)) / np.sqrt(known.var(axis=0) + 1e-8), -10, 10)
-    np.testing.assert_allclose(first.observation["observation"][0, :T, 0], expected, rtol=1e-4, atol=1e-4)
-    for name in seen.acted[0][1].extras:
-        np.testing.assert_array_equal(first.extras[name][0, :, 0], stored[f"extra/{name}"][steps][:T])
-    if level == CLIFF:  # the density is the one of the sample before the environment clips it
-        action = stored["action"][steps][:, 0]
-        assert np.abs(action).max() > 1.0
-        np.testing.assert_allclose(stored["reward"][steps], -0.3 + 0.5 * (np.clip(action, -1, 1) + 1.0), atol=1e-6)
 
 
 # -- interrupted runs --------------------------------------------------------------------------------------------------
@@ -385,36 +329,6 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert not any(value.any() for value in memory.initial_state.values())
     assert (memory.batches(0, 4, resumed.parts.sampler.rng).is_first[0, 0] == [1, 1, 1, 0]).all()
     assert resumed.run().counters.env_steps == 240
-
-
-@pytest.mark.slow
-def test_a_failed_step_leaves_the_state_of_before(tmp_path):
-    seen = States()
-    preset = tiny.acer(
-        "toys:Faulty-v0",
-        True,
-        **{
-            "environment.kwargs": {"fail_at": 57},
-            "agent.algorithm.use_deterministic_for_evaluation": True,
-        },
-    )
-    trainer = Trainer(
-        preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), callbacks=[seen], quiet=True
-    )
-    with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
-        trainer.run()
-    assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000056"] and len(
-        seen.states
-    ) == 57
-    resumed = Trainer(
-        preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), resume=True, quiet=True
-    )
-    resumed.close()
-    before, failed = seen.states[-2:]
-    assert resumed.parts.collector.policy_state.keys() == before.keys() == set(resumed.agent.policy.recurrent_state)
-    for name, value in before.items():
-        np.testing.assert_array_equal(resumed.parts.collector.policy_state[name], value)
-        assert (value != failed[name]).any()
 
 
 # -- randomness --------------------------------------------------------------------------------------------------------

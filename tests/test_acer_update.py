@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from acer_tools import (
-    COLUMNS,
     KINDS,
-    STEPS,
     assert_gradients,
     changed,
-    columns_of,
-    drawn,
     fix_noise,
     fresh_and_replayed,
     make_agent,
@@ -22,8 +18,6 @@ from acer_tools import (
     mixed,
     named,
     probe,
-    segments_of,
-    side_by_side,
     stack,
     weights,
 )
@@ -43,206 +37,21 @@ def gaussian_log_prob(mean, variance, action):
     return -0.5 * tf.reduce_sum((action - mean) ** 2 / variance + tf.math.log(2 * math.pi * variance), axis=-1)
 
 
-class ByHand:
-    """A segment of feed-forward networks: policies, values and densities, as the paper writes them."""
-
-    def __init__(self, agent, batch, b, rows, draw):
-        self.agent, self.algorithm, self.action = agent, agent.algorithm, tf.constant(batch.action[rows, b])
-        self.seen = {"observation": tf.constant(batch.observation["observation"][rows, b])}
-        self.end = {"observation": tf.constant(batch.observation["observation"][-1:, b])}
-        self.extras = {name: tf.constant(x[rows, b]) for name, x in batch.extras.items()}
-        self.draw = {name: draw(name)[rows, b] for name in ("correction", "baseline", "correction_baseline")}
-
-
-class Choices(ByHand):
-    root = 1  # of c
-
-    def evaluate(self):
-        nets = self.agent.networks
-        logits, self.q_LA = nets["policy"](self.seen), nets["q"](self.seen)[:, 0]
-        self.pi, self.average, self.mu = (
-            tf.nn.softmax(x) for x in (logits, nets["policy_target"](self.seen), self.extras["behaviour/logits"])
-        )
-        self.v = tf.reduce_sum(self.pi * self.q_LA, axis=1)
-        self.end_v = tf.reduce_sum(tf.nn.softmax(nets["policy"](self.end)) * nets["q"](self.end)[:, 0])
-        self.q = tf.reduce_sum(tf.one_hot(self.action, 3) * self.q_LA, axis=1)
-        self.ratio = tf.gather(self.pi / self.mu, self.action, axis=1, batch_dims=1)
-        self.entropy = -tf.reduce_sum(self.pi * tf.math.log(self.pi), axis=1)
-        kinds = {"logits": logits, "log_probs": tf.math.log(self.pi), "probabilities": self.pi}
-        self.statistics = kinds[self.algorithm.trust_region_statistics]
-
-    def log_pi(self, statistics):
-        kind = self.algorithm.trust_region_statistics
-        return {"logits": tf.nn.log_softmax, "log_probs": tf.identity, "probabilities": tf.math.log}[kind](statistics)
-
-    def log_prob(self, statistics):
-        return tf.reduce_sum(tf.one_hot(self.action, 3) * self.log_pi(statistics), axis=1)
-
-    def correction(self, statistics, c):
-        weight = tf.maximum(0.0, 1 - c * self.mu / self.pi) * self.pi * (self.q_LA - self.v[:, None])
-        return tf.reduce_sum(tf.stop_gradient(weight) * self.log_pi(statistics), axis=1)
-
-    def kl(self, statistics):
-        return tf.reduce_sum(self.average * (tf.math.log(self.average) - self.log_pi(statistics)), axis=1)
-
-    def critic_losses(self, q_ret):
-        return {"q": 0.5 * (q_ret - self.q) ** 2}
-
-
-class Numbers(ByHand):
-    root = 2
-
-    def evaluate(self):
-        mean, variance = self.of("policy")
-        self.mu = [self.extras[f"behaviour/{name}"] for name in ("mean", "variance")]
-        adv, v = self.agent.networks["advantage"], self.agent.networks["v"]
-        actions = {
-            name: tf.stop_gradient(mean[:, None] + tf.sqrt(variance)[:, None] * x) for name, x in self.draw.items()
-        }
-        self.fresh = actions["correction"][:, 0]
-        baseline, second = (
-            tf.add_n([adv(self.seen, u)[:, 0] for u in tf.unstack(actions[name], axis=1)]) / 5
-            for name in ("baseline", "correction_baseline")
-        )
-        self.v, self.end_v = v(self.seen), v(self.end)[0]
-        self.q = self.v + adv(self.seen, self.action)[:, 0] - baseline
-        self.fresh_advantage = adv(self.seen, self.fresh)[:, 0] - second
-        self.pi = mean, variance
-        self.ratio = tf.exp(gaussian_log_prob(mean, variance, self.action) - gaussian_log_prob(*self.mu, self.action))
-        self.entropy = 0.5 * tf.reduce_sum(1 + tf.math.log(2 * math.pi * variance), axis=1)
-        width = variance if self.algorithm.trust_region_statistics == "variance" else tf.sqrt(variance)
-        self.statistics = tf.concat([mean, width], axis=1)
-
-    def of(self, name):
-        mean, raw = self.agent.networks[name](self.seen)
-        return mean, tf.nn.softplus(raw) + 1e-6
-
-    def policy(self, statistics):
-        mean, width = statistics[:, :2], statistics[:, 2:]
-        return mean, width if self.algorithm.trust_region_statistics == "variance" else width**2
-
-    def log_prob(self, statistics):
-        return gaussian_log_prob(*self.policy(statistics), self.action)
-
-    def correction(self, statistics, c):
-        ratio = tf.exp(gaussian_log_prob(*self.pi, self.fresh) - gaussian_log_prob(*self.mu, self.fresh))
-        weight = tf.maximum(0.0, 1 - c / ratio) * self.fresh_advantage
-        return tf.stop_gradient(weight) * gaussian_log_prob(*self.policy(statistics), self.fresh)
-
-    def kl(self, statistics):
-        (m, s), (mean, variance) = self.of("policy_target"), self.policy(statistics)
-        return 0.5 * tf.reduce_sum(tf.math.log(variance / s) + (s + (m - mean) ** 2) / variance - 1, axis=1)
-
-    def critic_losses(self, q_ret):
-        v_target = np.minimum(1, self.rho) * (q_ret - self.q.numpy()) + self.v.numpy()
-        return {"advantage": 0.5 * (q_ret - self.q) ** 2, "v": 0.5 * (v_target - self.v) ** 2}
-
-
-def losses_of(segment, reward, discount, fresh):
-    """Returns the sums of one segment's losses by network, and what metrics are made of."""
-    algorithm, c = segment.algorithm, segment.algorithm.truncation_threshold
-    segment.evaluate()
-    rho = segment.rho = np.ones(len(reward)) if fresh else segment.ratio.numpy().astype(float)
-    q, v, trace = segment.q.numpy(), segment.v.numpy(), np.minimum(1, rho ** (1 / segment.root))
-    ret = opc = float(segment.end_v) if discount[-1] else 0.0
-    q_ret, q_opc = np.zeros(len(reward)), np.zeros(len(reward))
-    for t in reversed(range(len(reward))):
-        q_ret[t], q_opc[t] = reward[t] + algorithm.discount * ret, reward[t] + algorithm.discount * opc
-        ret, opc = trace[t] * (q_ret[t] - q[t]) + v[t], q_opc[t] - q[t] + v[t]
-    advantage = np.float32((q_opc if algorithm.use_q_opc else q_ret) - v)
-    weight = np.float32(rho if fresh or c is None else np.minimum(c, rho))
-
-    def policy_loss(statistics):
-        loss = -weight * advantage * segment.log_prob(statistics)
-        return loss if fresh or c is None else loss - segment.correction(statistics, c)
-
-    active = np.zeros(len(reward))
-    if algorithm.use_trust_region:
-        statistics = tf.stop_gradient(segment.statistics)
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(statistics)
-            loss, divergence = policy_loss(statistics), -segment.kl(statistics)
-        g, k = tape.gradient(loss, statistics).numpy(), tape.gradient(divergence, statistics).numpy()
-        factor = np.maximum(0, ((k * g).sum(axis=1) - algorithm.trust_region_delta) / (k * k).sum(axis=1))
-        pi_rows, active = tf.reduce_sum(segment.statistics * (g - factor[:, None] * k), axis=1), factor > 0
-    else:
-        pi_rows = policy_loss(segment.statistics)
-    losses = {"policy": pi_rows - algorithm.beta * segment.entropy, **segment.critic_losses(np.float32(q_ret))}
-    return {name: tf.reduce_sum(x) for name, x in losses.items()}, {
-        "q/target": q_ret,
-        "trust_region/active": active,
-        "policy/kl": segment.kl(segment.statistics),
-    }
-
-
-BY_HAND = {
-    "defaults": {},
-    "no truncation, other weights": {
-        "truncation_threshold": None,
-        "weights": {"policy": 0.3, "q": 2.0, "v": 2.0, "advantage": 0.7},
-        "beta": 1.0,
-        "trust_region_delta": 0.3,
-    },
-    "all is corrected, Qopc, sums": {
-        "truncation_threshold": 0.0,
-        "use_q_opc": True,
-        "normalize_loss_by_steps": False,
-        "discount": 0.7,
-        "trust_region_delta": 0.0,
-    },
-    "no trust region": {"use_trust_region": False, "truncation_threshold": 5.0},
-}
 GEOMETRIES = {"discrete": ["logits", "log_probs", "probabilities"], "gaussian": ["variance", "scale"]}
-CASES = [
-    (kind, {**given, **({} if "use_trust_region" in given else {"trust_region_statistics": GEOMETRIES[kind][0]})}, name)
-    for kind in GEOMETRIES
-    for name, given in BY_HAND.items()
-]
-CASES += [
-    (kind, {"trust_region_statistics": geometry}, geometry)
-    for kind, rest in GEOMETRIES.items()
-    for geometry in rest[1:]
-]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "given"), [case[:2] for case in CASES], ids=[f"{kind}, {name}" for kind, _, name in CASES]
-)
-def test_the_loss_is_the_papers(kind, given):
-    of_kind = {name: weight for name, weight in given.get("weights", {}).items() if name in ("policy", *CRITICS[kind])}
-    agent = make_agent(kind, **{**given, "weights": of_kind})
-    fix_noise(agent)
-    fresh, replayed = fresh_and_replayed(agent, seed=3)
-    batch = side_by_side(columns_of(fresh, [1, 2]), columns_of(replayed, [0, 1]))
-    segments = segments_of(batch)
-    draws = {"correction": 1, "baseline": 5, "correction_baseline": 5}
-    total, means = {name: [] for name in agent.network_parameters}, {}
-    with tf.GradientTape() as tape:
-        for b, rows in segments:
-            one = (Choices if kind == "discrete" else Numbers)(
-                agent, batch, b, rows, lambda name: drawn(name, STEPS, COLUMNS, draws[name], 2)
-            )
-            sums, found = losses_of(one, batch.reward[rows, b], batch.nonterminal[rows, b], bool(batch.on_policy[0, b]))
-            for name, x in sums.items():
-                factor = agent.network_parameters[name].loss_weight / (
-                    len(rows) if agent.algorithm.normalize_loss_by_steps else 1
-                )
-                total[name].append(factor * x / len(segments))
-            means = {name: [*means.get(name, []), *np.asarray(x)] for name, x in found.items()}
-        losses = {name: tf.add_n(parts) for name, parts in total.items()}
-        loss = tf.add_n([*losses.values()])
-    expected = tape.gradient(
-        loss, {name: [variable.value for variable in variables] for name, variables in agent.trained.items()}
-    )
-    gradients, metrics = probe(agent, batch)
-    assert_gradients(gradients, expected, rtol=2e-3, atol=2e-6)
-    for name, value in losses.items():
-        assert metrics[f"loss/{name}"] == pytest.approx(float(value), rel=1e-3, abs=1e-5)
-    for name, values in means.items():
-        assert metrics[name] == pytest.approx(np.mean(values), rel=1e-3, abs=1e-5), name
-    kinds = {(bool(batch.on_policy[rows[-1], b]), bool(batch.nonterminal[rows[-1], b])) for b, rows in segments}
-    assert kinds == {(True, True), (True, False), (False, True), (False, False)}  # fresh or replayed, cut off or ended
+@of_both
+def test_a_trust_region_that_no_step_leaves_changes_nothing_in_any_statistics(kind):
+    free = make_agent(kind, use_trust_region=False)
+    batch = mixed(free)
+    fix_noise(free)
+    expected, _ = probe(free, batch)
+    for statistics in GEOMETRIES[kind]:
+        agent = make_agent(kind, trust_region_statistics=statistics, trust_region_delta=1e6)
+        fix_noise(agent)
+        gradients, metrics = probe(agent, batch)
+        assert_gradients(gradients, expected, rtol=1e-3, atol=1e-5)
+        assert metrics["trust_region/active"] == 0.0
 
 
 @pytest.mark.parametrize("on_policy", [False, True])
@@ -462,11 +271,11 @@ def test_names_of_metrics_and_their_running_averages(kind):
         "policy/value",
         "policy/entropy",
         "policy/kl",
-        "q/q",
         "q/target",
+        "trust_region/active",
+        "q/q",
         "importance/ratio",
         "importance/truncated",
-        "trust_region/active",
         "average/value",
         "average/entropy",
         "average/kl",

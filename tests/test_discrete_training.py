@@ -14,7 +14,7 @@ from toys import discrete_spec, tiny_preset
 
 from tfsac import api, cli, exporting
 from tfsac.agents import DiscreteSoftActorCriticAgent
-from tfsac.catalog import load_preset, read_config
+from tfsac.catalog import read_config
 from tfsac.environments import EnvironmentFailure, Filters, as_arrays, make
 from tfsac.exporting import loading
 from tfsac.memories import load_demonstrations
@@ -169,8 +169,8 @@ def test_a_mask_is_not_normalised(tmp_path):
     seen, update = [], trainer.agent.update
     trainer.agent.update = lambda batch: seen.append(batch) or update(batch)
     trainer.run()
-    assert trainer.filters.mean.keys() == {"observation"}
-    assert trainer.filters.mean["observation"][1] == pytest.approx(-3.0, abs=0.05)
+    assert trainer.filters.observations.keys() == {"observation"}
+    assert trainer.filters.observations["observation"].mean[1] == pytest.approx(-3.0, abs=0.05)
     mask, place = (np.concatenate([batch.observation[key] for batch in seen]) for key in ("action_mask", "observation"))
     assert mask.dtype == bool and mask[..., 1].all() and (~mask[..., 0]).mean() > 0.1
     assert place[~mask[..., 0], 0].max() < place[mask[..., 0], 0].min()  # at the left wall, and not there
@@ -297,30 +297,6 @@ def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys)
     if level == CORRIDOR:
         mask = loaded.records["observation/action_mask"]
         assert mask.dtype == bool and np.take_along_axis(mask, action[:, None], axis=1).all()
-
-
-@pytest.mark.slow
-def test_a_game_is_trained_evaluated_exported_and_recorded(tmp_path, capsys):
-    pytest.importorskip("ale_py")
-    sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
-    small = {**tiny.SHORTER, **sooner, "environment.atari.screen_size": 32}
-    preset = tiny.shrunk(load_preset("atari_discrete_sac"), **small)
-    api.train(preset, tmp_path / "run", RUN, quiet=True)
-    flags = [f"--run_dir={tmp_path / 'run'}", f"--out={tmp_path / 'policy'}", "--verify"]
-    assert cli.run(["export", *flags]) == 0
-    assert "(within 1e-05)" in capsys.readouterr().out
-    made = api.record(tmp_path / "run", tmp_path / "expert.npz", episodes=2)
-    screens = made.records["observation/observation"]
-    assert screens.dtype == np.uint8 and screens.shape[1:] == (32, 32, 4) and screens.max() > 100
-    np.testing.assert_array_equal(screens[1, ..., :3], screens[0, ..., 1:])  # the newest screen comes last
-    memory = {"kind": "sqil", "demonstrations": str(tmp_path / "expert.npz"), "max_size": 1000}
-    result = api.train(
-        override(preset, {"agent.memory": memory, "environment.filters.reward_clipping_range": None}),
-        tmp_path / "imitated",
-        RUN,
-        quiet=True,
-    )
-    assert result.counters.updates > 0
 
 
 @pytest.mark.parametrize(

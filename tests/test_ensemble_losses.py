@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.agents.critic_values import ScalarCritics
 from tfsac.losses import distributional, ensembles
+from tfsac.losses.critic_values import ScalarCritics
 from tfsac.losses.distributional import Support
 
 SUPPORT = Support(-5.0, 5.0, 101)

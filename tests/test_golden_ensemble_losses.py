@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.agents.critic_values import ScalarCritics
 from tfsac.losses import distributional, ensembles
+from tfsac.losses.critic_values import ScalarCritics
 
 # Allowed errors of max(1, absolute value).
 EVERY_DTYPE = pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_two_critic_updates_match(case, at_once, monkeypatch):
                 golden[f"{under}inter/q"].mean(axis=0),
                 atol=5e-5,
             )
-            gradients = dict(zip((v.path for v in agent.trained["q"]), result.gradients.values, strict=True))
+            gradients = dict(zip((v.path for v in agent.trained["q"]), result.gradients[0].values, strict=True))
             for variable, place, statistic in named(q):
                 if not statistic:
                     wanted = golden[f"{under}grad/q/{place}"]
@@ -186,7 +186,7 @@ def test_two_critic_updates_match(case, at_once, monkeypatch):
                     if statistic:
                         wanted = golden[f"{under}first_stats/{place}"]
                         np.testing.assert_allclose(variable.numpy(), wanted, rtol=5e-6, atol=5e-6)
-        agent.apply(result.gradients)
+        agent.apply(*result.gradients)
         agent.update_target("q")
     # A bias that batch normalisation removes has no gradient but rounding, which Adam turns into steps.
     allowed = {"norm_0/bias": 2 * meta["lr"]} if name == "xqc" else {}

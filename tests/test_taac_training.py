@@ -4,7 +4,6 @@ rewards, refused.
 
 import math
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
@@ -275,36 +274,3 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     for name, value in uninterrupted.parts.collector.policy_state.items():
         np.testing.assert_array_equal(resumed.parts.collector.policy_state[name], value)
     assert resumed.filters.state() == uninterrupted.filters.state()
-
-
-@pytest.mark.slow
-def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_path, capsys):
-    preset = tiny.taac(
-        **{"environment.num_envs": 3, "schedule.improve_steps": 140, "agent.algorithm.trajectory": "linear"}
-    )
-    crashed(tmp_path / "run", 120, preset)
-    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True)
-    assert "new ones begin" in capsys.readouterr().out
-    assert resumed.counters.env_steps == 102 and resumed.environments.is_first.all()
-    saved = {name: value.copy() for name, value in resumed.parts.collector.policy_state.items()}
-    assert saved["tau_a"].any() and (saved["repeats"] > 0).all()
-    resumed.collect()
-    row = tiny.newest(resumed.memory, 2)
-    assert row["truncated"][0].all() and row["first"][1].all()
-    assert not row["extra/state/tau_a"][1].any() and not row["extra/state/tau_v"][1].any()
-    np.testing.assert_array_equal(resumed.parts.collector.policy_state["repeats"], 1)
-    assert resumed.run().counters.env_steps == 182 + 1  # three steps at a time
-
-
-# -- what does not fit the environment ---------------------------------------------------------------------------------
-
-
-class Unbounded(gym.Env):
-    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
-    action_space = gym.spaces.Box(-np.inf, np.inf, (1,))
-
-
-def test_actions_without_bounds_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="bounds"):
-        Trainer(tiny.taac(), tmp_path / "run", quiet=True, env_fn=Unbounded)
-    assert not (tmp_path / "run").exists()

@@ -8,24 +8,23 @@ rows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.batches import segment_spec
-from tfsac.agents.learner import Agent, Gradients, flat
+from tfsac.agents.learner import Agent, Tensors, flat
 from tfsac.errors import TfsacError
 from tfsac.losses import experience_replay as losses
 from tfsac.losses.soft_actor_critic import expectation
-from tfsac.networks import ModelMaker
 from tfsac.parameters import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
 from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
-from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, average_of, features_of_segments
+from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, features_of_segments
 from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Update
 
+ACERAgentParameters = DiscreteACERAgentParameters | GaussianACERAgentParameters
 RUNNING_AVERAGES = ("value", "entropy", "kl")  # metrics of which running averages are kept
 MIN_PROBABILITY = 1e-30  # probability whose log is finite
 
@@ -35,6 +34,7 @@ class RowValues(NamedTuple):
 
     Attributes:
         policy, average: distributions of the policy and of the average policy.
+        statistics_RS: the numbers of the policy in which the trust region is measured.
         log_ratio_R, trace_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy, and Retrace's c; constants.
         q_R: Q of the actions taken.
         v_R: V.
@@ -44,6 +44,7 @@ class RowValues(NamedTuple):
 
     policy: Any
     average: Any
+    statistics_RS: tf.Tensor
     log_ratio_R: tf.Tensor
     trace_R: tf.Tensor
     q_R: tf.Tensor
@@ -55,40 +56,23 @@ class RowValues(NamedTuple):
 class ACERAgent(Agent):
     """One loss for all networks; their gradients are taken and clipped together, then the average policy moves.
 
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`; there are no custom models.
-
     Attributes:
         averages: running averages of `RUNNING_AVERAGES`.
 
-    Raises:
-        TfsacError: see `Agent`.
     """
 
     batch_axis = 1
     policy: RecurrentPolicy
 
-    def __init__(
-        self,
-        parameters: DiscreteACERAgentParameters | GaussianACERAgentParameters,
-        spec: Spec,
-        seed: int = 0,
-        eager: bool = False,
-        models: ModelMaker | None = None,
-        jit_compile: bool = False,
-    ):
+    def __init__(self, parameters: ACERAgentParameters, spec: Spec, *args: Any, **kwargs: Any):
         self.steps = parameters.algorithm.t_max
-        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        super().__init__(parameters, spec, *args, **kwargs)
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.averages = tf.Variable([0.0] * len(RUNNING_AVERAGES), trainable=False, aggregation=once, name="averages")
 
     @abstractmethod
-    def row_values(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+    def row_values(self, batch: Segments, features: Tensors) -> RowValues:
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
-
-    @abstractmethod
-    def statistics(self, policy: Any) -> tf.Tensor:
-        """Returns the numbers of a policy in which the trust region is measured, `[R, S]`."""
 
     @abstractmethod
     def loss_and_kl(
@@ -102,118 +86,95 @@ class ACERAgent(Agent):
 
     def update_once(self, batch: Segments) -> Update:
         """One update: returns, the loss of policy and critics, one step of all networks, then the average policy."""
-        weight_R = self.row_weights(flat(batch.length))
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for variables in self.trained.values():
-                tape.watch([variable.value for variable in variables])
+        length_R = flat(batch.length)
+        share_R = tf.math.divide_no_nan(1.0, length_R)  # of a step in its segment
+        # Replicas have unequal numbers of steps and of segments, perhaps none.
+        counts = [tf.math.count_nonzero(length_R, dtype=tf.float32), tf.reduce_sum(share_R)]
+        steps, segments = tf.unstack(self.mean_over_replicas(tf.stack(counts)))
+        with self.watch(*self.trained) as tape:
             rows = self.row_values(batch, features_of_segments(self.networks, batch))
             q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, rows.trace_R))
-            steps = batch.reward, self.algorithm.discount * batch.nonterminal
-            returns = losses.retrace_returns(*steps, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
-            target_R = flat(returns.q_opc if self.algorithm.use_q_opc else returns.q_ret)
-            advantage_R = target_R - tf.stop_gradient(rows.v_R)
+            discounts = batch.reward, self.algorithm.discount * batch.nonterminal
+            returns = losses.retrace_returns(*discounts, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
+            q_ret_R = flat(returns.q_ret)
+            advantage_R = (flat(returns.q_opc) if self.algorithm.use_q_opc else q_ret_R) - tf.stop_gradient(rows.v_R)
             policy_loss_R, region = losses.constrained(
                 lambda statistics_RS: self.loss_and_kl(statistics_RS, rows, batch, advantage_R),
-                self.statistics(rows.policy),
+                rows.statistics_RS,
                 self.algorithm.trust_region_delta if self.algorithm.use_trust_region else None,
             )
             entropy_R = rows.policy.entropy()
-            critic_rows = self.critic_losses(rows, flat(returns.q_ret))
-            loss_rows = {POLICY: policy_loss_R - self.algorithm.beta * entropy_R, **critic_rows}
-            parts = {name: self.mean_loss(name, weight_R * loss_R) for name, loss_R in loss_rows.items()}
+            losses_R = {POLICY: policy_loss_R - self.algorithm.beta * entropy_R, **self.critic_losses(rows, q_ret_R)}
+            # The mean over segments of the mean, or sum, over their steps.
+            weight_R = share_R if self.algorithm.normalize_loss_by_steps else tf.cast(length_R > 0, tf.float32)
+            weight_R *= float(length_R.shape[0]) / tf.maximum(segments, 1e-6)
+            parts = {name: self.mean_loss(name, weight_R * loss_R) for name, loss_R in losses_R.items()}
             if TRUNK in self.networks and self.network_parameters[TRUNK].l2_regularization:
                 parts[TRUNK] = self.l2_penalty(TRUNK)
             loss = tf.add_n([*parts.values()])
-        norm = self.apply_all(loss, tape)
+        gradients = self.gradients(loss, tape, *self.trained)
+        self.apply(*gradients)
         for name in self.policy.acts_through:
             self.update_target(name)
         metrics = {f"loss/{name}": part for name, part in parts.items()}
-        metrics |= self.row_metrics(batch, rows, flat(returns.q_ret), region, entropy_R)
-        return Update({**metrics, "gradient_norm": norm}, tf.zeros([0]))
-
-    def row_weights(self, length_R: tf.Tensor) -> tf.Tensor:
-        """Returns weights `[R]` whose mean with a loss is the mean over segments of their steps' mean (or sum)."""
-        of_segment_R = tf.math.divide_no_nan(1.0, length_R)
-        segments = self.mean_over_replicas(tf.reduce_sum(of_segment_R))
-        each_R = of_segment_R if self.algorithm.normalize_loss_by_steps else tf.cast(length_R > 0, tf.float32)
-        return each_R * (float(length_R.shape[0]) / tf.maximum(segments, 1e-6))
+        metrics_R = {"policy/value": rows.v_R, "policy/entropy": entropy_R, "policy/kl": region.kl}
+        metrics_R |= {"q/target": q_ret_R, "trust_region/active": tf.cast(region.factor > 0, tf.float32)}
+        metrics |= self.row_metrics(batch, rows, metrics_R, steps)
+        metrics |= {"segments/length": tf.math.divide_no_nan(steps, segments), "gradient_norm": gradients[0].norm}
+        return Update(metrics, tf.zeros([0]))
 
     def head(self, name: str, features_TBF: tf.Tensor, *action: tf.Tensor) -> list[tf.Tensor]:
-        """Returns what a network's head computes in all rows, `[R, ...]` each."""
+        """Returns what a network's head computes, `[R, ...]` each."""
         return tf.nest.flatten(self.networks[name].head_model([flat(features_TBF), *action]))
 
-    def apply_all(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
-        """Moves all networks along the gradients of the loss, clipped by their common norm, which is returned."""
-        values = tape.gradient(loss, {name: [v.value for v in variables] for name, variables in self.trained.items()})
-        values = self.mean_over_replicas(values)
-        norm = tf.linalg.global_norm(tf.nest.flatten(values))
-        for name in self.trained:
-            self.apply(Gradients(name, values[name], norm))
-        return norm
-
-    def row_metrics(
-        self, batch: Segments, rows: RowValues, q_ret_R: tf.Tensor, region: losses.Constrained, entropy_R: tf.Tensor
-    ) -> Metrics:
-        """Returns means over the steps of all replicas, and running averages of some."""
-        length_R = flat(batch.length)
-        mask_R = tf.cast(length_R > 0, tf.float32)
-        # Replicas have unequal numbers of steps, perhaps none.
-        sums = [tf.reduce_sum(mask_R), tf.reduce_sum(tf.math.divide_no_nan(1.0, length_R))]
-        steps, segments = tf.unstack(self.mean_over_replicas(tf.stack(sums)))
-        threshold = self.algorithm.truncation_threshold
-        limit = np.inf if threshold is None else threshold
-        truncated_R = (1.0 - flat(batch.on_policy)) * tf.cast(tf.exp(rows.log_ratio_R) > limit, tf.float32)
-        of_rows = {
-            "policy/value": rows.v_R,
-            "policy/entropy": entropy_R,
-            "policy/kl": region.kl,
+    def row_metrics(self, batch: Segments, rows: RowValues, more_R: Metrics, steps: tf.Tensor) -> Metrics:
+        """Returns means over the steps, of which a replica has so many on average, and running averages of some."""
+        threshold, mask_R = self.algorithm.truncation_threshold, tf.cast(flat(batch.length) > 0, tf.float32)
+        is_large_R = tf.exp(rows.log_ratio_R) > (np.inf if threshold is None else threshold)
+        metrics_R = {
+            **more_R,
             "q/q": rows.q_R,
-            "q/target": q_ret_R,
             "importance/ratio": tf.exp(tf.minimum(rows.log_ratio_R, 10.0)),
-            "importance/truncated": truncated_R,
-            "trust_region/active": tf.cast(region.factor > 0, tf.float32),
+            "importance/truncated": (1.0 - flat(batch.on_policy)) * tf.cast(is_large_R, tf.float32),
         }
-        means = {name: tf.math.divide_no_nan(tf.reduce_sum(mask_R * x_R), steps) for name, x_R in of_rows.items()}
+        means = {name: tf.math.divide_no_nan(tf.reduce_sum(mask_R * x_R), steps) for name, x_R in metrics_R.items()}
         newest = self.mean_over_replicas(tf.stack([means[f"policy/{name}"] for name in RUNNING_AVERAGES]))
         self.averages.assign_add((1.0 - self.algorithm.statistics_decay) * (newest - self.averages))
         running = zip(RUNNING_AVERAGES, tf.unstack(self.averages), strict=True)
-        averages = {f"average/{name}": value for name, value in running}
-        return {**means, **averages, "segments/length": tf.math.divide_no_nan(steps, segments)}
+        return means | {f"average/{name}": value for name, value in running}
 
     def batch_spec(self) -> Segments:
         """Returns shapes and dtypes of a batch, `[T, B]`."""
         return segment_spec(self.spec, self.steps, self.local_batch_size, self.policy.recurrent_state)
 
-    def replica_rows(self, batch: Segments) -> Segments:
+    def replica_batch(self, batch: Segments) -> Segments:
         """Returns this replica's segments."""
         state = {field: x[None] for field, x in batch.initial_state.items()}
-        local_batch = super().replica_rows(batch._replace(initial_state=state))
-        return local_batch._replace(initial_state={field: x[0] for field, x in local_batch.initial_state.items()})
+        part = super().replica_batch(batch._replace(initial_state=state))
+        return part._replace(initial_state={field: x[0] for field, x in part.initial_state.items()})
+
+    def policy_and_inputs(self, observation: Tensors, state: Tensors | None) -> tuple[Any, Tensors]:
+        """Returns the policy's distribution in one step, and what the critics read there."""
+        outputs, _, inputs = self.policy.advance_tensors(observation, state)
+        return self.policy.distribution(outputs, observation), inputs
 
     @property
     def values_through(self) -> list[str]:
-        """Names of the networks that `values` needs, since values are means over the policy; see `check_values`."""
-        self.check_values()
-        return list(self.network_parameters)
-
-    def check_values(self) -> None:
-        """Refuses the values of a critic with an LSTM of its own, whose state is no part of the policy's.
+        """Names of the networks that `values` needs: all, since values are means over the policy.
 
         Raises:
-            TfsacError: there is one.
+            TfsacError: a critic with an LSTM of its own, whose state is no part of the policy's.
         """
         for name in self.network_parameters:
             if name not in self.policy.acts_through and self.networks[name].lstm_state:
                 raise TfsacError(
                     f"values need critics without an LSTM of their own, got one in {name!r}: set shared=True"
                 )
+        return list(self.network_parameters)
 
 
 class DiscreteACERAgent(ACERAgent):
     """Q of every action is the critic, `V = sum_a pi(a) Q(a)`, and the bias correction is a sum over actions.
-
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `ACERAgent`.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -225,10 +186,10 @@ class DiscreteACERAgent(ACERAgent):
     policy_class = RecurrentCategoricalPolicy
     policy: RecurrentCategoricalPolicy
 
-    def row_values(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+    def row_values(self, batch: Segments, features: Tensors) -> RowValues:
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
         steps, actions, masks = self.steps, self.policy.num_actions, batch.observation.get(ACTION_MASK)
-        now, average = (self.head(name, features[name])[0] for name in (POLICY, average_of(POLICY, self.networks)))
+        now, average = (self.head(n.name, features[n.name])[0] for n in (self.networks[POLICY], self.targets[POLICY]))
         rows = int(batch.action.shape[0] * batch.action.shape[1])
         mask_RA = None if masks is None else flat(masks[:steps])
         policy, average, behaviour = (
@@ -238,11 +199,13 @@ class DiscreteACERAgent(ACERAgent):
         end = MaskedCategorical(now[rows:], None if masks is None else masks[steps])
         q_TBA = tf.reshape(self.head("q", features["q"])[0], [steps + 1, -1, actions])
         q_RA, action_R = flat(q_TBA[:steps]), flat(batch.action)
+        statistics = {"logits": policy.logits, "log_probs": policy.log_prob, "probabilities": policy.prob}
         log_ratio_RA = losses.log_ratio(policy.log_prob, behaviour.log_prob)
         log_ratio_R = (1.0 - flat(batch.on_policy)) * of_action(log_ratio_RA, action_R)
         return RowValues(
             policy=policy,
             average=average,
+            statistics_RS=statistics[self.algorithm.trust_region_statistics],
             log_ratio_R=log_ratio_R,
             trace_R=losses.trace_coefficient(log_ratio_R),
             q_R=of_action(q_RA, action_R),
@@ -250,11 +213,6 @@ class DiscreteACERAgent(ACERAgent):
             bootstrap_B=tf.stop_gradient(expectation(end.prob, q_TBA[steps])),
             correction=(log_ratio_RA, tf.stop_gradient(q_RA)),
         )
-
-    def statistics(self, policy: MaskedCategorical) -> tf.Tensor:
-        """Returns logits, log-probabilities or probabilities, `[R, A]`."""
-        kinds = {"logits": policy.logits, "log_probs": policy.log_prob, "probabilities": policy.prob}
-        return kinds[self.algorithm.trust_region_statistics]
 
     def loss_and_kl(
         self, statistics_RS: tf.Tensor, rows: RowValues, batch: Segments, advantage_R: tf.Tensor
@@ -280,21 +238,14 @@ class DiscreteACERAgent(ACERAgent):
         """Returns the loss of Q, `[R]`."""
         return {"q": losses.q_loss(rows.q_R, q_ret_R)}
 
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
-        """Returns "q" of observations and actions, NaN for actions that do not exist, and "v", `[B]`.
-
-        Raises:
-            TfsacError: see `check_values`.
-        """
-        self.check_values()
-        outputs, _, inputs = self.policy.advance_tensors(observation, state)
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
+        """Returns "q" of observations and actions, NaN for actions that do not exist, and "v", `[B]`."""
+        policy, inputs = self.policy_and_inputs(observation, state)
         q_BA = self.networks["q"](inputs)[:, 0]
         exists = (action >= 0) & (action < q_BA.shape[-1])
         return {
             "q": tf.where(exists, of_action(q_BA, tf.where(exists, action, 0)), float("nan")),
-            "v": expectation(self.policy.distribution(outputs, observation).prob, q_BA),
+            "v": expectation(policy.prob, q_BA),
         }
 
 
@@ -302,9 +253,6 @@ class GaussianACERAgent(ACERAgent):
     """V and an advantage are the critics, a dueling network: `Q(a) = V + Adv(a) - mean_n Adv(u_n)`, u_n of the policy.
 
     Samples are not bounded and neither is their density; the environment clips what it is given.
-
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `ACERAgent`.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
@@ -316,12 +264,12 @@ class GaussianACERAgent(ACERAgent):
     policy_class = RecurrentGaussianPolicy
     policy: RecurrentGaussianPolicy
 
-    def row_values(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+    def row_values(self, batch: Segments, features: Tensors) -> RowValues:
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
         steps, samples, size = self.steps, self.algorithm.num_advantage_samples, self.policy.action_size
         policy, average = (
-            self.policy.distribution(self.head(name, features[name][:steps]), {})
-            for name in (POLICY, average_of(POLICY, self.networks))
+            self.policy.distribution(self.head(network.name, features[network.name][:steps]), {})
+            for network in (self.networks[POLICY], self.targets[POLICY])
         )
         action_RA, mean_RA, stored_RA = (flat(x) for x in (batch.action, batch.extras[MEAN], batch.extras[VARIANCE]))
         # Where there is no step the stored variance is zero.
@@ -336,23 +284,20 @@ class GaussianACERAgent(ACERAgent):
         taken_R, fresh_R, first_JR, second_JR = tf.split(advantage_KR, [1, 1, samples, samples])
         v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
         taken, other = ((policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0]))
-        off_policy_R, fresh_ratio_R = 1.0 - flat(batch.on_policy), losses.log_ratio(*other)
+        fresh_advantage_R = tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_JR, axis=0))
+        off_policy_R, scale = 1.0 - flat(batch.on_policy), self.algorithm.trust_region_statistics == "scale"
         return RowValues(
             policy=policy,
             average=average,
+            statistics_RS=tf.concat([policy.mean, tf.sqrt(policy.variance) if scale else policy.variance], axis=-1),
             log_ratio_R=off_policy_R * losses.log_ratio(*taken),
             # Not of the clipped ratio, whose root would be far from 0 where actions have many dimensions.
             trace_R=losses.trace_coefficient(off_policy_R * tf.stop_gradient(taken[0] - taken[1]), size),
             q_R=flat(v_TB[:steps]) + taken_R[0] - tf.reduce_mean(first_JR, axis=0),
             v_R=flat(v_TB[:steps]),
             bootstrap_B=tf.stop_gradient(v_TB[steps]),
-            correction=(fresh[0], fresh_ratio_R, tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_JR, axis=0))),
+            correction=(fresh[0], losses.log_ratio(*other), fresh_advantage_R),
         )
-
-    def statistics(self, policy: DiagonalGaussian) -> tf.Tensor:
-        """Returns mean and variance, or mean and standard deviation, side by side, `[R, 2 A]`."""
-        variance = self.algorithm.trust_region_statistics == "variance"
-        return tf.concat([policy.mean, policy.variance if variance else tf.sqrt(policy.variance)], axis=-1)
 
     def loss_and_kl(
         self, statistics_RS: tf.Tensor, rows: RowValues, batch: Segments, advantage_R: tf.Tensor
@@ -366,30 +311,22 @@ class GaussianACERAgent(ACERAgent):
         loss_R = losses.policy_loss(log_prob_R, rows.log_ratio_R, advantage_R, on_policy_R, truncation)
         if truncation is not None:
             fresh_RA, log_ratio_R, fresh_advantage_R = rows.correction
-            correction_R = losses.sampled_correction(
-                policy.log_prob(fresh_RA), log_ratio_R, fresh_advantage_R, truncation
-            )
+            fresh_log_prob_R = policy.log_prob(fresh_RA)
+            correction_R = losses.sampled_correction(fresh_log_prob_R, log_ratio_R, fresh_advantage_R, truncation)
             loss_R += (1.0 - on_policy_R) * correction_R
         return loss_R, rows.average.kl_to(policy)
 
     def critic_losses(self, rows: RowValues, q_ret_R: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the losses of Q, which trains V and the advantage, and of V, `[R]`."""
-        q_loss_R = losses.q_loss(rows.q_R, q_ret_R)
-        return {"advantage": q_loss_R, "v": losses.v_loss(rows.v_R, rows.q_R, q_ret_R, rows.log_ratio_R)}
+        v_loss_R = losses.v_loss(rows.v_R, rows.q_R, q_ret_R, rows.log_ratio_R)
+        return {"advantage": losses.q_loss(rows.q_R, q_ret_R), "v": v_loss_R}
 
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
-        """Returns "q" of observations and actions and "v", `[B]`; the same n draws serve as the baseline of every call.
-
-        Raises:
-            TfsacError: see `check_values`.
-        """
-        self.check_values()
-        outputs, _, inputs = self.policy.advance_tensors(observation, state)
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
+        """Returns "q" of observations and actions and "v", `[B]`; the baseline has the same n draws in every call."""
+        policy, inputs = self.policy_and_inputs(observation, state)
         shape = (self.algorithm.num_advantage_samples, 1, self.policy.action_size)
         draws = np.random.default_rng(0).standard_normal(shape, np.float32)
-        baseline = tf.unstack(self.policy.distribution(outputs, observation).sample(tf.constant(draws)))
+        baseline = tf.unstack(policy.sample(tf.constant(draws)))
         advantage_KB = tf.stack([self.networks["advantage"](inputs, a)[:, 0] for a in (action, *baseline)])
         v_B = self.networks["v"](inputs)
         return {"q": v_B + advantage_KB[0] - tf.reduce_mean(advantage_KB[1:], axis=0), "v": v_B}

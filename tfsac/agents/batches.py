@@ -20,16 +20,10 @@ def tensor_specs(arrays: dict[str, ArraySpec], leading: list[int]) -> dict[str, 
 
 
 def transition_spec(spec: Spec, batch_size: int, weighted: bool) -> Transition:
-    """Returns a batch of transitions `[B, ...]` as `tf.TensorSpec`.
-
-    Args:
-        spec: of observations, actions and extras.
-        batch_size: B.
-        weighted: whether it has importance weights.
-    """
-    scalar, observation = tf.TensorSpec([batch_size]), tensor_specs(spec.observation, [batch_size])
-    action = tf.TensorSpec([batch_size, *spec.action.shape], spec.action.dtype)
-    extras = tensor_specs(spec.extras, [batch_size])
+    """Returns a batch of transitions `[B, ...]`, perhaps with importance weights, as `tf.TensorSpec`."""
+    leading = [batch_size]
+    scalar, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
+    observation, extras = tensor_specs(spec.observation, leading), tensor_specs(spec.extras, leading)
     return Transition(observation, action, scalar, scalar, dict(observation), scalar if weighted else (), extras)
 
 
@@ -38,20 +32,12 @@ def sequence_spec(spec: Spec, steps: int, batch_size: int) -> Sequence:
     leading = [steps, batch_size]
     scalar, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
     reward = tf.TensorSpec([*leading, *([spec.num_rewards] if spec.num_rewards else [])])
-    step_type = tf.TensorSpec(leading, tf.int32)
-    return Sequence(
-        tensor_specs(spec.observation, leading), action, reward, scalar, step_type, tensor_specs(spec.extras, leading)
-    )
+    observation, extras = tensor_specs(spec.observation, leading), tensor_specs(spec.extras, leading)
+    return Sequence(observation, action, reward, scalar, tf.TensorSpec(leading, tf.int32), extras)
 
 
 def segment_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, ArraySpec]) -> Segments:
-    """Returns a batch of segments `[T, B, ...]` as `tf.TensorSpec`, T being `steps` and B `batch_size`.
-
-    Args:
-        spec: of observations, actions and extras.
-        steps, batch_size: T and B.
-        state: of recurrent networks, by field.
-    """
+    """Returns a batch of segments `[T, B, ...]` as `tf.TensorSpec`, T being `steps`; `state` is recurrent networks'."""
     leading = [steps, batch_size]
     scalar, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
     observation = tensor_specs(spec.observation, [steps + 1, batch_size])
@@ -92,13 +78,8 @@ class Packing:
         Raises:
             ValueError: fields that the agent was not made for, or of another shape or dtype.
         """
-        expected = self.batch.reward.shape.as_list()
-        if list(stacked.reward.shape[1:]) != expected:
-            raise ValueError(f"Updates need rewards [U, {str(expected)[1:]}. Received: {stacked.reward.shape}")
         leaves, updates = tf.nest.flatten(stacked), len(stacked.reward)
-        if [(leaf.shape[1:], leaf.dtype) for leaf in leaves] != self.expected or {len(leaf) for leaf in leaves} != {
-            updates
-        }:
+        if [(leaf.shape, leaf.dtype) for leaf in leaves] != [((updates, *s), dtype) for s, dtype in self.expected]:
             received = tf.nest.map_structure(lambda leaf: (leaf.shape, str(leaf.dtype)), stacked)
             expected = tf.nest.map_structure(lambda spec: (updates, *spec.shape), self.batch)
             raise ValueError(f"batches must be {expected}, got {received}")

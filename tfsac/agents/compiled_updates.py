@@ -23,29 +23,20 @@ class CompiledUpdates:
     """Makes an agent's updates; calls of a single update have a trace with all metrics and one with losses alone, calls
     of several updates one trace for any number.
 
-    XLA compiles a whole call, so every number of updates is a program of its own, of which there are at most
-    `MAX_PROGRAMS`. In a call of several, it is the last update that can report all metrics, or as many as a policy
-    delay lasts.
-
-    Args:
-        agent: with `update_once`, and `update_critics_once` where a policy delay leaves out the policy.
-        eager: run updates without compiling them, to debug.
-        jit_compile: compile updates with XLA, on one device.
+    XLA compiles a whole call, so every number of updates is a program, of which there are at most `MAX_PROGRAMS`. In a
+    call of several, it is the last update that can report all metrics, or as many as a policy delay lasts.
 
     Attributes:
         updates_between_diagnostics: n, every n-th update reports all its metrics; the others report losses, "loss/...",
             alone, and their graph computes nothing else. In a call of several updates the last ones report all.
         metric_names: names of the metrics' columns, known after `trace` or the first call.
         traces: how often a graph of updates was traced.
-        unrolled: updates in one pass of the loop that XLA compiles. On an H200, 4 were 6 % faster and took 3 times as
-            long to compile.
         source: takes the arguments of a call apart into batches; see `Packing`.
     """
 
     def __init__(self, agent: Any, eager: bool, jit_compile: bool):
         self.agent, self.eager, self.jit_compile = agent, eager, jit_compile
         self.source: Any = Packing(agent.batch_spec())
-        self.unrolled = 1
         self.updates_between_diagnostics = 1
         self.metric_names: list[str] = []
         self.critics_metrics: frozenset[str] = frozenset()  # those of updates that leave the policy out
@@ -70,14 +61,14 @@ class CompiledUpdates:
         if self.eager:
             if self.has_policy_delay and not self.metric_names:
                 self.trace(single=True)  # an update that leaves the policy out does not know the names of its metrics
-            rows = [self._counted_update(packed, i, i >= count - full_metrics) for i in range(count)]
-            metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
+            updates = [self._update(packed, i, i >= count - full_metrics) for i in range(count)]
+            metrics, priority = (tf.stack(column) for column in zip(*updates, strict=True))
             weights = self._packed_actor_weights()
         elif self.jit_compile:
-            full_metrics = min(full_metrics, self._last_updates(count))
+            full_metrics = min(full_metrics, self._most_reports(count))
             metrics, priority, weights = self._call_programs(packed, count, full_metrics)
         elif count > 1 or "several" in self._graphs:
-            metrics, priority, weights = self._graph("several")(packed, tf.constant([count - full_metrics, count]))
+            metrics, priority, weights = self._graph("several")(tf.constant([count - full_metrics, count]), packed)
         else:
             metrics, priority, weights = self._graph("all" if full_metrics else "losses")(packed)
         self._num_updates = before + count
@@ -99,8 +90,8 @@ class CompiledUpdates:
             start += size
         if len(results) == 1:
             return results[0]
-        metrics, priority = (tf.concat(column, axis=0) for column in list(zip(*results, strict=True))[:2])
-        return metrics, priority, results[-1][2]
+        metrics, priority, weights = zip(*results, strict=True)
+        return tf.concat(metrics, axis=0), tf.concat(priority, axis=0), weights[-1]
 
     def _sizes(self, count: int) -> list[int]:
         """Returns the numbers of updates of the programs that make up a call."""
@@ -113,8 +104,8 @@ class CompiledUpdates:
             count %= size
         return sizes
 
-    def _last_updates(self, count: int) -> int:
-        """Returns how many updates of a call can report all metrics."""
+    def _most_reports(self, count: int) -> int:
+        """Returns how many updates of XLA's program for so many can report all metrics."""
         every = self.updates_between_diagnostics == 1
         return count if every else min(count, self.agent.algorithm.num_updates_between_policy_updates)
 
@@ -145,16 +136,20 @@ class CompiledUpdates:
         ]
         return tf.concat([tf.zeros([0]), *(tf.reshape(weight, [-1]) for weight in weights)], axis=0)
 
+    # -- graphs --------------------------------------------------------------------------------------------------------
+
     def _graph(self, kind: str | int) -> Any:
         """Returns the trace of this kind; calling it directly, with tensors, saves a millisecond of looking for it."""
         if kind not in self._graphs:
-            signature = [self.source.signature(None if kind == "several" else kind if isinstance(kind, int) else 1)]
+            graph: Any
             if kind == "several":
-                graph: Any = self._several_updates
-                signature += [tf.TensorSpec([2], tf.int32)]
-            elif isinstance(kind, int):
-                graph = functools.partial(self._fixed_updates, kind)
+                signature = [tf.TensorSpec([2], tf.int32), self.source.signature(None)]
+                graph = self._several_updates
+            elif isinstance(kind, int):  # known while tracing, so that XLA need not ask when its loops end
+                signature = [self.source.signature(kind)]
+                graph = functools.partial(self._several_updates, (kind - self._most_reports(kind), kind))
             else:
+                signature = [self.source.signature(1)]
                 graph = functools.partial(self._single_update, kind == "all")
             # No graph needs AutoGraph, which would take most of the time of a trace.
             function = tf.function(graph, autograph=False, jit_compile=self.jit_compile)
@@ -163,84 +158,59 @@ class CompiledUpdates:
 
     def _single_update(self, full_metrics: bool, packed: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         self.traces += 1  # Python runs while tracing only
-        metrics, priority = self._counted_update(packed, 0, full_metrics)
+        metrics, priority = self._update(packed, 0, full_metrics)
         return metrics[None], priority[None], self._packed_actor_weights()
 
-    def _several_updates(self, packed: Any, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Makes any number of updates; `ends` are the first one that reports all metrics, and their number."""
+    def _several_updates(self, ends: Any, packed: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Makes several updates; `ends` are the first one that reports all metrics, and their number."""
         self.traces += 1
-        first_full, count = tf.unstack(ends)
+        first_full, count = ends[0], ends[1]
         state = [0, *(tf.TensorArray(tf.float32, size=count) for _ in ("metrics", "priority"))]
         if self.updates_between_diagnostics > 1:
-            state = self._updates(packed, state, first_full, False)
-        _, metrics, priority = self._updates(packed, state, count, True)
+            state = self._loop(packed, state, first_full, False)
+        _, metrics, priority = self._loop(packed, state, count, True)
         return metrics.stack(), priority.stack(), self._packed_actor_weights()
 
-    def _fixed_updates(self, count: int, packed: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Makes a number of updates that is known while tracing, so that XLA need not ask when its loops end."""
-        self.traces += 1
-        returned = [tf.TensorArray(tf.float32, size=count) for _ in ("metrics", "priority")]
-        losses_alone = count - self._last_updates(count)
-        for start, end, full_metrics in ((0, losses_alone, False), (losses_alone, count, True)):
-            looped = end - (end - start) % self.unrolled
-            if looped > start:
-                _, *returned = self._updates(packed, [start, *returned], looped, full_metrics, self.unrolled)
-            for i in range(looped, end):
-                returned = self._recorded_update(packed, i, full_metrics, returned)
-        metrics, priority = (array.stack() for array in returned)
-        return metrics, priority, self._packed_actor_weights()
+    def _loop(self, packed: Any, state: list[Any], end: int | tf.Tensor, full_metrics: bool) -> list[Any]:
+        """Makes the updates up to `end`; the state is the next one and the arrays of what they return."""
 
-    def _updates(self, packed: Any, state: Any, end: int | tf.Tensor, full_metrics: bool, unrolled: int = 1) -> Any:
-        """Makes the updates up to `end`; the state is the next one and what they returned so far."""
-
-        def update(i: tf.Tensor, *returned: tf.TensorArray) -> list[Any]:
-            arrays = list(returned)
-            for j in range(unrolled):
-                arrays = self._recorded_update(packed, i + j, full_metrics, arrays)
-            return [i + unrolled, *arrays]
+        def update(i: tf.Tensor, *arrays: tf.TensorArray) -> list[Any]:
+            values = self._update(packed, i, full_metrics)
+            return [i + 1, *(array.write(i, value) for array, value in zip(arrays, values, strict=True))]
 
         return tf.while_loop(lambda i, *_: i < end, update, state)
 
-    def _recorded_update(self, packed: Any, i: Any, full_metrics: bool, returned: list[tf.TensorArray]) -> Any:
-        """Makes update i of a call and writes what it returns into arrays."""
-        values = self._counted_update(packed, i, full_metrics)
-        return [array.write(i, value) for array, value in zip(returned, values, strict=True)]
-
-    def _counted_update(self, packed: Any, i: int | tf.Tensor, full_metrics: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        result = self._apply_update(self.source.unpack(packed, i), full_metrics)
-        self.agent.updates.assign_add(1)
+    def _update(self, packed: Any, i: int | tf.Tensor, full_metrics: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Makes update i of a call, on all replicas, and counts it."""
+        agent, batch = self.agent, self.source.unpack(packed, i)
+        agent.full_metrics = full_metrics
+        update = self._replica_update if agent.replicas == 1 else self._update_on_replicas
+        if self.has_policy_delay:
+            policy_learns = agent.algorithm.policy_learns_in(agent.updates + 1)
+            result = tf.cond(policy_learns, lambda: update(batch, True), lambda: update(batch, False))
+        else:
+            result = update(batch, True)
+        agent.updates.assign_add(1)
         return result
 
-    def _apply_update(self, batch: Batch, full_metrics: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        self.agent.full_metrics = full_metrics
-        update = self._replica_update if self.agent.replicas == 1 else self._on_replicas
-        if not self.has_policy_delay:
-            return update(batch, True)
-        policy_learns = self.agent.algorithm.policy_learns_in(self.agent.updates + 1)
-        return tf.cond(policy_learns, lambda: update(batch, True), lambda: update(batch, False))
-
-    def _on_replicas(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _update_on_replicas(self, batch: Batch, policy_learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
         strategy = self.agent.strategy
-        metrics, priority = strategy.run(self._replica_update, args=(batch, learns))
+        metrics, priority = strategy.run(self._replica_update, args=(batch, policy_learns))
         mean = strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
         return mean, tf.concat(strategy.experimental_local_results(priority), axis=0)
 
-    def _replica_update(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns metrics, NaN for those that are not reported, and priorities of an update of this replica's rows.
-
-        Args:
-            batch: of this worker.
-            learns: whether the policy learns too.
+    def _replica_update(self, batch: Any, policy_learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns metrics, NaN for those that are not reported, and priorities of an update with the replica's part of
+        its worker's batch.
         """
-        agent = self.agent
-        rows: Any = batch if agent.replicas == 1 else agent.replica_rows(batch)
-        num_agents = agent.spec.num_agents
-        rows = rows if num_agents is None else _folded(rows, num_agents)
-        metrics, td_error_B = agent.update_once(rows) if learns else agent.update_critics_once(rows)
+        agent, num_agents = self.agent, self.agent.spec.num_agents
+        batch = batch if agent.replicas == 1 else agent.replica_batch(batch)
+        batch = batch if num_agents is None else _folded(batch, num_agents)
+        metrics, td_error_B = agent.update_once(batch) if policy_learns else agent.update_critics_once(batch)
         if num_agents is not None:
             td_error_B = tf.reduce_mean(unfold(td_error_B, num_agents), axis=1)
         metrics |= {f"learning_rate/{name}": optimizer.learning_rate for name, optimizer in agent.optimizers.items()}
-        if learns:
+        if policy_learns:
             self.metric_names = list(metrics)
         else:
             self.critics_metrics = frozenset(metrics)
@@ -256,12 +226,6 @@ def updates_that_report(before: int, count: int, period: int, algorithm: Any) ->
 
     As many as it passes multiples of the period. Where the policy learns in some updates only, multiples are counted
     from one of these, and the call's last policy update is among those that report.
-
-    Args:
-        before: updates made before the call.
-        count: updates of the call.
-        period: n, every n-th update reports.
-        algorithm: of the agent.
     """
     delay = algorithm.num_updates_between_policy_updates
     first = 0 if delay == 1 else algorithm.first_policy_update or 0
@@ -271,19 +235,7 @@ def updates_that_report(before: int, count: int, period: int, algorithm: Any) ->
 
 
 def _folded(batch: Transition, num_agents: int) -> Transition:
-    """Returns a batch of several agents as a batch of single ones: rewards, discounts and weights `[B]` count for
-    each.
-    """
-
-    def repeat(x: tf.Tensor) -> tf.Tensor:
-        return tf.repeat(x, num_agents, axis=0)
-
-    return Transition(
-        observation=fold(batch.observation),
-        action=fold(batch.action),
-        reward=repeat(batch.reward),
-        discount=repeat(batch.discount),
-        next_observation=fold(batch.next_observation),
-        weight=tf.nest.map_structure(repeat, batch.weight),
-        extras=tf.nest.map_structure(repeat, batch.extras),
-    )
+    """Returns a batch of several agents as one of single agents, each with the rewards, discounts and weights `[B]`."""
+    seen = {name: fold(getattr(batch, name)) for name in ("observation", "action", "next_observation")}
+    once = batch._replace(**dict.fromkeys(seen, ()))
+    return tf.nest.map_structure(lambda x: tf.repeat(x, num_agents, axis=0), once)._replace(**seen)

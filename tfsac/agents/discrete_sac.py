@@ -7,16 +7,15 @@ learned. Expectations over actions are exact sums, so an update samples nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep
+from tfsac.agents.learner import Agent, Step, Tensors
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.agents.temperature import make_temperature
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
-from tfsac.networks import ModelMaker
 from tfsac.parameters import DiscreteSoftActorCriticAgentParameters, FixedAlphaParameters
 from tfsac.policies import CategoricalPolicy
 from tfsac.policies.distributions import MaskedCategorical
@@ -30,9 +29,6 @@ class DiscreteSoftActorCriticAgent(Agent):
 
     With a shared encoder the policy reads the features of q's embedders; only the critic step trains them.
 
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
-
     Attributes:
         temperature: fixed or learned.
         target_entropy: in nats, to which a learned temperature brings the policy's entropy; None for the ratio of the
@@ -41,8 +37,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         num_actions: how many there are, A.
 
     Raises:
-        TfsacError: see `Agent`; a target entropy that so many actions cannot have, or a shared encoder with custom
-            models.
+        TfsacError: see `Agent`; a target entropy that so many actions cannot have.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -54,18 +49,8 @@ class DiscreteSoftActorCriticAgent(Agent):
 
     policy_class = CategoricalPolicy
 
-    def __init__(
-        self,
-        parameters: DiscreteSoftActorCriticAgentParameters,
-        spec: Spec,
-        seed: int = 0,
-        eager: bool = False,
-        models: ModelMaker | None = None,
-        jit_compile: bool = False,
-    ):
-        if models is not None and parameters.shared_encoder:
-            raise TfsacError("agent.shared_encoder must be false with custom Keras models")
-        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+    def __init__(self, parameters: DiscreteSoftActorCriticAgentParameters, spec: Spec, *args: Any, **kwargs: Any):
+        super().__init__(parameters, spec, *args, **kwargs)
         temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions
         self.target_entropy, self.target_entropy_ratio = None, DEFAULT_ENTROPY_RATIO
         if not isinstance(temperature, FixedAlphaParameters):
@@ -74,26 +59,25 @@ class DiscreteSoftActorCriticAgent(Agent):
         most = math.log(self.num_actions)
         if self.target_entropy is not None and not 0 < self.target_entropy < most:
             raise TfsacError(f"target_entropy must be between 0 and {most:.4g} nats, got {self.target_entropy}")
-        self.temperature = make_temperature(temperature)
-        self.temperature.register_with(self)
+        self.temperature = make_temperature(self, temperature)
 
     def update_once(self, batch: Transition) -> Update:
         """One update in the order critic, policy, temperature, target."""
         critic = self.critic_step(batch)
-        self.apply(critic.gradients)
+        self.apply(*critic.gradients)
         policy = self.policy_step(batch)
         self.apply(*policy.gradients)
         self.update_target("q")
-        return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+        return Update(critic.metrics | policy.metrics, critic.values_B)
 
     def update_critics_once(self, batch: Transition) -> Update:
         """One update of the critic, then the target."""
         critic = self.critic_step(batch)
-        self.apply(critic.gradients)
+        self.apply(*critic.gradients)
         self.update_target("q")
-        return Update(critic.metrics, critic.td_error_B)
+        return Update(critic.metrics, critic.values_B)
 
-    def critic_step(self, batch: Transition) -> CriticStep:
+    def critic_step(self, batch: Transition) -> Step:
         """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the
         current policy (equation 10).
         """
@@ -108,47 +92,43 @@ class DiscreteSoftActorCriticAgent(Agent):
             if self.prioritized:
                 loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
-        return self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
+        return self.critic_result(batch, q_BN, target_B, loss_BN, self.gradients(loss, tape, "q"))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, MaskedCategorical, tf.Tensor]:
-        """Returns the loss of each row `[B]` (equation 12), the policy, and min_i Q_i of every action, `[B, A]`."""
+        """Returns the loss of each entry `[B]` (equation 12), the policy, and min_i Q_i of every action, `[B, A]`."""
         policy, q_BNA = self.distribution(batch.observation), self.networks["q"](batch.observation)
         value_B = losses.expected_soft_value(
             tf.stop_gradient(q_BNA), policy.prob, policy.log_prob, self.temperature.value()
         )
         return -value_B, policy, tf.reduce_min(q_BNA, axis=1)
 
-    def policy_step(self, batch: Transition) -> PolicyStep:
-        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 12), and of alpha
-        (equation 11).
-        """
+    def policy_step(self, batch: Transition) -> Step:
+        """Computes the steps of the policy to high Q and entropy (equation 12) and of alpha (equation 11)."""
         with self.watch("policy") as tape:
             loss_B, policy, q_min_BA = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape)
+        gradients = self.gradients(loss, tape, "policy")
         entropy_B, target = policy.entropy(), self.target_entropy
         if target is None:
             target = self.target_entropy_ratio * policy.max_entropy()
-        temperature_gradients, temperature_metrics = self.temperature.step(self, -entropy_B, target)
+        temperature = self.temperature.step(self, -entropy_B, target)
         metrics = {
             "loss/policy": loss,
             "policy/entropy": tf.reduce_mean(entropy_B),
             "policy/q": tf.reduce_mean(losses.expectation(policy.prob, q_min_BA)),
-            "policy/gradient_norm": gradients.norm,
+            "policy/gradient_norm": gradients[0].norm,
             "temperature/alpha": self.temperature.value(),
-            **({"policy/target_entropy": tf.reduce_mean(target)} if temperature_metrics else {}),
-            **temperature_metrics,
+            **({"policy/target_entropy": tf.reduce_mean(target)} if temperature.metrics else {}),
+            **temperature.metrics,
             **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
         }
-        return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
+        return Step(gradients + temperature.gradients, metrics, loss_B)
 
-    def distribution(self, observation: Mapping[str, tf.Tensor]) -> MaskedCategorical:
+    def distribution(self, observation: Tensors) -> MaskedCategorical:
         """Returns the policy at observations `[B, ...]`."""
         return MaskedCategorical(self.networks["policy"](observation), observation.get(ACTION_MASK))
 
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns min_i Q_i(s, a), `[B]`, in units of the scaled reward; NaN for actions that do not exist."""
         q_B = tf.reduce_min(losses.q_of_actions(self.networks["q"](observation), action), axis=-1)
         return {"q": tf.where((action >= 0) & (action < self.num_actions), q_B, float("nan"))}

@@ -10,20 +10,24 @@ from __future__ import annotations
 import functools
 import math
 import zlib
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfsac.agents.critic_values import critic_values
-from tfsac.agents.learner import CriticStep, Gradients, PolicyStep
+from tfsac.agents.learner import Step, Tensors
 from tfsac.agents.sac import TwinSoftActorCriticAgent
+from tfsac.losses.critic_values import critic_values
 from tfsac.losses.ensembles import draw_critics, reduce_q
-from tfsac.networks import ModelMaker, project, weight_norm
+from tfsac.networks import weight_norm
 from tfsac.networks.layers import Masks
-from tfsac.parameters import TwinSoftActorCriticAgentParameters, reject_layers_of_custom_models
+from tfsac.parameters import TwinSoftActorCriticAgentParameters
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Spec, Transition
+
+
+def concatenated(first: Any, second: Any) -> Any:
+    """Returns tensors `[B, ...]` of the same structure as `[2 B, ...]`."""
+    return tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), first, second)
 
 
 def dropout_factors(rate: float, shape: list[int], seed: tf.Tensor) -> tf.Tensor:
@@ -46,14 +50,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
     """Twin-target soft actor-critic with N critics, of which M make the target, perhaps of distributions of returns,
     with normalisation, dropout and unit weights.
 
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
-
     Attributes:
         critics: reads Q out of the critics' outputs.
-
-    Raises:
-        TfsacError: see `Agent`.
 
     Example:
         >>> head = QHeadParameters(num_critics=10)
@@ -68,42 +66,31 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
 
     has_ensemble: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        parameters: TwinSoftActorCriticAgentParameters,
-        spec: Spec,
-        seed: int = 0,
-        eager: bool = False,
-        models: ModelMaker | None = None,
-        jit_compile: bool = False,
-    ):
-        if models is not None:
-            reject_layers_of_custom_models(parameters.networks)
-        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+    def __init__(self, parameters: TwinSoftActorCriticAgentParameters, spec: Spec, *args: Any, **kwargs: Any):
+        super().__init__(parameters, spec, *args, **kwargs)
         q: Any = parameters.networks["q"]
         self.critics = critic_values(self.algorithm, q.head_parameters, q.replace_mse_with_huber_loss)
         self.num_critics = q.head_parameters.num_critics
         self.has_dropout = q.head_parameters.dropout > 0
 
-    def critic_step(self, batch: Transition) -> CriticStep:
+    def critic_step(self, batch: Transition) -> Step:
         """Computes the step of every Q(s, a) to the target of its reduction over (a subset of) the target critics."""
         policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
-        noise_BA = self.noise("next", [self.rows, self.policy.action_size])
+        noise_BA = self.noise("next", [self.entries, self.policy.action_size])
         next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)
         alpha = self.temperature.value() if self.algorithm.entropy_in_target else tf.zeros([])
-        forward = self.joint_outputs if self.algorithm.joint_critic_forward else self.separate_outputs
         with self.watch("q") as tape:
-            outputs, next_outputs = forward(batch, next_action_BA, self.subset())
+            outputs, next_outputs = self.outputs(batch, next_action_BA)
             target, metrics = self.critics.target(batch, next_outputs, next_log_prob_B, alpha)
             loss_BN = self.critics.loss(outputs, target)
             if self.prioritized:
                 loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
-        q_BN, target_BN = self.critics.q(outputs), self.critics.q_of_target(target)
-        step = self.critic_result(batch, q_BN, target_BN, loss_BN, self.gradients("q", loss, tape))
+        q_BN, q_target = self.critics.q(outputs), self.critics.q_of_target(target)
+        step = self.critic_result(batch, q_BN, q_target, loss_BN, self.gradients(loss, tape, "q"))
         spread = tf.reduce_mean(tf.math.reduce_std(q_BN, axis=-1))
         norm = weight_norm(self.networks["q"])
-        return step._replace(metrics={**step.metrics, **metrics, "q/spread": spread, "q/weight_norm": norm})
+        return step._replace(metrics=step.metrics | metrics | {"q/spread": spread, "q/weight_norm": norm})
 
     def subset(self) -> tf.Tensor | None:
         """Returns which critics make the target of this update, `[M]`, on all replicas; None for all critics."""
@@ -112,49 +99,26 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         seed = tf.stack([self.noise_seed + zlib.crc32(b"subset"), self.updates])
         return draw_critics(tf.random.stateless_uniform([self.num_critics], seed), self.algorithm.critic_subset)
 
-    def separate_outputs(
-        self, batch: Transition, next_action_BA: tf.Tensor, critic_indices: tf.Tensor | None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what the critics compute of (s, a), and the target network's M critics of (s', a')."""
-        outputs = self.networks["q"].compute(
-            batch.observation,
-            batch.action,
-            batch_statistics=True,
-            update_statistics=True,
-            dropout_masks=self.dropout_masks("online", 1),
-        )
-        return outputs, self.targets["q"].compute(
-            batch.next_observation,
-            next_action_BA,
-            batch_statistics=True,
-            dropout_masks=self.dropout_masks("target", 1),
-            critic_indices=critic_indices,
-        )
-
-    def joint_outputs(
-        self, batch: Transition, next_action_BA: tf.Tensor, critic_indices: tf.Tensor | None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the same, computed in one batch of (s, a) and (s', a') (1902.05605, section 3)."""
-        both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
-        action = tf.concat([batch.action, next_action_BA], axis=0)
-        outputs = self.networks["q"].compute(
-            both,
-            action,
-            batch_statistics=True,
-            update_statistics=True,
-            dropout_masks=self.dropout_masks("online", 2),
-        )
-        rows = batch.reward.shape[0]
+    def outputs(self, batch: Transition, next_action_BA: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what the critics compute of (s, a), and (a subset of) the target critics of (s', a'): apart, or in
+        one batch of both (1902.05605, section 3).
+        """
+        joint, size, subset = self.algorithm.joint_critic_forward, batch.reward.shape[0], self.subset()
+        now, following = (batch.observation, batch.action), (batch.next_observation, next_action_BA)
+        if joint:
+            now = following = concatenated(now, following)
+        masks = self.dropout_masks("online", 1 + joint)
+        outputs = self.networks["q"].compute(*now, batch_statistics=True, update_statistics=True, dropout_masks=masks)
         if self.targets["q"] is not self.networks["q"]:
-            masks = self.dropout_masks("target", 2)
+            masks = self.dropout_masks("target", 1 + joint)
             next_outputs = self.targets["q"].compute(
-                both, action, batch_statistics=True, dropout_masks=masks, critic_indices=critic_indices
+                *following, batch_statistics=True, dropout_masks=masks, critic_indices=subset
             )
         else:
             next_outputs = tf.stop_gradient(outputs)
-            if critic_indices is not None:
-                next_outputs = tf.gather(next_outputs, critic_indices, axis=1)
-        return outputs[:rows], next_outputs[rows:]
+            if subset is not None:
+                next_outputs = tf.gather(next_outputs, subset, axis=1)
+        return (outputs[:size], next_outputs[size:]) if joint else (outputs, next_outputs)
 
     def dropout_masks(self, use: str, batches: int) -> Masks | None:
         """Returns what draws dropout's factors for so many batches one after the other; None without."""
@@ -163,7 +127,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
 
         def draw(layer: str, rate: float, critics: int, units: int) -> tf.Tensor:
             names = [f"dropout/{use}/{layer}/{i}" for i in range(batches)]
-            shape, factors = [self.rows, critics, units], functools.partial(dropout_factors, rate)
+            shape, factors = [self.entries, critics, units], functools.partial(dropout_factors, rate)
             return tf.concat([self.noise(name, shape, factors) for name in names], axis=0)
 
         return draw
@@ -173,37 +137,28 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         policy = functools.partial(self.networks["policy"].compute, batch_statistics=True, update_statistics=True)
         if not self.algorithm.joint_policy_forward:
             return policy(batch.observation)
-        both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
+        both = concatenated(batch.observation, batch.next_observation)
         return [x[: batch.reward.shape[0]] for x in policy(both)]
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
-        """Returns the loss of each row `[B]` (1812.05905, equation 7, with the policy's reduction of Q), the policy's
+        """Returns the loss of each entry `[B]` (1812.05905, equation 7, with the policy's reduction of Q), the policy's
         distribution, and log-probability `[B]` and Q `[B, N]` of its sample.
         """
         policy = SquashedGaussian(*self.policy_outputs(batch))
-        action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
+        noise_BA = self.noise("policy", [self.entries, self.policy.action_size])
+        action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
         masks = self.dropout_masks("policy", 1)
         outputs = self.networks["q"].compute(batch.observation, action_BA, batch_statistics=False, dropout_masks=masks)
         q_BN, reduction = self.critics.q(outputs), self.algorithm.policy_reduction
         loss_B = self.temperature.value() * log_prob_B - reduce_q(q_BN, reduction)
         return loss_B, policy, log_prob_B, q_BN
 
-    def policy_step(self, batch: Transition) -> PolicyStep:
+    def policy_step(self, batch: Transition) -> Step:
         """Computes the step of policy and temperature; see `TwinSoftActorCriticAgent`."""
         step = super().policy_step(batch)
-        return step._replace(metrics={**step.metrics, "policy/weight_norm": weight_norm(self.networks["policy"])})
+        return step._replace(metrics=step.metrics | {"policy/weight_norm": weight_norm(self.networks["policy"])})
 
-    def apply(self, *steps: Gradients) -> None:
-        """Takes optimizer steps, and projects networks of unit weights."""
-        super().apply(*steps)
-        for name, _, _ in steps:
-            kind = self.network_parameters[name].unit_weights if name in self.network_parameters else "none"
-            if kind != "none":
-                project(self.networks[name], kind)
-
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns what the policy maximises of Q(s, a), `[B]`, in units of the scaled reward."""
         q_BN = self.critics.q(self.networks["q"](observation, action))
         return {"q": reduce_q(q_BN, self.algorithm.policy_reduction)}

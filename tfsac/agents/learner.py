@@ -1,70 +1,66 @@
 """What all agents share: networks and their optimizers, noise, losses, gradients, optimizer steps, target networks.
 
 `CompiledUpdates` calls `update_once` in a graph, or `update_critics_once` where a policy delay leaves out the policy.
-It takes this replica's rows, folds several agents into the batch, and counts updates.
+It takes this replica's entries of the batch, folds several agents into it, and counts updates.
 """
 
 from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
 from tfsac.agents.batches import transition_spec
 from tfsac.agents.compiled_updates import CompiledUpdates
-from tfsac.agents.sqil_diagnostics import critic_diagnostics
+from tfsac.agents.sqil_diagnostics import means_by_origin
 from tfsac.errors import TfsacError
 from tfsac.networks import (
     ModelMaker,
-    Network,
     apply_on_replicas,
     build_optimizer,
     clip_gradients,
     make_networks,
     polyak_average_on_replicas,
+    project,
 )
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
 from tfsac.policies import BasePolicy
 from tfsac.policies.several_agents import fold, unfold
 from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Batches, Metrics, Spec, Transition, Update, UpdateResult
 
+Tensors = Mapping[str, tf.Tensor]  # by observation key, or by field of a policy's state
+
 
 class Gradients(NamedTuple):
-    """Gradients of what is trained under a name: by variable, and their global norm."""
+    """Gradients of what is trained under a name: by variable, and the global norm by which they are clipped."""
 
     name: str
     values: list[tf.Tensor]
     norm: tf.Tensor
 
 
-class CriticStep(NamedTuple):
-    """A step of the critics `q` for `apply`: gradients, absolute TD errors `[B]` (mean over the critics), metrics."""
-
-    gradients: Gradients
-    td_error_B: tf.Tensor
-    metrics: Metrics
-
-
-class PolicyStep(NamedTuple):
-    """A step of the policy (and a learned temperature) for `apply`: gradients, the loss of each row, metrics."""
+class Step(NamedTuple):
+    """A step that was computed and not taken: gradients for `apply`, metrics, and for each entry of the batch, `[B]`,
+    the policy's loss or the critics' absolute TD error (mean over the critics).
+    """
 
     gradients: list[Gradients]
-    loss_B: tf.Tensor
     metrics: Metrics
+    values_B: Any = None
 
 
 class Agent(tf.Module, ABC):
     """Base class of the agents: a subclass has `policy_class`, its losses in `update_once` (for a policy delay in
-    `update_critics_once` too), and `values`.
+    `update_critics_once` too), and `values`; it takes the same arguments.
 
     Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
-    `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent of its
-    own, which is given that worker's rows alone; all of them make the same agents and the same updates in the same
-    order. One `tf.train.Checkpoint(agent=agent)` holds networks, target networks, optimizers, counters and the seed of
-    the noise; read it before the agent's first update.
+    `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent, which
+    is given that worker's share alone; all of them make the same agents and the same updates in the same order. One
+    `tf.train.Checkpoint(agent=agent)` holds networks, target networks, optimizers, counters and the seed of the noise;
+    read it before the agent's first update.
 
     Several agents share all networks: where the spec has P of them, batches come as `[B, P, ...]` and are folded to
     `[B * P, ...]` before `update_once`. Rewards, discounts and weights count for all P, priorities are means over them.
@@ -75,26 +71,22 @@ class Agent(tf.Module, ABC):
         seed: of weights, noise and acting.
         eager: run updates without compiling them, to debug.
         models: makes a Keras model for each network, by name, instead of its parameters' layers; see `make_networks`.
-        jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, from other draws
-            of noise: XLA makes its numbers of the same random bits in its own way.
+        jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, with other noise:
+            XLA makes its numbers of the same random bits in its own way.
 
     Attributes:
         policy: that acts, through some of the networks.
         spec: as given, with the extras that the memory stores.
         networks: by name, target networks `<name>_target` among them.
-        algorithm: its parameters.
-        network_parameters: by name of the network.
-        loss_weights: factors of the networks' losses, by name.
         targets: by name, the target network, or the network itself where it has none.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
+        algorithm, network_parameters, loss_weights: its parameters, those of networks by name.
         prioritized: whether batches have importance weights and updates return priorities.
-        imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each row.
+        imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each entry.
         replicas: how many devices share a batch, of all workers.
-        batch_size: number of rows of the global batch, of all workers, before folding.
-        local_batch_size: of this worker's share of it, which `update` takes; the same where there are no workers.
-        rows: number of rows of the global batch after folding.
-        updates: variable, int64, how many updates were made.
-        resets: variable, int64, number of the last reset; only with `reset_steps`.
+        batch_size, local_batch_size: of the global batch before folding, and of this worker's share of it.
+        entries: number of entries of the global batch after folding.
+        updates, resets: variables, int64: number of updates, and of the last reset, only with `reset_steps`.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
         full_metrics: whether the update being computed or traced reports all metrics, not only its losses.
 
@@ -107,7 +99,7 @@ class Agent(tf.Module, ABC):
     policy: Any
     algorithm: Any
     full_metrics: bool = True
-    batch_axis: ClassVar[int] = 0  # of the rows in what `update_once` gets; 1 in sequences
+    batch_axis: ClassVar[int] = 0  # of what `update_once` gets; 1 in sequences
 
     def __init__(
         self,
@@ -123,14 +115,21 @@ class Agent(tf.Module, ABC):
         self.algorithm, self.network_parameters = parameters.algorithm, dict(parameters.networks)
         self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
         self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
-        self._split_batches(parameters)
+        self.strategy = tf.distribute.get_strategy()
+        self.replicas = self.strategy.num_replicas_in_sync
+        self.local_replicas = len(self.strategy.extended.worker_devices) if self.replicas > 1 else 1
+        parameters.check_batch(self.replicas)
+        self.batch_size = parameters.batch_size
+        self.local_batch_size = self.batch_size // self.replicas * self.local_replicas
+        self.entries = self.batch_size * (spec.num_agents or 1)
         if jit_compile and (eager or self.replicas > 1):
             raise TfsacError(f"jit_compile needs compiled updates on one device, got {eager=} and {self.replicas=}")
-
-        def spec_of(name: str, networks: Mapping[str, Network]) -> Spec:
-            return self.policy_class.spec_of_network(name, parameters, spec, networks)
-
-        self.networks = make_networks(parameters, spec_of, seed, models)
+        self.networks = make_networks(
+            parameters,
+            lambda name, networks: self.policy_class.spec_of_network(name, parameters, spec, networks),
+            seed,
+            models,
+        )
         self.targets = {name: self.networks.get(name + TARGET, self.networks[name]) for name in self.network_parameters}
         self.trained = {name: self.networks[name].own_variables for name in self.network_parameters}
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -146,20 +145,11 @@ class Agent(tf.Module, ABC):
         self.spec = self.policy.spec
         if self.imitates:
             self.spec = self.spec._replace(extras={EXPERT: ArraySpec((), "float32")})
-        self.rows = self.batch_size * (spec.num_agents or 1)
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.target_rate = self.algorithm.rate_for_copying_weights_to_target
         has_target = any(name.endswith(TARGET) for name in self.networks)
         self.target_period = self.algorithm.updates_between_target_copies() if has_target else 1
         self.compiled = CompiledUpdates(self, eager, jit_compile)
-
-    def _split_batches(self, parameters: AgentParameters) -> None:
-        self.strategy = tf.distribute.get_strategy()
-        self.replicas = self.strategy.num_replicas_in_sync
-        self.local_replicas = len(self.strategy.extended.worker_devices) if self.replicas > 1 else 1
-        parameters.check_batch(self.replicas)
-        batch_size = parameters.batch_size
-        self.batch_size, self.local_batch_size = batch_size, batch_size // self.replicas * self.local_replicas
 
     @property
     def notes(self) -> list[str]:
@@ -187,7 +177,7 @@ class Agent(tf.Module, ABC):
                 where the memory is prioritised.
 
         Returns:
-            metrics `[U, M]` of the global batch, whose columns `metric_names` names, and priorities of the given rows.
+            metrics `[U, M]` of the global batch, whose columns `metric_names` names, and priorities of these entries.
 
         Raises:
             ValueError: a batch of another size than the agent was made for.
@@ -201,33 +191,18 @@ class Agent(tf.Module, ABC):
         """Makes one update: losses, gradients, optimizer steps, target networks. `CompiledUpdates` calls it.
 
         Args:
-            batch: this replica's rows, a `Transition` `[B, ...]`, or a `Sequence` or `Segments` `[T, B, ...]`.
+            batch: this replica's entries, a `Transition` `[B, ...]`, or a `Sequence` or `Segments` `[T, B, ...]`.
         """
 
     def update_critics_once(self, batch: Any) -> Update:
-        """Makes an update that leaves policy and temperature as they are; its metrics are some of `update_once`'s.
-
-        Args:
-            batch: see `update_once`.
-
-        Raises:
-            NotImplementedError: an agent without it, and a policy delay.
-        """
+        """Makes an update that leaves policy and temperature as they are; its metrics are some of `update_once`'s."""
         raise NotImplementedError(f"a policy delay needs {type(self).__name__}.update_critics_once")
 
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
-        """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported.
-
-        Raises:
-            NotImplementedError: an agent without it.
-        """
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
+        """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported."""
         raise NotImplementedError(f"{type(self).__name__}.values(observation, action, state)")
 
-    def value_tensors(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
+    def value_tensors(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, Any]:
         """Returns what `values` does for single agents or several: `[E]`, or `[E, P]`, by name."""
         if self.spec.num_agents is None:
             return self.values(observation, action, state)
@@ -244,25 +219,8 @@ class Agent(tf.Module, ABC):
 
     # -- what updates are made of --------------------------------------------------------------------------------------
 
-    def replica_rows(self, batch: Any) -> Any:
-        """Returns this replica's rows of its worker's batch."""
-        return tf.nest.map_structure(lambda rows: self.replica_slice(rows, self.local_replicas), batch)
-
-    def replica_slice(self, rows: tf.Tensor, replicas: int) -> tf.Tensor:
-        """Returns this replica's rows of a batch that so many replicas share, `[B, ...]` or folded `[B * P, ...]`."""
-        if replicas == 1:
-            return rows
-        begin, size = [0] * rows.shape.rank, rows.shape.as_list()
-        size[self.batch_axis] //= replicas
-        # The replicas of a worker follow one another.
-        index = tf.distribute.get_replica_context().replica_id_in_sync_group % replicas
-        begin[self.batch_axis] = index * size[self.batch_axis]
-        return tf.slice(rows, begin, size)
-
-    def noise(
-        self, name: str, shape: list[int], draw: Callable[..., tf.Tensor] = tf.random.stateless_normal
-    ) -> tf.Tensor:
-        """Returns noise for this replica's rows of an update, standard normal unless `draw` is another distribution.
+    def noise(self, name: str, shape: list[int], draw: Any = tf.random.stateless_normal) -> tf.Tensor:
+        """Returns noise for this replica's entries in this update, standard normal unless `draw` is another function.
 
         A function of seed, update and `name`, it is drawn for the global batch, `shape`, whatever the replicas are.
         """
@@ -270,17 +228,17 @@ class Agent(tf.Module, ABC):
         sample = draw(shape, seed)
         return sample if self.replicas == 1 else self.replica_slice(sample, self.replicas)
 
-    def watch(self, name: str) -> tf.GradientTape:
-        """Returns a tape that watches what is trained under this name and nothing else."""
+    def watch(self, *names: str) -> tf.GradientTape:
+        """Returns a tape that watches what is trained under these names and nothing else."""
         # Agents that imitate take more gradients than one.
         tape = tf.GradientTape(persistent=self.imitates, watch_accessed_variables=False)
         with tape:
-            tape.watch([variable.value for variable in self.trained[name]])
+            tape.watch([variable.value for name in names for variable in self.trained[name]])
         return tape
 
-    def mean_loss(self, name: str, loss_rows: tf.Tensor) -> tf.Tensor:
-        """Returns the weighted mean over rows `[B]` (of critics `[B, N]` the sum of their means), plus the penalty."""
-        loss = self.loss_weights[name] * tf.reduce_sum(tf.reduce_mean(loss_rows, axis=0))
+    def mean_loss(self, name: str, loss: tf.Tensor) -> tf.Tensor:
+        """Returns the weighted mean of losses `[B]` (of critics `[B, N]` the sum of their means), plus the penalty."""
+        loss = self.loss_weights[name] * tf.reduce_sum(tf.reduce_mean(loss, axis=0))
         return loss + self.l2_penalty(name) if self.network_parameters[name].l2_regularization else loss
 
     def l2_penalty(self, name: str) -> tf.Tensor:
@@ -288,44 +246,42 @@ class Agent(tf.Module, ABC):
         kernels = [tf.nn.l2_loss(v.value) for v in self.trained[name] if v.name.endswith("kernel")]
         return self.network_parameters[name].l2_regularization * tf.add_n(kernels)
 
-    def gradients(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
-        """Returns the gradients of the global batch, before clipping, for the mean loss over this replica's rows."""
-        values = tape.gradient(loss, [variable.value for variable in self.trained[name]])
+    def gradients(self, loss: tf.Tensor, tape: tf.GradientTape, *names: str) -> list[Gradients]:
+        """Returns the gradients of the global batch for this replica's mean loss, before clipping, with one norm."""
+        values = tape.gradient(loss, [[variable.value for variable in self.trained[name]] for name in names])
         if self.replicas > 1:
             values = self.mean_over_replicas(values)
-        return Gradients(name, values, tf.linalg.global_norm(values))
-
-    def mean_over_replicas(self, values: Any) -> Any:
-        """Returns tensors (in any structure) averaged over the replicas."""
-        if self.replicas == 1:
-            return values
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, values)
+        norm = tf.linalg.global_norm(tf.nest.flatten(values))
+        return [Gradients(name, each, norm) for name, each in zip(names, values, strict=True)]
 
     def critic_result(
-        self, batch: Transition, q_BN: tf.Tensor, target_BN: tf.Tensor, loss_BN: tf.Tensor, gradients: Gradients
-    ) -> CriticStep:
-        """Returns the step of critics with the metrics that all agents report; one target of all is `[B, 1]`."""
-        td_error_BN = tf.abs(q_BN - target_BN)
+        self, batch: Transition, q_BN: tf.Tensor, target: tf.Tensor, loss_BN: tf.Tensor, gradients: list[Gradients]
+    ) -> Step:
+        """Returns the step of critics with one target `[B]` or one each `[B, N]`, and the metrics of all agents."""
+        td_error_BN = tf.abs(q_BN - (target[:, None] if target.shape.rank == 1 else target))
         td_error_B = tf.reduce_mean(td_error_BN, axis=-1)
+        of_critics = {"q/q": q_BN, "loss/q": self.loss_weights["q"] * loss_BN, "q/td_error": td_error_BN}
+        means = {name: tf.unstack(tf.reduce_mean(x_BN, axis=0)) for name, x_BN in of_critics.items()}
         metrics = {
-            **per_critic("q/q", tf.reduce_mean(q_BN, axis=0)),
-            **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_BN, axis=0)),
-            **per_critic("q/td_error", tf.reduce_mean(td_error_BN, axis=0)),
-            "q/target": tf.reduce_mean(target_BN),
-            "q/gradient_norm": gradients.norm,
-            **(critic_diagnostics(td_error_B, batch.extras[EXPERT]) if self.imitates else {}),
+            **{f"{name}{i + 1}": mean for name, values in means.items() for i, mean in enumerate(values)},
+            "q/target": tf.reduce_mean(target),
+            "q/gradient_norm": gradients[0].norm,
+            **(means_by_origin("imitation/td_error", td_error_B, batch.extras[EXPERT]) if self.imitates else {}),
         }
-        return CriticStep(gradients, td_error_B, metrics)
+        return Step(gradients, metrics, td_error_B)
 
     def apply(self, *steps: Gradients) -> None:
-        """Takes optimizer steps, one after the other, with gradients clipped as the network's parameters say."""
+        """Takes optimizer steps, one after the other, with clipping and unit weights as a network's parameters say."""
         for name, values, norm in steps:
-            if name in self.network_parameters and self.network_parameters[name].clip_gradients is not None:
-                values = clip_gradients(self.network_parameters[name], values, norm)
+            network = self.network_parameters.get(name)  # none of a temperature
+            if network and network.clip_gradients is not None:
+                values = clip_gradients(network, values, norm)
             if self.replicas == 1:
                 self.optimizers[name].apply(values, self.trained[name])
             else:
                 apply_on_replicas(self.optimizers[name], values, self.trained[name])
+            if network and network.unit_weights != "none":
+                project(self.networks[name], network.unit_weights)
 
     def update_target(self, name: str) -> None:
         """Polyak averaging, when its period in updates is over: `target <- (1 - rate) * target + rate * online`."""
@@ -342,12 +298,30 @@ class Agent(tf.Module, ABC):
         for target, online in pairs:
             tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=rate, delta=target - online)
 
+    # -- several replicas ----------------------------------------------------------------------------------------------
+
+    def replica_batch(self, batch: Any) -> Any:
+        """Returns this replica's entries of its worker's batch."""
+        return tf.nest.map_structure(lambda x: self.replica_slice(x, self.local_replicas), batch)
+
+    def replica_slice(self, x: tf.Tensor, replicas: int) -> tf.Tensor:
+        """Returns this replica's part of what so many replicas share, `[B, ...]` or folded `[B * P, ...]`."""
+        if replicas == 1:
+            return x
+        begin, size = [0] * x.shape.rank, x.shape.as_list()
+        size[self.batch_axis] //= replicas
+        # The replicas of a worker follow one another.
+        index = tf.distribute.get_replica_context().replica_id_in_sync_group % replicas
+        begin[self.batch_axis] = index * size[self.batch_axis]
+        return tf.slice(x, begin, size)
+
+    def mean_over_replicas(self, values: Any) -> Any:
+        """Returns tensors (in any structure) averaged over the replicas."""
+        if self.replicas == 1:
+            return values
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, values)
+
 
 def flat(x_TB: tf.Tensor) -> tf.Tensor:
-    """Returns `[T, B, ...]` as rows `[T * B, ...]`."""
+    """Returns `[T, B, ...]` as `[T * B, ...]`."""
     return tf.reshape(x_TB, [-1, *x_TB.shape[2:]])
-
-
-def per_critic(name: str, values_N: tf.Tensor) -> Metrics:
-    """Returns one metric for each critic: name1, name2."""
-    return {f"{name}{i + 1}": value for i, value in enumerate(tf.unstack(values_N))}

@@ -6,17 +6,15 @@ Networks: `policy`, twin `q` in one head and its target network `q_target`. The 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep
+from tfsac.agents.learner import Agent, Step, Tensors
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.agents.temperature import check_target_entropy, make_temperature
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
-from tfsac.networks import ModelMaker
 from tfsac.parameters import FixedAlphaParameters, TwinSoftActorCriticAgentParameters
 from tfsac.policies import SquashedGaussianPolicy
 from tfsac.policies.distributions import SquashedGaussian
@@ -26,9 +24,6 @@ from tfsac.types import EXPERT, Spec, Transition, Update
 class TwinSoftActorCriticAgent(Agent):
     """Steps of critics, policy and temperature in the order that the parameters name, `critic_first` by default, then
     the target.
-
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
 
     Attributes:
         temperature: fixed or learned.
@@ -47,16 +42,8 @@ class TwinSoftActorCriticAgent(Agent):
     policy_class = SquashedGaussianPolicy
     has_ensemble: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        parameters: TwinSoftActorCriticAgentParameters,
-        spec: Spec,
-        seed: int = 0,
-        eager: bool = False,
-        models: ModelMaker | None = None,
-        jit_compile: bool = False,
-    ):
-        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+    def __init__(self, parameters: TwinSoftActorCriticAgentParameters, spec: Spec, *args: Any, **kwargs: Any):
+        super().__init__(parameters, spec, *args, **kwargs)
         if getattr(parameters, "has_ensemble", False) and not self.has_ensemble:
             raise TfsacError(
                 f"An agent with these critics must be a tfsac.agents.EnsembleSoftActorCriticAgent, got {type(self)}"
@@ -65,8 +52,7 @@ class TwinSoftActorCriticAgent(Agent):
         target_entropy = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)
         check_target_entropy(target_entropy, size)
         self.target_entropy = target_entropy
-        self.temperature = make_temperature(temperature)
-        self.temperature.register_with(self)
+        self.temperature = make_temperature(self, temperature)
         self.update_order = ORDER_FUNCTIONS[parameters.algorithm.update_order]
 
     def update_once(self, batch: Transition) -> Update:
@@ -76,16 +62,16 @@ class TwinSoftActorCriticAgent(Agent):
     def update_critics_once(self, batch: Transition) -> Update:
         """One update of the critics, then the target."""
         critic = self.critic_step(batch)
-        self.apply(critic.gradients)
+        self.apply(*critic.gradients)
         self.update_target("q")
-        return Update(critic.metrics, critic.td_error_B)
+        return Update(critic.metrics, critic.values_B)
 
-    def critic_step(self, batch: Transition) -> CriticStep:
+    def critic_step(self, batch: Transition) -> Step:
         """Computes the step that regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log
         pi(a'|s'))` (equation 5).
         """
         policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
-        noise_BA = self.noise("next", [self.rows, self.policy.action_size])
+        noise_BA = self.noise("next", [self.entries, self.policy.action_size])
         next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)
         next_q_BN = self.targets["q"](batch.next_observation, next_action_BA)
         next_value_B = losses.soft_value(next_q_BN, next_log_prob_B, self.temperature.value())
@@ -97,42 +83,37 @@ class TwinSoftActorCriticAgent(Agent):
             if self.prioritized:
                 loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
-        return self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
+        return self.critic_result(batch, q_BN, target_B, loss_BN, self.gradients(loss, tape, "q"))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
-        """Returns the loss of each row `[B]` (equation 7), the policy's distribution, and log-probability `[B]` and Q
-        `[B, N]` of its sample.
-        """
+        """Returns the loss `[B]` (equation 7), the policy, and log-probability `[B]` and Q `[B, N]` of its sample."""
         policy = SquashedGaussian(*self.networks["policy"](batch.observation))
-        action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
+        noise_BA = self.noise("policy", [self.entries, self.policy.action_size])
+        action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
         q_BN = self.networks["q"](batch.observation, action_BA)
         return -losses.soft_value(q_BN, log_prob_B, self.temperature.value()), policy, log_prob_B, q_BN
 
-    def policy_step(self, batch: Transition) -> PolicyStep:
-        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 7), and of alpha
-        (equation 18).
-        """
+    def policy_step(self, batch: Transition) -> Step:
+        """Computes the steps of the policy to high Q and entropy (equation 7) and of alpha (equation 18)."""
         with self.watch("policy") as tape:
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape)
-        temperature_gradients, temperature_metrics = self.temperature.step(self, log_prob_B, self.target_entropy)
+        gradients = self.gradients(loss, tape, "policy")
+        temperature = self.temperature.step(self, log_prob_B, self.target_entropy)
         metrics = {
             "loss/policy": loss,
             "policy/mean": tf.reduce_mean(policy.loc),
             "policy/log_std": tf.reduce_mean(policy.log_scale),
             "policy/log_prob": tf.reduce_mean(log_prob_B),
             "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
-            "policy/gradient_norm": gradients.norm,
+            "policy/gradient_norm": gradients[0].norm,
             "temperature/alpha": self.temperature.value(),
-            **temperature_metrics,
+            **temperature.metrics,
             **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
         }
-        return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
+        return Step(gradients + temperature.gradients, metrics, loss_B)
 
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns min_i Q_i(s, a), `[B]`, in units of the scaled reward."""
         return {"q": tf.reduce_min(self.networks["q"](observation, action), axis=-1)}
 
@@ -140,11 +121,11 @@ class TwinSoftActorCriticAgent(Agent):
 def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
     """The critics, then policy and temperature with the new critics, then the target (DI-engine, Stable-Baselines3)."""
     critic = agent.critic_step(batch)
-    agent.apply(critic.gradients)
+    agent.apply(*critic.gradients)
     policy = agent.policy_step(batch)
     agent.apply(*policy.gradients)
     agent.update_target("q")
-    return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+    return Update(critic.metrics | policy.metrics, critic.values_B)
 
 
 def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
@@ -152,18 +133,17 @@ def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
     policy = agent.policy_step(batch)
     agent.apply(*policy.gradients)
     critic = agent.critic_step(batch)
-    agent.apply(critic.gradients)
+    agent.apply(*critic.gradients)
     agent.update_target("q")
-    return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+    return Update(critic.metrics | policy.metrics, critic.values_B)
 
 
 def simultaneous(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
     """All gradients are taken before anything moves; the target follows (Spinning Up)."""
     critic, policy = agent.critic_step(batch), agent.policy_step(batch)
-    agent.apply(critic.gradients)
-    agent.apply(*policy.gradients)
+    agent.apply(*critic.gradients, *policy.gradients)
     agent.update_target("q")
-    return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+    return Update(critic.metrics | policy.metrics, critic.values_B)
 
 
 ORDER_FUNCTIONS = {"critic_first": critic_first, "policy_first": policy_first, "simultaneous": simultaneous}

@@ -6,26 +6,18 @@ the reward by 1 / alpha takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, Gradients, PolicyStep
+from tfsac.agents.learner import Agent, Step, Tensors
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.policies import SquashedGaussianPolicy
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.types import EXPERT, Metrics, Transition, Update
+from tfsac.types import EXPERT, Transition, Update
 
 
 class SoftActorCriticAgent(Agent):
     """Policy, then value, then critic, then target: one update.
-
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
-
-    Raises:
-        TfsacError: see `Agent`.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
@@ -40,68 +32,70 @@ class SoftActorCriticAgent(Agent):
         """One update in the order policy, value, critic, target, with one reparameterised sample of the policy."""
         policy = self.policy_step(batch)
         self.apply(*policy.gradients)
-        values = self.update_values(batch, -policy.loss_B)  # the soft value is of the policy before its step
-        return values._replace(metrics={**policy.metrics, **values.metrics})
+        value = self.value_step(batch, -policy.values_B)  # of the policy before its step
+        self.apply(*value.gradients)
+        critic = self.critic_step(batch)
+        self.apply(*critic.gradients)
+        self.update_target("v")
+        return Update(policy.metrics | value.metrics | critic.metrics, critic.values_B)
 
     def update_critics_once(self, batch: Transition) -> Update:
         """One update in the order value, critic, target."""
         loss_B, *_ = self.policy_loss(batch)
-        return self.update_values(batch, -loss_B)
-
-    def update_values(self, batch: Transition, soft_value_B: tf.Tensor) -> Update:
-        """Updates the value, then the critic, then the target."""
-        value_gradients, value_metrics = self.value_step(batch, soft_value_B)
-        self.apply(value_gradients)
+        value = self.value_step(batch, -loss_B)
+        self.apply(*value.gradients)
         critic = self.critic_step(batch)
-        self.apply(critic.gradients)
+        self.apply(*critic.gradients)
         self.update_target("v")
-        return Update({**value_metrics, **critic.metrics}, critic.td_error_B)
+        return Update(value.metrics | critic.metrics, critic.values_B)
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the loss of each row `[B]` (equation 12), the policy's distribution, its sample `[B, A]`, and
+        """Returns the loss of each entry `[B]` (equation 12), the policy's distribution, its sample `[B, A]`, and
         log-probability `[B]` and Q `[B, N]` of the sample.
         """
         policy = SquashedGaussian(*self.networks["policy"](batch.observation))
-        action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
+        noise_BA = self.noise("policy", [self.entries, self.policy.action_size])
+        action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
         q_BN = self.networks["q"](batch.observation, action_BA)
         return -losses.soft_value(q_BN, log_prob_B, 1.0), policy, action_BA, log_prob_B, q_BN
 
-    def policy_step(self, batch: Transition) -> PolicyStep:
+    def policy_step(self, batch: Transition) -> Step:
         """Computes the step of the policy towards actions of high Q and high entropy (equation 12)."""
         with self.watch("policy") as tape:
             loss_B, policy, action_BA, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape)
+        gradients = self.gradients(loss, tape, "policy")
+        sums_abs = [tf.reduce_sum(tf.abs(gradient)) for gradient in gradients[0].values]
         metrics = {
             "loss/policy": loss,
             "policy/mean": tf.reduce_mean(policy.loc),
             "policy/log_std": tf.reduce_mean(policy.log_scale),
             "policy/log_prob": tf.reduce_mean(log_prob_B),
             "policy/action": tf.reduce_mean(action_BA),
-            "policy/gradient_sum_abs": tf.add_n([tf.zeros([]), *(tf.reduce_sum(tf.abs(x)) for x in gradients.values)]),
-            "policy/gradient_norm": gradients.norm,
+            "policy/gradient_sum_abs": tf.add_n([tf.zeros([]), *sums_abs]),
+            "policy/gradient_norm": gradients[0].norm,
             "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
             **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
         }
-        return PolicyStep([gradients], loss_B, metrics)
+        return Step(gradients, metrics, loss_B)
 
-    def value_step(self, batch: Transition, soft_value_B: tf.Tensor) -> tuple[Gradients, Metrics]:
+    def value_step(self, batch: Transition, soft_value_B: tf.Tensor) -> Step:
         """Computes the step that regresses V(s) on the soft value of the policy step's sample (equation 5)."""
         target_B = tf.stop_gradient(soft_value_B)
         with self.watch("v") as tape:
             v_B = self.networks["v"](batch.observation)
             huber = self.network_parameters["v"].replace_mse_with_huber_loss
             loss = self.mean_loss("v", 0.5 * losses.regression_loss(v_B, target_B, huber))
-        gradients = self.gradients("v", loss, tape)
+        gradients = self.gradients(loss, tape, "v")
         metrics = {
             "loss/v": loss,
             "v/value": tf.reduce_mean(v_B),
             "v/target": tf.reduce_mean(target_B),
-            "v/gradient_norm": gradients.norm,
+            "v/gradient_norm": gradients[0].norm,
         }
-        return gradients, metrics
+        return Step(gradients, metrics)
 
-    def critic_step(self, batch: Transition) -> CriticStep:
+    def critic_step(self, batch: Transition) -> Step:
         """Computes the step that regresses both Q(s, a) on `r + discount * V_target(s')` (equations 7 and 8),
         weighted by importance.
         """
@@ -114,12 +108,10 @@ class SoftActorCriticAgent(Agent):
             if self.prioritized:
                 loss_BN *= batch.weight[:, None]
             loss = self.mean_loss("q", loss_BN)
-        step = self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
-        return step._replace(metrics={**step.metrics, "v/next_target_value": tf.reduce_mean(next_v_B)})
+        step = self.critic_result(batch, q_BN, target_B, loss_BN, self.gradients(loss, tape, "q"))
+        return step._replace(metrics=step.metrics | {"v/next_target_value": tf.reduce_mean(next_v_B)})
 
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns V(s) and min_i Q_i(s, a), `[B]`, in units of the scaled reward."""
         q_BN = self.networks["q"](observation, action)
         return {"v": self.networks["v"](observation), "q": tf.reduce_min(q_BN, axis=-1)}

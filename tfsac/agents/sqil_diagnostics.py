@@ -1,4 +1,4 @@
-"""Diagnostics of soft Q imitation learning: how demonstrated rows of a batch differ from the agent's own (arXiv
+"""Diagnostics of soft Q imitation learning: how demonstrated entries of a batch differ from the agent's own (arXiv
 1905.11108). The learning itself is the memory's doing.
 """
 
@@ -11,19 +11,9 @@ import tensorflow as tf
 from tfsac.types import Metrics
 
 
-def critic_diagnostics(td_error_B: tf.Tensor, expert_B: tf.Tensor) -> Metrics:
-    """Returns the mean absolute TD errors of the agent's own and of the demonstrated rows."""
-    return means_by_origin("imitation/td_error", td_error_B, expert_B)
-
-
 def policy_diagnostics(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape: tf.GradientTape) -> Metrics:
-    """Returns the policy's mean losses of own and of demonstrated rows, and the cosine between their gradients.
-
-    Args:
-        agent: whose policy it is.
-        loss_B: the policy's loss of each row of this replica.
-        expert_B: 1 for demonstrated rows, 0 for the agent's own.
-        tape: persistent, on which the loss was computed.
+    """Returns the policy's mean losses of own and of demonstrated entries (`expert_B` is 1), and the cosine between
+    their gradients, from the persistent tape on which the losses were computed.
     """
     means = means_by_origin("imitation/policy_loss", loss_B, expert_B)
     # Two gradients of the policy; replicas of several workers would exchange them in every update.
@@ -32,7 +22,7 @@ def policy_diagnostics(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape:
 
 
 def means_by_origin(name: str, values_B: tf.Tensor, expert_B: tf.Tensor) -> Metrics:
-    """Returns the means over the agent's own and over the demonstrated rows: name_agent and name_expert."""
+    """Returns the means over the agent's own and over the demonstrated entries: name_agent and name_expert."""
     agent_B = 1.0 - expert_B
     return {
         f"{name}_agent": tf.math.divide_no_nan(tf.reduce_sum(agent_B * values_B), tf.reduce_sum(agent_B)),
@@ -41,16 +31,11 @@ def means_by_origin(name: str, values_B: tf.Tensor, expert_B: tf.Tensor) -> Metr
 
 
 def gradient_cosine(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
-    """Returns the cosine, over all weights, between the policy gradients of own and demonstrated rows of the global
-    batch.
-
-    Near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
-
-    Args:
-        agent, loss_B, expert_B, tape: see `policy_diagnostics`.
+    """Returns the cosine, over all weights, between the policy gradients of own and demonstrated entries of the global
+    batch: near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
     """
     variables = [variable.value for variable in agent.trained["policy"]]
-    shares = (tf.math.divide_no_nan(rows_B, tf.reduce_sum(rows_B)) for rows_B in (1.0 - expert_B, expert_B))
+    shares = (tf.math.divide_no_nan(part_B, tf.reduce_sum(part_B)) for part_B in (1.0 - expert_B, expert_B))
     own, demonstrated = (
         agent.mean_over_replicas(tape.gradient(loss_B, variables, output_gradients=share_B)) for share_B in shares
     )

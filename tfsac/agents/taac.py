@@ -1,39 +1,38 @@
 """Temporally abstract actor-critic: ALF's TAAC, TaacL and TaacQ (Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
 Networks: `policy`, twin `q` of trajectories in one head and its target network `q_target`; two learned temperatures. An
-update looks at sequences `[T, B]`, whose rows are `[R]`, R = T * B, where time does not matter.
+update looks at sequences `[T, B]`, whose entries are `[R]`, R = T * B, where time does not matter.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.batches import sequence_spec
-from tfsac.agents.learner import Agent, Gradients, flat, per_critic
+from tfsac.agents.learner import Agent, Step, Tensors, flat
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
 from tfsac.errors import TfsacError
 from tfsac.losses import temporally_abstract_actor_critic as losses
-from tfsac.networks import ModelMaker
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
 from tfsac.policies import TemporallyAbstractPolicy
-from tfsac.policies.temporally_abstract import Choice, Proposal, Tau, choice, pessimistic
-from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Metrics, Sequence, Spec, Update
+from tfsac.policies.distributions import SquashedGaussian
+from tfsac.policies.temporally_abstract import Choice, Tau, choice, pessimistic
+from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Sequence, Spec, Update
 
 
-class Rows(NamedTuple):
-    """The rows of an update's sequences, `[R, ...]`.
+class Entries(NamedTuple):
+    """The entries of an update's sequences, `[R, ...]`.
 
     Attributes:
         observation: by key.
         previous, stored: trajectories before and after the step.
-        mask_R: 1 for rows with a step, 0 for those after an episode's last action.
-        num_steps, num_returns, num_switches: how many rows have a step, have a return too (the last of a sequence has
-            none), and were switched; means over the replicas, which have unequal numbers of them.
+        mask_R: 1 for entries with a step, 0 for those after an episode's last action.
+        num_steps, num_returns, num_switches: how many entries have a step, have a return too (the last of a sequence
+            has none), and were switched; means over the replicas, which have unequal numbers of them.
     """
 
     observation: dict[str, tf.Tensor]
@@ -45,14 +44,19 @@ class Rows(NamedTuple):
     num_switches: tf.Tensor
 
     def mean(self, values_R: tf.Tensor) -> tf.Tensor:
-        """Returns this replica's part of the mean over the global rows that have a step."""
+        """Returns this replica's part of the mean over the global entries that have a step."""
         return tf.math.divide_no_nan(tf.reduce_sum(self.mask_R * values_R), self.num_steps)
 
 
 class Proposed(NamedTuple):
-    """What the policy proposes in every row: proposal, Q of its new trajectory `[R]`, and the choice."""
+    """What the policy does in every entry: its distribution, log density of the proposal `[R]`, the trajectories to
+    choose from, Q of the new one `[R]`, and the choice.
+    """
 
-    proposal: Proposal
+    policy: SquashedGaussian
+    log_prob_R: tf.Tensor
+    kept: Tau
+    planned: Tau
     switch_q_R: tf.Tensor
     choice: Choice
 
@@ -60,9 +64,6 @@ class Proposed(NamedTuple):
 class TemporallyAbstractActorCriticAgent(Agent):
     """Policy, critic and temperatures take their steps together, from the weights with which the update begins; the
     target follows.
-
-    Args:
-        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
 
     Attributes:
         proposal_temperature, choice_temperature: learned.
@@ -86,24 +87,14 @@ class TemporallyAbstractActorCriticAgent(Agent):
     policy: TemporallyAbstractPolicy
     batch_axis = 1
 
-    def __init__(
-        self,
-        parameters: TemporallyAbstractActorCriticAgentParameters,
-        spec: Spec,
-        seed: int = 0,
-        eager: bool = False,
-        models: ModelMaker | None = None,
-        jit_compile: bool = False,
-    ):
+    def __init__(self, parameters: TemporallyAbstractActorCriticAgentParameters, spec: Spec, *args: Any, **kwargs: Any):
         self.steps = parameters.memory.sequence_length
-        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        super().__init__(parameters, spec, *args, **kwargs)
         algorithm, rewards = parameters.algorithm, spec.num_rewards or 1
         self.reward_discounts = np.array(algorithm.reward_discounts or [algorithm.discount] * rewards, np.float32)
         alpha = LearnedAlphaParameters(algorithm.initial_alpha, algorithm.alpha_learning_rate)
-        self.proposal_temperature = LearnedTemperature(alpha, "proposal_temperature")
-        self.choice_temperature = LearnedTemperature(alpha, "choice_temperature")
-        self.proposal_temperature.register_with(self)
-        self.choice_temperature.register_with(self)
+        self.proposal_temperature = LearnedTemperature(self, alpha, "proposal_temperature")
+        self.choice_temperature = LearnedTemperature(self, alpha, "choice_temperature")
         self.choice_alpha = self.policy.choice_alpha  # a checkpoint holds the variables of the agent, not the policy's
         of_choice, of_action = _pair(algorithm.min_prob)
         self.choice_target_entropy = losses.discrete_target_entropy(of_choice, 2)
@@ -123,25 +114,28 @@ class TemporallyAbstractActorCriticAgent(Agent):
 
     def update_once(self, batch: Sequence) -> Update:
         """One update: all gradients are taken before anything moves, then the target follows."""
-        rows = self.flatten_time(batch)
-        proposed, policy_gradients, policy_metrics = self.policy_step(rows)
-        critic_gradients, critic_metrics = self.critic_step(batch, rows, proposed)
-        temperature_gradients, temperature_metrics = self.temperature_steps(rows, proposed)
-        self.apply(critic_gradients, policy_gradients, *temperature_gradients)
+        entries = self.flatten_time(batch)
+        proposed, policy = self.policy_step(entries)
+        critic = self.critic_step(batch, entries, proposed)
+        # Both alphas bring the entropies of proposal and choice to their targets.
+        log_prob_R, entropy_R = proposed.log_prob_R, proposed.choice.entropy_B
+        proposal = self.proposal_temperature.step(self, log_prob_R, self.proposal_target_entropy, entries.mask_R)
+        choice = self.choice_temperature.step(self, -entropy_R, self.choice_target_entropy, entries.mask_R)
+        self.apply(*critic.gradients, *policy.gradients, *proposal.gradients, *choice.gradients)
         self.update_target("q")
         self.policy.choice_alpha.assign(self.choice_temperature.value())
-        return Update({**policy_metrics, **critic_metrics, **temperature_metrics}, tf.zeros([0]))
+        return Update(policy.metrics | critic.metrics | proposal.metrics | choice.metrics, tf.zeros([0]))
 
     def update_critics_once(self, batch: Sequence) -> Update:
         """One update of the critic, then the target."""
-        rows = self.flatten_time(batch)
-        gradients, metrics = self.critic_step(batch, rows, self.propose(rows))
-        self.apply(gradients)
+        entries = self.flatten_time(batch)
+        critic = self.critic_step(batch, entries, self.propose(entries))
+        self.apply(*critic.gradients)
         self.update_target("q")
-        return Update(metrics, tf.zeros([0]))
+        return Update(critic.metrics, tf.zeros([0]))
 
-    def flatten_time(self, batch: Sequence) -> Rows:
-        """Returns the rows of sequences, their mask, and how many have a step."""
+    def flatten_time(self, batch: Sequence) -> Entries:
+        """Returns the entries of sequences, their mask, and how many have a step."""
         mask_TB = tf.cast(batch.step_type != LAST, tf.float32)
         numbers = [tf.reduce_sum(x_TB) for x_TB in (mask_TB, mask_TB[:-1], mask_TB * batch.extras[SWITCH])]
         before, after = (
@@ -149,102 +143,97 @@ class TemporallyAbstractActorCriticAgent(Agent):
             for prefix in (STATE, NEXT_STATE)
         )
         observation = {key: flat(x) for key, x in batch.observation.items()}
-        return Rows(observation, before, after, flat(mask_TB), *tf.unstack(self.mean_over_replicas(tf.stack(numbers))))
+        counts = tf.unstack(self.mean_over_replicas(tf.stack(numbers)))
+        return Entries(observation, before, after, flat(mask_TB), *counts)
 
-    def propose(self, rows: Rows) -> Proposed:
-        """Returns what the policy proposes, and how it would choose between keeping and switching."""
+    def propose(self, entries: Entries) -> Proposed:
+        """Returns what the policy proposes, and how it would choose between keeping and switching (equation 5)."""
+        policy = SquashedGaussian(*self.networks["policy"]({**entries.observation, **entries.previous}))
         noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, self.policy.action_size]))
-        proposal = self.policy.propose(rows.observation, rows.previous, noise_RA)
-        switch_q_R, keep_q_R = (
-            self.policy.value(self.networks["q"], rows.observation, tau) for tau in (proposal.planned, proposal.kept)
-        )
-        clipping = self.algorithm.b1_advantage_clipping
-        return Proposed(proposal, switch_q_R, choice(keep_q_R, switch_q_R, self.choice_temperature.value(), clipping))
+        action_RA, log_prob_R = policy.sample_and_log_prob(noise_RA)
+        trajectory = self.policy.trajectory
+        kept, planned = trajectory.step(entries.previous), trajectory.plan(action_RA, entries.previous)
+        keep_q_R, switch_q_R = (self.value(entries.observation, tau) for tau in (kept, planned))
+        both = choice(keep_q_R, switch_q_R, self.choice_temperature.value(), self.algorithm.b1_advantage_clipping)
+        return Proposed(policy, log_prob_R, kept, planned, switch_q_R, both)
 
-    def policy_step(self, rows: Rows) -> tuple[Proposed, Gradients, Metrics]:
+    def value(self, observation: Tensors, tau: Tau) -> tf.Tensor:
+        """Returns the pessimistic Q of trajectories, a weighted sum over rewards, `[R]`."""
+        q_RND = self.networks["q"](observation, self.policy.trajectory.concatenated(tau))
+        return self.policy.objective(q_RND)
+
+    def policy_step(self, entries: Entries) -> tuple[Proposed, Step]:
         """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high
         entropy (equation 8).
         """
         alpha = self.proposal_temperature.value()
         with self.watch("policy") as tape:
-            proposed = self.propose(rows)
-            proposal, switch_q_R, both = proposed
-            loss_R = losses.policy_loss(proposal.log_prob_B, both.switch_B, switch_q_R, alpha)
-            loss = self.mean_loss("policy", rows.mask_R * loss_R)
-        gradients = self.gradients("policy", loss, tape)
+            proposed = self.propose(entries)
+            both = proposed.choice
+            loss_R = losses.policy_loss(proposed.log_prob_R, both.switch_B, proposed.switch_q_R, alpha)
+            loss = self.mean_loss("policy", entries.mask_R * loss_R)
+        gradients = self.gradients(loss, tape, "policy")
         metrics = {
             "loss/policy": loss,
-            "policy/mean": rows.mean(tf.reduce_mean(proposal.policy.loc, axis=-1)),
-            "policy/log_std": rows.mean(tf.reduce_mean(proposal.policy.log_scale, axis=-1)),
-            "policy/log_prob": rows.mean(proposal.log_prob_B),
-            "policy/q": rows.mean(switch_q_R),
-            "policy/gradient_norm": gradients.norm,
-            "switch/keep_prob": rows.mean(both.keep_B),
-            "switch/entropy": rows.mean(both.entropy_B),
-            "switch/advantage": rows.mean(both.advantage_B),
-            "switch/repeats": 1.0 / tf.maximum(tf.math.divide_no_nan(rows.num_switches, rows.num_steps), 1e-3),
+            "policy/mean": entries.mean(tf.reduce_mean(proposed.policy.loc, axis=-1)),
+            "policy/log_std": entries.mean(tf.reduce_mean(proposed.policy.log_scale, axis=-1)),
+            "policy/log_prob": entries.mean(proposed.log_prob_R),
+            "policy/q": entries.mean(proposed.switch_q_R),
+            "policy/gradient_norm": gradients[0].norm,
+            "switch/keep_prob": entries.mean(both.keep_B),
+            "switch/entropy": entries.mean(both.entropy_B),
+            "switch/advantage": entries.mean(both.advantage_B),
+            "switch/repeats": 1.0 / tf.maximum(tf.math.divide_no_nan(entries.num_switches, entries.num_steps), 1e-3),
             "temperature/proposal_alpha": alpha,
             "temperature/choice_alpha": self.choice_temperature.value(),
         }
-        return proposed, gradients, metrics
+        return proposed, Step(gradients, metrics)
 
-    def critic_step(self, batch: Sequence, rows: Rows, proposed: Proposed) -> tuple[Gradients, Metrics]:
+    def critic_step(self, batch: Sequence, entries: Entries, proposed: Proposed) -> Step:
         """Computes the step that regresses every Q(s, tau) of the stored trajectories on the compare-through return
         (equation 9).
         """
-        weights = self.policy.reward_weights
+        weights, concatenated = self.policy.reward_weights, self.policy.trajectory.concatenated
         keep_q_TBD, switch_q_TBD = (
-            self._sequences(pessimistic(self.policy.q(self.targets["q"], rows.observation, tau), weights))
-            for tau in (proposed.proposal.kept, proposed.proposal.planned)
+            self.sequences(pessimistic(self.targets["q"](entries.observation, concatenated(tau)), weights))
+            for tau in (proposed.kept, proposed.planned)
         )
         would_switch_TB = None
         if self.algorithm.compare_through == "sampled":
             uniform_TB = self.noise("choice", [self.steps, self.batch_size], tf.random.stateless_uniform)
-            would_switch_TB = uniform_TB < self._sequences(proposed.choice.switch_B)
+            would_switch_TB = uniform_TB < self.sequences(proposed.choice.switch_B)
         return_TBD = losses.compare_through_returns(
             batch.reward if self.spec.num_rewards else batch.reward[..., None],
             batch.nonterminal,
             tf.constant(self.reward_discounts),
             keep_q_TBD,
             switch_q_TBD,
-            self._sequences(proposed.choice.keep_B),
+            self.sequences(proposed.choice.keep_B),
             batch.step_type == LAST,
             batch.extras[SWITCH] > 0,
             would_switch_TB,
         )
         with self.watch("q") as tape:
-            q_RND = self.policy.q(self.networks["q"], rows.observation, rows.stored)
+            q_RND = self.networks["q"](entries.observation, concatenated(entries.stored))
             huber = self.network_parameters["q"].replace_mse_with_huber_loss
-            loss_RN = rows.mask_R[:, None] * flat(losses.critic_loss(self._sequences(q_RND), return_TBD, huber))
+            loss_RN = entries.mask_R[:, None] * flat(losses.critic_loss(self.sequences(q_RND), return_TBD, huber))
             loss = self.mean_loss("q", loss_RN)
-        gradients = self.gradients("q", loss, tape)
-        q_RN = tf.linalg.matvec(q_RND, weights)
-        return_sum = tf.reduce_sum(self._sequences(rows.mask_R)[:-1] * tf.linalg.matvec(return_TBD, weights))
+        gradients = self.gradients(loss, tape, "q")
+        q_RN, losses_N = tf.linalg.matvec(q_RND, weights), self.loss_weights["q"] * tf.reduce_mean(loss_RN, axis=0)
+        return_sum = tf.reduce_sum(self.sequences(entries.mask_R)[:-1] * tf.linalg.matvec(return_TBD, weights))
         metrics = {
-            **per_critic("q/q", tf.stack([rows.mean(q_R) for q_R in tf.unstack(q_RN, axis=1)])),
-            **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_RN, axis=0)),
-            "q/target": tf.math.divide_no_nan(return_sum, rows.num_returns),
-            "q/gradient_norm": gradients.norm,
+            **{f"q/q{i + 1}": entries.mean(q_R) for i, q_R in enumerate(tf.unstack(q_RN, axis=1))},
+            **{f"loss/q{i + 1}": loss for i, loss in enumerate(tf.unstack(losses_N))},
+            "q/target": tf.math.divide_no_nan(return_sum, entries.num_returns),
+            "q/gradient_norm": gradients[0].norm,
         }
-        return gradients, metrics
+        return Step(gradients, metrics)
 
-    def temperature_steps(self, rows: Rows, proposed: Proposed) -> tuple[list[Gradients], Metrics]:
-        """Computes the steps of both alphas with which the entropies of proposal and choice come to their targets."""
-        of_proposal, proposal_metrics = self.proposal_temperature.step(
-            self, proposed.proposal.log_prob_B, self.proposal_target_entropy, rows.mask_R
-        )
-        of_choice, choice_metrics = self.choice_temperature.step(
-            self, -proposed.choice.entropy_B, self.choice_target_entropy, rows.mask_R
-        )
-        return [*of_proposal, *of_choice], {**proposal_metrics, **choice_metrics}
-
-    def _sequences(self, x_R: tf.Tensor) -> tf.Tensor:
-        """Returns rows `[R, ...]` as `[T, B, ...]`."""
+    def sequences(self, x_R: tf.Tensor) -> tf.Tensor:
+        """Returns entries `[R, ...]` as `[T, B, ...]`."""
         return tf.reshape(x_R, [self.steps, -1, *x_R.shape[1:]])
 
-    def values(
-        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
-    ) -> dict[str, tf.Tensor]:
+    def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns "switch_q", the value of a new trajectory with the action as the proposal, and "keep_q", of the
         present one, `[B]`.
         """
@@ -252,7 +241,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         assert state is not None
         previous = {name: state[name] for name in trajectory.fields}
         taus = {"keep_q": trajectory.step(previous), "switch_q": trajectory.plan(action, previous)}
-        return {name: self.policy.value(self.networks["q"], observation, tau) for name, tau in taus.items()}
+        return {name: self.value(observation, tau) for name, tau in taus.items()}
 
 
 def _pair(value: float | tuple[float, float]) -> tuple[Any, Any]:

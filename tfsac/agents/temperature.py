@@ -8,20 +8,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Gradients
+from tfsac.agents.learner import Agent, Step
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.networks import adam, learning_rate_of
 from tfsac.parameters import LEAST_PER_DIMENSION, MOST_PER_DIMENSION, FixedAlphaParameters, LearnedAlphaParameters
-from tfsac.types import Metrics
 
 
 class FixedTemperature:
-    """A temperature that stays; it has nothing to train.
-
-    Args:
-        alpha: its value.
-    """
+    """A temperature that stays; it has nothing to train."""
 
     def __init__(self, alpha: float):
         self.alpha = alpha
@@ -30,25 +25,21 @@ class FixedTemperature:
         """Returns alpha, a scalar."""
         return tf.constant(self.alpha, tf.float32)
 
-    def register_with(self, agent: Agent) -> None:
-        """Does nothing: there is no variable to train."""
-
-    def step(
-        self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0
-    ) -> tuple[list[Gradients], Metrics]:
+    def step(self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0) -> Step:
         """Returns no gradients and no metrics."""
-        return [], {}
+        return Step([], {})
 
 
 class LearnedTemperature(keras.layers.Layer):
     """A temperature that is learned so that the policy's entropy comes to a target.
 
     Args:
+        agent: gets the variable and its optimizer, under the temperature's name.
         parameters: its first value and so on.
-        name: under which an agent trains it.
+        name: of the temperature.
     """
 
-    def __init__(self, parameters: LearnedAlphaParameters, name: str = "temperature"):
+    def __init__(self, agent: Agent, parameters: LearnedAlphaParameters, name: str = "temperature"):
         super().__init__(name=name)
         self.parameters, self.log_space = parameters, parameters.log_space
         first = math.log(parameters.initial_alpha) if self.log_space else parameters.initial_alpha
@@ -58,53 +49,41 @@ class LearnedTemperature(keras.layers.Layer):
             constraint=None if self.log_space else keras.constraints.NonNeg(),
             aggregation="mean",  # the constraint assigns on every replica
         )
+        agent.trained[name] = self.trainable_variables
+        agent.optimizers[name] = adam(learning_rate_of(parameters, agent.updates), self.trainable_variables)
 
     def value(self) -> tf.Tensor:
         """Returns alpha, a scalar, without gradient."""
         value = self.variable.value
         return tf.stop_gradient(tf.exp(value) if self.log_space else tf.convert_to_tensor(value))
 
-    def register_with(self, agent: Agent) -> None:
-        """Adds the variable and its optimizer to what the agent trains, under the name of the temperature."""
-        agent.trained[self.name] = self.trainable_variables
-        agent.optimizers[self.name] = adam(learning_rate_of(self.parameters, agent.updates), self.trainable_variables)
-
-    def step(
-        self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0
-    ) -> tuple[list[Gradients], Metrics]:
+    def step(self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0) -> Step:
         """Returns the gradients that bring the entropy to its target (equation 18), and the loss as a metric.
 
         Args:
-            agent: that it is registered with.
+            agent: that it belongs to.
             log_prob_B, target_entropy: see `losses.temperature_loss`.
-            mask_B: 1 for rows that count, 0 for padding.
+            mask_B: 1 for entries that count, 0 for padding.
         """
         with agent.watch(self.name) as tape:
             value = tf.convert_to_tensor(self.variable.value)
             learned = tf.exp(value) if self.parameters.loss == "alpha" else value
             loss_B = losses.temperature_loss(learned, log_prob_B, target_entropy)
             loss = tf.reduce_mean(mask_B * loss_B)
-        return [agent.gradients(self.name, loss, tape)], {f"loss/{self.name}": loss}
+        return Step(agent.gradients(loss, tape, self.name), {f"loss/{self.name}": loss})
 
 
-Temperature = FixedTemperature | LearnedTemperature
-
-
-def make_temperature(parameters: FixedAlphaParameters | LearnedAlphaParameters) -> Temperature:
+def make_temperature(
+    agent: Agent, parameters: FixedAlphaParameters | LearnedAlphaParameters
+) -> FixedTemperature | LearnedTemperature:
     """Returns the temperature that parameters describe."""
-    return (
-        FixedTemperature(parameters.alpha)
-        if isinstance(parameters, FixedAlphaParameters)
-        else LearnedTemperature(parameters)
-    )
+    if isinstance(parameters, FixedAlphaParameters):
+        return FixedTemperature(parameters.alpha)
+    return LearnedTemperature(agent, parameters)
 
 
 def check_target_entropy(target: float, action_size: int) -> None:
-    """Refuses a target entropy that a policy over [-1, 1]^A cannot reach, or that belongs to more dimensions.
-
-    Raises:
-        TfsacError: the target is out of reach.
-    """
+    """Refuses a target entropy that a policy over [-1, 1]^A cannot reach, or that belongs to more dimensions."""
     low, high = LEAST_PER_DIMENSION * action_size, MOST_PER_DIMENSION * action_size
     if not low <= target < high:
         raise TfsacError(

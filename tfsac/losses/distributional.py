@@ -39,11 +39,7 @@ class Support(NamedTuple):
 
 
 def expected_value(prob: Tensor, support: Support) -> Tensor:
-    """Returns `sum_k p_k z_k` of distributions `[B, K]` or `[B, N, K]`: `[B]` or `[B, N]`.
-
-    Raises:
-        ValueError: wrong rank or number of atoms.
-    """
+    """Returns `sum_k p_k z_k` of distributions `[B, K]` or `[B, N, K]`: `[B]` or `[B, N]`."""
     prob = _precise(prob)
     atoms_K = support.atoms(prob.dtype)
     assert_shapes(atoms=(atoms_K, "K"), prob=(prob, "BNK" if prob.shape.rank == 3 else "BK"))
@@ -51,11 +47,7 @@ def expected_value(prob: Tensor, support: Support) -> Tensor:
 
 
 def q_of_logits(logits_BNK: Tensor, support: Support) -> Tensor:
-    """Returns Q of N categorical critics, `[B, N]`: the mean of their distributions.
-
-    Raises:
-        ValueError: wrong rank or number of atoms.
-    """
+    """Returns Q of N categorical critics, `[B, N]`: the mean of their distributions."""
     assert_shapes(logits=(logits_BNK, "BNK"))
     return expected_value(tf.nn.softmax(_precise(logits_BNK)), support)
 
@@ -73,9 +65,6 @@ def target_positions(
         next_log_prob_B: log density of a'.
         alpha: temperature, a scalar; 0 leaves the entropy out of the target.
         support: of the critics.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_log_prob=(next_log_prob_B, "B"))
     assert_shapes(alpha=(alpha, ""))
@@ -95,9 +84,6 @@ def projected_target(next_prob: Tensor, position_BK: Tensor) -> Tensor:
 
     Returns:
         Distributions of the shape of `next_prob`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     next_prob = _precise(next_prob)
     several = next_prob.shape.rank == 3
@@ -120,9 +106,6 @@ def clipped_mass(
     Args:
         next_prob: see `projected_target`.
         reward_B, discount_B, next_log_prob_B, alpha, support: see `target_positions`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     next_prob = _precise(next_prob)
     several = next_prob.shape.rank == 3
@@ -145,9 +128,6 @@ def cross_entropy(logits_BNK: Tensor, target: Tensor) -> Tensor:
     Args:
         logits_BNK: of the critics.
         target: distributions `[B, K]`, or `[B, N, K]` where every critic has its own.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     log_prob_BNK = tf.nn.log_softmax(_precise(logits_BNK))
     (target,) = _alike(log_prob_BNK, target)
@@ -158,11 +138,7 @@ def cross_entropy(logits_BNK: Tensor, target: Tensor) -> Tensor:
 
 
 def q_of_quantiles(quantiles_BNK: Tensor) -> Tensor:
-    """Returns Q of N quantile critics, `[B, N]`: the mean of their quantiles (1710.10044, equation 4).
-
-    Raises:
-        ValueError: wrong rank.
-    """
+    """Returns Q of N quantile critics, `[B, N]`: the mean of their quantiles (1710.10044, equation 4)."""
     assert_shapes(quantiles=(quantiles_BNK, "BNK"))
     return tf.reduce_mean(_precise(quantiles_BNK), axis=-1)
 
@@ -174,9 +150,6 @@ def pooled_quantiles(next_quantiles_BNK: Tensor, drop_per_critic: int) -> Tensor
     Args:
         next_quantiles_BNK: of the target critics.
         drop_per_critic: how many times N of the largest are left out, which lowers the estimate.
-
-    Raises:
-        ValueError: wrong rank.
     """
     assert_shapes(next_quantiles=(next_quantiles_BNK, "BNK"))
     critics, size = next_quantiles_BNK.shape[1:]
@@ -191,9 +164,6 @@ def quantile_huber(quantiles_BNK: Tensor, target: Tensor) -> Tensor:
     Args:
         quantiles_BNK: at the fractions `tau_k = (k + 1/2) / K`.
         target: y, M samples of the target `[B, M]`, or `[B, N, M]` where every critic has its own.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     quantiles_BNK = _precise(quantiles_BNK)
     (target,) = _alike(quantiles_BNK, target)

@@ -21,20 +21,13 @@ def draw_critics(uniform_N: Tensor, size: int) -> Tensor:
     Args:
         uniform_N: independent uniform numbers.
         size: M.
-
-    Raises:
-        ValueError: wrong rank.
     """
     assert_shapes(uniform=(uniform_N, "N"))
     return tf.argsort(uniform_N)[:size]
 
 
 def reduce_q(q_BN: Tensor, reduction: str) -> Tensor:
-    """Returns one Q of each row, `[B]`, by "min", "mean" or "index_min", which is "min" here; `[B, N]` by "own".
-
-    Raises:
-        ValueError: wrong rank.
-    """
+    """Returns one Q of each row, `[B]`, by "min", "mean" or "index_min", which is "min" here; `[B, N]` by "own"."""
     assert_shapes(q=(q_BN, "BN"))
     if reduction in ("min", "index_min"):
         return tf.reduce_min(q_BN, axis=-1)
@@ -50,9 +43,6 @@ def reduce_distributions(values_BNK: Tensor, q_BN: Tensor, reduction: str) -> Te
         values_BNK: probabilities of atoms, or quantiles, whose mean is taken index by index.
         q_BN: means of the distributions; of equally low ones "index_min" takes the first.
         reduction: see above.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(values=(values_BNK, "BNK"), q=(q_BN, "BN"))
     if reduction == "index_min":
@@ -73,9 +63,6 @@ def soft_target(
         next_value: `[B]`, or of several critics or quantiles `[B, M]` or `[B, N, M]`.
         next_log_prob_B: log density of a'.
         alpha: temperature, a scalar; 0 leaves the entropy out of the target.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     dimensions = "BNM"[: next_value.shape.rank]
     assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_log_prob=(next_log_prob_B, "B"))

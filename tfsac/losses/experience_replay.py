@@ -40,15 +40,8 @@ class Constrained(NamedTuple):
 
 
 def log_ratio(log_prob: Tensor, behaviour_log_prob: Tensor) -> Tensor:
-    """Returns `log pi(a) - log mu(a)`, clipped to where its exponential is finite, without gradient; any shape.
-
-    Raises:
-        ValueError: shapes that differ.
-    """
-    if not log_prob.shape.is_compatible_with(behaviour_log_prob.shape):
-        raise ValueError(
-            f"log-probabilities must have the same shape, got {log_prob.shape} and {behaviour_log_prob.shape}"
-        )
+    """Returns `log pi(a) - log mu(a)`, clipped to where its exponential is finite, without gradient; any shape."""
+    log_prob.shape.assert_is_compatible_with(behaviour_log_prob.shape)
     return tf.stop_gradient(tf.clip_by_value(log_prob - behaviour_log_prob, -LOG_RATIO_MAX, LOG_RATIO_MAX))
 
 
@@ -72,9 +65,6 @@ def retrace_returns(
         reward_TB, discount_TB: scaled reward, and gamma * (1 - terminated); other episodes may follow terminated steps.
         q_TB, v_TB, trace_TB: Q of the actions taken, V, and c.
         bootstrap_B, valid_TB: V after the last step; whether there is a step (else what comes after is passed on).
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(reward=(reward_TB, "TB"), discount=(discount_TB, "TB"), q=(q_TB, "TB"), v=(v_TB, "TB"))
     assert_shapes(
@@ -97,12 +87,7 @@ def policy_loss(
 ) -> Tensor:
     """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps (`on_policy_R` is 1) have the weight 1.
 
-    Args:
-        log_prob_R, log_ratio_R: of the actions taken, with the gradient; and their `log_ratio`.
-        advantage_R, on_policy_R, truncation: return minus V; see above; c, or None for none.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
+    Of the actions taken, `log_prob_R` carries the gradient, `log_ratio_R` none; A is a return minus V; c may be None.
     """
     assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
     assert_shapes(log_prob=(log_prob_R, "R"), on_policy=(on_policy_R, "R"))
@@ -111,11 +96,6 @@ def policy_loss(
     weight_R = ratio_R if truncation is None else tf.minimum(ratio_R, truncation)
     weight_R = tf.where(on_policy_R > 0, tf.ones_like(weight_R), weight_R)
     return -tf.stop_gradient(weight_R * advantage_R) * log_prob_R
-
-
-def correction_weight(log_ratio: Tensor, truncation: float) -> Tensor:
-    """Returns `max(0, 1 - c / rho)`, the part of an action's gradient that truncation cuts off; any shape."""
-    return tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio))
 
 
 def full_correction(
@@ -127,15 +107,12 @@ def full_correction(
         prob_RA, log_prob_RA: of the policy; only the second carries the gradient.
         log_ratio_RA, q_RA, v_R: `log_ratio` of every action, and values, all constants.
         truncation: c.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(
         prob=(prob_RA, "RA"), log_prob=(log_prob_RA, "RA"), log_ratio=(log_ratio_RA, "RA"), q=(q_RA, "RA"), v=(v_R, "R")
     )
-    weight_RA = correction_weight(log_ratio_RA, truncation) * prob_RA * (q_RA - v_R[:, None])
-    return -tf.reduce_sum(tf.stop_gradient(weight_RA) * log_prob_RA, axis=-1)
+    cut_off_RA = tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio_RA))
+    return -tf.reduce_sum(tf.stop_gradient(cut_off_RA * prob_RA * (q_RA - v_R[:, None])) * log_prob_RA, axis=-1)
 
 
 def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Tensor, truncation: float) -> Tensor:
@@ -145,26 +122,19 @@ def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Ten
         log_prob_R: of a', a fresh action of the policy, itself a constant; it carries the gradient.
         log_ratio_R, advantage_R: `log_ratio` of a', and Q(a') - V.
         truncation: c.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
-    return -tf.stop_gradient(correction_weight(log_ratio_R, truncation) * advantage_R) * log_prob_R
+    cut_off_R = tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio_R))
+    return -tf.stop_gradient(cut_off_R * advantage_R) * log_prob_R
 
 
 def trust_region(gradient_RS: Tensor, kl_gradient_RS: Tensor, delta: float) -> tuple[Tensor, Tensor]:
-    """Equation 12: `z = g - max(0, (k.g - delta) / |k|^2) k`, the nearest to g of all z with `k.z <= delta`.
+    """Equation 12: returns `z = g - max(0, (k.g - delta) / |k|^2) k` `[R, S]`, the nearest to g of all z with
+    `k.z <= delta`, and the factor of k `[R]`; zero where k is.
 
     Args:
         gradient_RS, kl_gradient_RS: g and k, of the loss and of minus the divergence by the policy's statistics.
         delta: bound.
-
-    Returns:
-        z `[R, S]` and the factor of k `[R]`; zero where k is.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(gradient=(gradient_RS, "RS"), kl_gradient=(kl_gradient_RS, "RS"))
     # The square of a narrow Gaussian's k would be infinite, so k is measured in units of its largest entry.
@@ -202,21 +172,13 @@ def constrained(
 
 
 def q_loss(q_R: Tensor, q_ret_R: Tensor) -> Tensor:
-    """Section 4: `0.5 (Qret - Q)^2`, `[R]`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
+    """Section 4: `0.5 (Qret - Q)^2`, `[R]`."""
     assert_shapes(q=(q_R, "R"), q_ret=(q_ret_R, "R"))
     return 0.5 * tf.square(tf.stop_gradient(q_ret_R) - q_R)
 
 
 def v_loss(v_R: Tensor, q_R: Tensor, q_ret_R: Tensor, log_ratio_R: Tensor) -> Tensor:
-    """Equation 14: `0.5 (Vtarget - V)^2` with `Vtarget = min(1, rho) (Qret - Q) + V`, `[R]`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
+    """Equation 14: `0.5 (Vtarget - V)^2` with `Vtarget = min(1, rho) (Qret - Q) + V`, `[R]`."""
     assert_shapes(v=(v_R, "R"), q=(q_R, "R"), q_ret=(q_ret_R, "R"), log_ratio=(log_ratio_R, "R"))
     target_R = tf.exp(tf.minimum(0.0, log_ratio_R)) * (q_ret_R - q_R) + v_R
     return 0.5 * tf.square(tf.stop_gradient(target_R) - v_R)

@@ -14,12 +14,8 @@ import tensorflow as tf
 
 
 def assert_shapes(**tensors: tuple[tf.Tensor, str]) -> None:
-    """Checks ranks and equal sizes of tensors at trace time, with a letter for each dimension: `log_prob=(x_B, "B")`.
-
-    Without it [B] and [B, 1] would silently be broadcast to [B, B].
-
-    Raises:
-        ValueError: a rank or a size that does not fit.
+    """Refuses at trace time, with a ValueError, ranks and sizes that differ by the letters of the dimensions,
+    `log_prob=(x_B, "B")`: [B] and [B, 1] would silently be broadcast to [B, B].
     """
     sizes: dict[str, tuple[int, str]] = {}
     for name, (tensor, dimensions) in tensors.items():
@@ -43,9 +39,6 @@ def soft_value(q_BN: tf.Tensor, log_prob_B: tf.Tensor, alpha: Any) -> tf.Tensor:
         q_BN: N critics of the action.
         log_prob_B: log density of the action.
         alpha: temperature, a scalar without gradient.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(q=(q_BN, "BN"), log_prob=(log_prob_B, "B"), alpha=(alpha, ""))
     return tf.reduce_min(q_BN, axis=-1) - alpha * log_prob_B
@@ -58,20 +51,13 @@ def expected_soft_value(q_BNA: tf.Tensor, prob_BA: tf.Tensor, log_prob_BA: tf.Te
         q_BNA: N critics of every action.
         prob_BA, log_prob_BA: of the policy, both zero for masked actions.
         alpha: temperature, a scalar without gradient.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(q=(q_BNA, "BNA"), prob=(prob_BA, "BA"), log_prob=(log_prob_BA, "BA"), alpha=(alpha, ""))
     return expectation(prob_BA, tf.reduce_min(q_BNA, axis=1) - alpha * log_prob_BA)
 
 
 def expectation(prob_BA: tf.Tensor, value_BA: tf.Tensor) -> tf.Tensor:
-    """Returns `sum_a pi(a) * value(a)`, `[B]`; actions of probability zero leave neither value nor gradient.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
+    """Returns `sum_a pi(a) * value(a)`, `[B]`; actions of probability zero leave neither value nor gradient."""
     assert_shapes(prob=(prob_BA, "BA"), value=(value_BA, "BA"))
     return tf.reduce_sum(prob_BA * tf.where(prob_BA > 0, value_BA, tf.zeros_like(value_BA)), axis=-1)
 
@@ -83,28 +69,22 @@ def bootstrap_target(reward_B: tf.Tensor, discount_B: tf.Tensor, next_value_B: t
         reward_B: after scaling; a sum for n-step returns.
         discount_B: gamma^n * (1 - terminated).
         next_value_B: V or soft value of s', with target networks.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_value=(next_value_B, "B"))
     return tf.stop_gradient(reward_B + discount_B * next_value_B)
 
 
-def regression_loss(prediction: tf.Tensor, target_B: tf.Tensor, huber: bool = False) -> tf.Tensor:
-    """Returns the squared error or Huber's in each row, of predictions `[B]`, or `[B, N]` of N critics with one target.
+def regression_loss(prediction: tf.Tensor, target: tf.Tensor, huber: bool = False) -> tf.Tensor:
+    """Returns the squared error or Huber's, `[B]`, or `[B, N]` of N critics with one target `[B]` or one each `[B, N]`.
 
     Args:
-        prediction: of V or Q.
-        target_B: regression target.
+        prediction: of V `[B]` or Q `[B, N]`.
+        target: regression target.
         huber: see `squared_or_huber`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
-    critics = prediction.shape.rank == 2
-    assert_shapes(target=(target_B, "B"), prediction=(prediction, "BN" if critics else "B"))
-    return squared_or_huber(prediction - (target_B[:, None] if critics else target_B), huber)
+    ranks = prediction.shape.rank, target.shape.rank
+    assert_shapes(target=(target, "BN"[: ranks[1]]), prediction=(prediction, "BN"[: ranks[0]]))
+    return squared_or_huber(prediction - (target[:, None] if ranks == (2, 1) else target), huber)
 
 
 def squared_or_huber(error: tf.Tensor, huber: bool) -> tf.Tensor:
@@ -115,11 +95,7 @@ def squared_or_huber(error: tf.Tensor, huber: bool) -> tf.Tensor:
 
 
 def q_of_actions(q_BNA: tf.Tensor, action_B: tf.Tensor) -> tf.Tensor:
-    """Returns every critic's Q of the given discrete actions, `[B, N]`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
+    """Returns every critic's Q of the given discrete actions, `[B, N]`."""
     assert_shapes(q=(q_BNA, "BNA"), action=(action_B, "B"))
     is_chosen_BA = tf.one_hot(action_B, q_BNA.shape[-1], True, False, dtype=tf.bool)
     return tf.reduce_sum(tf.where(is_chosen_BA[:, None], q_BNA, tf.zeros_like(q_BNA)), axis=-1)
@@ -132,9 +108,6 @@ def temperature_loss(log_alpha: tf.Tensor, log_prob_B: tf.Tensor, target_entropy
         log_alpha: scalar; or alpha itself, which is equation 18 as it stands.
         log_prob_B: log density of actions of the policy; or minus its exact entropy.
         target_entropy: in nats, a number or `[B]`.
-
-    Raises:
-        ValueError: wrong ranks.
     """
     # A number is never in float32 on the way.
     target = tf.cast(tf.convert_to_tensor(target_entropy, dtype_hint=log_prob_B.dtype), log_prob_B.dtype)

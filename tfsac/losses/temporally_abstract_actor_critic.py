@@ -45,9 +45,6 @@ def compare_through_returns(
 
     Returns:
         `[T - 1, B, D]`, without gradient.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(
         reward=(reward_TBD, "TBD"),
@@ -83,9 +80,6 @@ def critic_loss(q_TBND: tf.Tensor, return_TBD: tf.Tensor, huber: bool = False) -
         q_TBND: critics at the stored trajectories.
         return_TBD: of all rows but the last, `[T - 1, B, D]`.
         huber: see `squared_or_huber`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(q=(q_TBND[:-1], "TBND"), returns=(return_TBD, "TBD"))
     error_TBND = squared_or_huber(q_TBND[:-1] - return_TBD[:, :, None], huber)
@@ -100,9 +94,6 @@ def policy_loss(log_prob_B: tf.Tensor, switch_B: tf.Tensor, switch_q_B: tf.Tenso
         switch_B: probability of taking it, beta1.
         switch_q_B: weighted sum over rewards of the pessimistic critic.
         alpha: temperature of the proposal, a scalar, without gradient.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
     """
     assert_shapes(log_prob=(log_prob_B, "B"), switch=(switch_B, "B"), switch_q=(switch_q_B, "B"))
     assert_shapes(alpha=(alpha, ""))

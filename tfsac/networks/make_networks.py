@@ -9,10 +9,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfsac.errors import TfsacError
 from tfsac.networks.custom_models import check_models
 from tfsac.networks.network import Network
 from tfsac.networks.unit_weights import project
-from tfsac.parameters import AgentParameters
+from tfsac.parameters import AgentParameters, ParameterError
 from tfsac.types import TARGET, Spec
 
 FIRST = "trunk"  # what reads its features is made after it
@@ -80,6 +81,11 @@ def _models(
     models: ModelMaker, parameters: AgentParameters, spec_of: SpecOf, seed: int, earlier: Sequence[Any] = ()
 ) -> dict[str, keras.Model]:
     """Calls the user's function; the run's seed decides the first weights."""
+    if parameters.encoders:
+        raise TfsacError("agent.shared_encoder must be false with custom Keras models")
+    for name, network in parameters.networks.items():
+        if special := network.special_layers:
+            raise ParameterError(f"Custom Keras models bring their own layers, got {special} in network {name!r}")
     keras.utils.set_random_seed(seed)
     heads = {name: network.head_parameters for name, network in parameters.networks.items()}
     return check_models(models(), heads, {name: spec_of(name, {}) for name in heads}, earlier)

@@ -199,11 +199,8 @@ def average_of(name: str, networks: Mapping[str, Network]) -> str:
 
 
 def features_of_segments(networks: Mapping[str, Network], batch: Segments) -> dict[str, tf.Tensor]:
-    """Returns what the heads of networks read, `[T + 1, B, F]` by network; the last row is after the segments.
-
-    Args:
-        networks: of an agent, a trunk before those that read its features.
-        batch: of segments, with the states of LSTMs before the first row.
+    """Returns what the heads of an agent's networks read, `[T + 1, B, F]` by network; the last row is after the
+    segments.
     """
     ones_1B = tf.ones_like(batch.is_first[:1])
     is_first, valid = tf.concat([batch.is_first, 0.0 * ones_1B], 0), tf.concat([batch.length, ones_1B], 0) > 0

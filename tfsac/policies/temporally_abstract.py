@@ -120,16 +120,6 @@ def pessimistic(q_BND: Any, weight_D: np.ndarray) -> Any:
     return functions_of(q_BND).min(q_BND * sign_D, axis=1) * sign_D
 
 
-class Proposal(NamedTuple):
-    """The first stage at `[B]` rows: the policy, its action and log density, both trajectories to choose from."""
-
-    policy: SquashedGaussian
-    action_BA: tf.Tensor
-    log_prob_B: tf.Tensor
-    kept: Tau
-    planned: Tau
-
-
 class Draws(NamedTuple):
     """Random numbers of a step of E environments: standard normal `[E, A]` of the proposal and uniform `[E]` in [0, 1)
     of the choice; and where each is sampled instead of the mode, `[E]`, None for everywhere.
@@ -329,23 +319,6 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         where, ones = functions_of(repeats).where, functions_of(repeats).ones_like(repeats)
         after = {name: where(switch[:, None], planned[name], kept[name]) for name in self.trajectory.fields}
         return {**after, REPEATS: where(switch, ones, repeats + 1)}
-
-    # -- training ------------------------------------------------------------------------------------------------------
-
-    def propose(self, observation: Mapping[str, tf.Tensor], previous: Tau, noise_BA: tf.Tensor) -> Proposal:
-        """Returns the first stage, sampled with standard normal noise."""
-        policy = SquashedGaussian(*self.networks["policy"]({**observation, **previous}))
-        action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
-        kept, planned = self.trajectory.step(previous), self.trajectory.plan(action_BA, previous)
-        return Proposal(policy, action_BA, log_prob_B, kept, planned)
-
-    def q(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
-        """Returns all critics (online or target) of trajectories, `[B, N, D]`."""
-        return critics(observation, self.trajectory.concatenated(tau))
-
-    def value(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
-        """Returns the pessimistic Q of trajectories, a weighted sum over rewards, `[B]`."""
-        return self.objective(self.q(critics, observation, tau))
 
     def objective(self, q_BND: Any) -> Any:
         """Returns the weighted sum over rewards of pessimistic critics, `[B]`."""
