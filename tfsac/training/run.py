@@ -380,10 +380,10 @@ class Run:
 
     def restore(self) -> None:
         """Brings a new run to where the newest whole checkpoint in its folder was taken."""
+        restored = self.checkpoints.restore()
         if self.directory.config.is_file():  # a missing one is made again
             check_spaces(self.directory, self.environments.spec)
             check_order(self.directory, self.environments.spec)
-        restored = self.checkpoints.restore()
         for note in restored.notes:
             self.print(note)
         with wrap_checkpoint_errors(restored.path):
