@@ -1,5 +1,6 @@
 """An environment that goes wrong in every way; other processes make it without TensorFlow."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -24,15 +25,14 @@ class Odd(gym.Env):
     Args:
         wrong: parts of what a step returns, by name, or the whole as "step".
         reset: what reset returns.
-        action: "raise", "exit", "kill", "hang", "close" or "render".
+        action: "raise", "kill", "leave" or "hang"; "reset" or "constructor" to fail there.
         space: of observations.
     """
 
     action_space = Box(-1.0, 1.0, (1,), np.float32)
-    metadata = {"render_modes": ["rgb_array"]}
 
-    def __init__(self, wrong=None, reset=None, action="", space=None, render_mode=None):
-        self.wrong, self.returned, self.action, self.render_mode = wrong or {}, reset, action, render_mode
+    def __init__(self, wrong=None, reset=None, action="", space=None):
+        self.wrong, self.returned, self.action = wrong or {}, reset, action
         self.observation_space = space or Box(-1.0, 1.0, (2,), np.float32)
         if action == "constructor":
             self.model = {}["model"]
@@ -51,12 +51,6 @@ class Odd(gym.Env):
             parts |= self.wrong
             if self.action == "raise":
                 raise KeyError("gear")
-            if self.action == "exit":
-                raise SystemExit(0)
-            if self.action == "end":
-                raise GeneratorExit("over")
-            if self.action == "interrupt":
-                raise KeyboardInterrupt
             if self.action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.action == "leave":
@@ -65,12 +59,18 @@ class Odd(gym.Env):
                 time.sleep(600)
         return parts["step"] if "step" in parts else tuple(parts.values())
 
-    def render(self):
-        raise OSError("no screen")
+
+class Simulator(Odd):
+    """Has a process of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+        self.process.start()
 
     def close(self):
-        if self.action == "close":
-            raise OSError("no port")
+        self.process.kill()
+        self.process.join()
 
 
 gym.register("Odd-v0", entry_point=Odd)

@@ -11,74 +11,31 @@ import pytest
 from acer_tools import SPECS, make_agent, make_parameters
 from toys import team_spec
 
+from tfsac import parameters as p
 from tfsac.agents import DiscreteACERAgent
-from tfsac.parameters import (
-    Conv2d,
-    DiscreteACERAgentParameters,
-    DiscreteACERAlgorithmParameters,
-    EmbedderScheme,
-    FCMiddlewareParameters,
-    GaussianACERAgentParameters,
-    GaussianACERAlgorithmParameters,
-    InputEmbedderParameters,
-    LSTMMiddlewareParameters,
-    ParameterError,
-    Preset,
-    ScheduleParameters,
-    TwinSoftActorCriticAgentParameters,
-    discrete_acer_networks,
-    from_json,
-    gaussian_acer_networks,
-    override,
-    to_json,
-    twin_soft_actor_critic_networks,
-)
 from tfsac.types import ArraySpec
 
-Discrete, Gaussian = DiscreteACERAgentParameters, GaussianACERAgentParameters
-Algorithm = DiscreteACERAlgorithmParameters
+Discrete, Gaussian = p.DiscreteACERAgentParameters, p.GaussianACERAgentParameters
+Algorithm = p.DiscreteACERAlgorithmParameters
 
 
 def preset(agent=None, **changes):
     """An experiment with its own policy's steps alone, changed by path with underscores doubled for dots."""
-    made = Preset(agent=agent or make_parameters(), schedule=ScheduleParameters(heatup_steps=0))
-    return override(made, {path.replace("__", "."): value for path, value in changes.items()})
+    made = p.Preset(agent=agent or make_parameters(), schedule=p.ScheduleParameters(heatup_steps=0))
+    return p.override(made, {path.replace("__", "."): value for path, value in changes.items()})
 
 
 # -- what they are -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("made", [Discrete(), Gaussian()], ids=["discrete", "gaussian"])
-def test_defaults_are_those_of_the_paper_and_its_implementation(made):
-    a = made.algorithm
-    assert (a.discount, a.beta, a.truncation_threshold, a.n_times_replay, a.replay_times) == (
-        0.99,
-        0.01,
-        10.0,
-        8,
-        "fixed",
-    )
-    assert (a.use_trust_region, a.trust_region_alpha, a.trust_region_delta, a.use_q_opc) == (True, 0.99, 1.0, False)
-    assert (a.normalize_loss_by_steps, a.disable_online_update, a.statistics_decay) == (True, False, 0.999)
-    assert (a.use_deterministic_for_evaluation, made.memory.replay_start_size) == (False, 10_000)
-    assert a.trust_region_statistics == ("logits" if made.kind == "discrete_acer" else "variance")
-    assert a.rate_for_copying_weights_to_target == pytest.approx(0.01)
-    losses = {name: network.loss_weight for name, network in made.networks.items()}
-    assert losses == (
-        {"policy": 1.0, "q": 0.5} if made.kind == "discrete_acer" else {"policy": 1.0, "v": 0.5, "advantage": 0.5}
-    )
-    assert {name for name, network in made.networks.items() if network.create_target_network} == {"policy"}
-    assert getattr(a, "num_advantage_samples", 5) == 5
-
-
 @pytest.mark.parametrize("cells", [None, 7])
 def test_networks_are_alike_or_after_a_trunk(cells):
-    layers = (Conv2d(2, 4, 2), 6, 5)
+    layers = (p.Conv2d(2, 4, 2), 6, 5)
     separate, shared = (
-        gaussian_acer_networks(layers, (4, 3), cells, shared, "tanh", learning_rate=0.5) for shared in (False, True)
+        p.gaussian_acer_networks(layers, (4, 3), cells, shared, "tanh", learning_rate=0.5) for shared in (False, True)
     )
-    body = LSTMMiddlewareParameters(7, (6, 5), "tanh") if cells else FCMiddlewareParameters((6, 5), "tanh")
-    image = {"observation": InputEmbedderParameters((Conv2d(2, 4, 2),), "tanh")}
+    body = p.LSTMMiddlewareParameters(7, (6, 5), "tanh") if cells else p.FCMiddlewareParameters((6, 5), "tanh")
+    image = {"observation": p.InputEmbedderParameters((p.Conv2d(2, 4, 2),), "tanh")}
     assert [*separate] == ["policy", "v", "advantage"] and [*shared] == ["trunk", *separate]
     for made in (separate["policy"], separate["v"], shared["trunk"]):
         assert (made.input_embedders_parameters, made.middleware_parameters) == (image, body)
@@ -89,7 +46,7 @@ def test_networks_are_alike_or_after_a_trunk(cells):
     )
     for name in ("policy", "v", "advantage"):
         assert [*shared[name].input_embedders_parameters] == ["features"]
-        assert shared[name].input_embedders_parameters["features"].scheme == EmbedderScheme.Empty
+        assert shared[name].input_embedders_parameters["features"].scheme == p.EmbedderScheme.Empty
         assert shared[name].middleware_parameters.scheme == "Empty" and shared[name].middleware_parameters.kind == "fc"
         assert separate[name].head_parameters == shared[name].head_parameters
     assert separate["advantage"].head_parameters.network_layers_sizes == (4, 3)
@@ -97,29 +54,10 @@ def test_networks_are_alike_or_after_a_trunk(cells):
     assert {network.learning_rate for network in [*separate.values(), *shared.values()]} == {0.5}
 
 
-RICH = {
-    "discrete": dict(
-        cells=3,
-        shared=True,
-        replay_times="poisson",
-        trust_region_statistics="probabilities",
-        truncation_threshold=None,
-        normalize_loss_by_steps=False,
-        use_q_opc=True,
-        networks={"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9},
-    ),
-    "gaussian": dict(
-        trust_region_statistics="scale",
-        num_advantage_samples=3,
-        networks={"covariance": "spherical", "bound_mean": False, "min_variance": 0.1},
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", RICH)
+@pytest.mark.parametrize("kind", ["discrete", "gaussian"])
 def test_json_round_trip_is_exact(kind):
-    made = preset(make_parameters(kind, **RICH[kind]))
-    again = from_json(Preset, json.dumps(to_json(made)))
+    made = preset(make_parameters(kind, cells=3, shared=True, truncation_threshold=None))
+    again = p.from_json(p.Preset, json.dumps(p.to_json(made)))
     assert again == made and [*again.agent.networks] == [*made.agent.networks]
 
 
@@ -141,30 +79,24 @@ def with_network(name, kind="discrete", shared=False, **fields):
     )
 
 
-REMEMBERING = {"middleware_parameters": LSTMMiddlewareParameters(3)}
+REMEMBERING = {"middleware_parameters": p.LSTMMiddlewareParameters(3)}
 MISTAKES = {
-    "an average that stands still": (lambda: Algorithm(trust_region_alpha=1.0), "trust_region_alpha"),
-    "statistics of continuous actions": (lambda: Algorithm(trust_region_statistics="variance"), "log_probs"),
-    "statistics of discrete actions": (
-        lambda: GaussianACERAlgorithmParameters(trust_region_statistics="logits"), "scale",
-    ),
-    "nothing to learn from": (lambda: Algorithm(disable_online_update=True, n_times_replay=0), "n_times_replay"),
     "no average": (lambda: with_network("policy", create_target_network=False), "use_trust_region"),
     "average of critics": (lambda: with_network("q", create_target_network=True), "no target network"),
     "reading past the trunk": (
-        lambda: with_network("q", shared=True, input_embedders_parameters={"observation": InputEmbedderParameters()}),
+        lambda: with_network("q", shared=True, input_embedders_parameters={"observation": p.InputEmbedderParameters()}),
         "'features'",
     ),
     "a Huber loss": (lambda: with_network("q", replace_mse_with_huber_loss=True), "squared"),
     "an LSTM without an agent for it": (
-        lambda: TwinSoftActorCriticAgentParameters(
+        lambda: p.TwinSoftActorCriticAgentParameters(
             networks={
-                name: dataclasses.replace(x, **REMEMBERING) for name, x in twin_soft_actor_critic_networks().items()
+                name: dataclasses.replace(x, **REMEMBERING) for name, x in p.twin_soft_actor_critic_networks().items()
             }
         ),
         "LSTM",
     ),
-    "the default warm-up": (lambda: Preset(agent=make_parameters()), "heatup_steps"),
+    "the default warm-up": (lambda: p.Preset(agent=make_parameters()), "heatup_steps"),
     "random actions": (lambda: preset(schedule__random_action_steps=5), "random_action_steps"),
     "more environments than segments": (lambda: preset(environment__num_envs=5), "num_envs=5"),
 }  # fmt: skip
@@ -172,7 +104,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("make", "words"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_refused_with_words_that_help(make, words):
-    with pytest.raises(ParameterError, match=re.escape(words)):
+    with pytest.raises(p.ParameterError, match=re.escape(words)):
         make()
 
 
@@ -202,8 +134,8 @@ def test_observations_with_keys_of_the_state_are_refused(keys):
 
 
 def test_networks_may_be_named_in_any_order():
-    networks = discrete_acer_networks((4,), shared=True, batch_size=2)
+    networks = p.discrete_acer_networks((4,), shared=True, batch_size=2)
     backwards = {name: networks[name] for name in reversed(networks)}
-    agent = DiscreteACERAgent(DiscreteACERAgentParameters(networks=backwards), SPECS["discrete"])
+    agent = DiscreteACERAgent(p.DiscreteACERAgentParameters(networks=backwards), SPECS["discrete"])
     assert [*agent.networks][:2] == ["trunk", "trunk_target"]
     assert [*agent.networks["q"].embedders] == ["features"] and agent.networks["q"].model.input_shape == (None, 4)

@@ -8,7 +8,6 @@ import pytest
 
 import tfsac
 from tfsac import cli
-from tfsac.environments import FrameStack
 from tfsac.errors import TfsacError
 
 Box = gym.spaces.Box
@@ -81,17 +80,16 @@ def test_a_good_environment_has_neither_problems_nor_warnings():
     assert "ended episodes: 4 (0 terminated, 4 truncated), after 5 steps" in str(report)
 
 
+class Closing(Plain):
+    def close(self):
+        raise AssertionError
+
+
 @pytest.mark.parametrize(
-    "changes, words",
-    [
-        ({"observation": np.float32([0, np.nan])}, "must be finite"),
-        ({"observation": np.zeros(3, np.float32)}, "shape"),
-        ({"reward": 1e300}, "must be finite"),
-        ({"info": []}, "info"),
-    ],
+    "changes, words", [({"observation": np.float32([0, np.nan])}, "must be finite"), ({"info": []}, "info")]
 )
-def test_what_training_refuses_is_a_problem(changes, words):
-    (problem,) = tfsac.check_environment(Plain(**changes), num_steps=20).problems
+def test_what_training_refuses_is_a_problem_and_the_users_environment_stays_open(changes, words):
+    (problem,) = tfsac.check_environment(Closing(**changes), num_steps=20).problems
     assert words in problem
 
 
@@ -122,88 +120,11 @@ def test_the_check_makes_and_resets_environments_as_training_does(fails, words, 
     assert not problems if words is None else len(problems) == 1 and words in problems[0]
 
 
-class Strict(Plain):
-    """May only be reset when its episode is over."""
-
-    over = True
-
-    def reset(self, *, seed=None, options=None):
-        if not self.over:
-            raise RuntimeError("the episode is not over")
-        self.over = False
-        return super().reset(seed=seed, options=options)
-
-    def step(self, action):
-        result = super().step(action)
-        self.over = result[2]
-        return result
-
-
-@pytest.mark.parametrize("env", [Strict, Strict()], ids=["a function", "an environment"])
-def test_an_environment_that_is_only_reset_after_its_episode_is_usable(env):
-    report = tfsac.check_environment(env, num_steps=20)
-    assert report.usable, report
-    if isinstance(env, gym.Env):
-        assert any("not over" in text for text in report.warnings)
-    else:
-        assert "the same seed and actions give the same trajectory" in str(report)
-
-
 def test_masked_actions_are_valid_ones():
     report = tfsac.check_environment(
         lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
     )
     assert report.usable, report
-
-
-class Masked(Plain):
-    """Three actions, of which `mask` says whether they are valid, as do the observations' other entries."""
-
-    def __init__(self, mask):
-        actions = gym.spaces.Discrete(3)
-        super().__init__(actions, gym.spaces.Dict(position=Box(-1.0, 1.0, (2,)), action_mask=gym.spaces.MultiBinary(3)))
-        self.mask = mask
-
-    def drawn(self):
-        return {"position": ZEROS, "action_mask": self.mask}
-
-
-@pytest.mark.parametrize("mask", [np.zeros(3, np.int8), np.full(3, 0.5, np.float32), np.ones(4, np.int8)], ids=str)
-def test_masks_that_training_refuses_are_problems(mask):
-    (problem,) = tfsac.check_environment(lambda: Masked(mask), 20).problems
-    assert "action_mask" in problem
-
-
-class Frames(Plain):
-    """A stack of three numbered frames, the newest first or last."""
-
-    def __init__(self, newest_first):
-        super().__init__(space=FrameStack(4, 4, 3))
-        self.newest_first, self.steps = newest_first, 0
-
-    def drawn(self):
-        frames = [np.full((4, 4), max(self.steps - i, 0), np.uint8) for i in range(3)]
-        return np.stack(frames if self.newest_first else frames[::-1], axis=-1)
-
-
-class Padded(Frames):
-    def drawn(self):
-        return super().drawn() + np.array([0, 0, 1], np.uint8)
-
-
-def test_a_frame_stack_in_another_order_is_a_problem():
-    assert tfsac.check_environment(Frames(False), 20).usable
-    for wrong in (Frames(True), Padded(False)):
-        (problem,) = tfsac.check_environment(wrong, 20).problems
-        assert "FrameStack" in problem
-
-
-def test_an_environment_of_the_users_stays_open():
-    class Closing(Plain):
-        def close(self):
-            raise AssertionError
-
-    assert tfsac.check_environment(Closing(), 20).usable
 
 
 @pytest.mark.parametrize(
@@ -213,7 +134,6 @@ def test_an_environment_of_the_users_stays_open():
         (Outliving, "reset everything else"),
         (lambda: Plain(terminated=False), "no time limit known"),
         (Lasting, "terminated after exactly 6 steps"),
-        (lambda: Plain(observation=np.float32([0, 9e5])), "not within the observation space"),
         (lambda: Plain(observation=np.float32([0, 9e5])), "observation_normalization"),
         (lambda: Plain(reward=-2e4), "reward_rescale_factor"),
         (lambda: Plain(Box(-1e6, 1e6, (1,))), "as large as 1e+06"),
@@ -230,12 +150,11 @@ def test_what_may_be_intended_is_a_warning(make_env, words):
 
 def test_the_command_builds_the_agent_that_is_set(capsys):
     scheme = "--set=agent.networks.q.input_embedders_parameters.observation.scheme="
-    for level in (["--preset=pendulum_twin_sac"], ["--level=Pendulum-v1"]):
-        assert cli.run(["check", *level, "--num_steps=20", f"{scheme}[16]"]) == 0
-        capsys.readouterr()
-        convolution = '[{"num_filters": 4, "kernel_size": 3, "stride": 1}]'
-        assert cli.run(["check", *level, "--num_steps=20", f"{scheme}{convolution}"]) == 1
-        assert "image" in capsys.readouterr().out
+    assert cli.run(["check", "--preset=pendulum_twin_sac", "--num_steps=20", f"{scheme}[16]"]) == 0
+    capsys.readouterr()
+    convolution = '[{"num_filters": 4, "kernel_size": 3, "stride": 1}]'
+    assert cli.run(["check", "--level=Pendulum-v1", "--num_steps=20", f"{scheme}{convolution}"]) == 1
+    assert "image" in capsys.readouterr().out
 
 
 def test_a_time_limit_whose_end_a_wrapper_drops_is_a_warning():
@@ -256,8 +175,7 @@ def test_the_command_prints_the_report_and_its_status_says_whether_it_is_usable(
     assert status(f"--level={PLAIN}") == 0
     assert "\nusable\n" in capsys.readouterr().out
     assert status(f"--level={PLAIN}", "--set=environment.kwargs.reward=one") == 1
-    assert "not usable: 1 problem" in capsys.readouterr().out
-    assert status("--preset=pendulum_sac") == 0
+    assert "\nnot usable\n" in capsys.readouterr().out
     assert status("--preset=pendulum_sac", "--level=CartPole-v1") == 1  # the agent does not fit
     assert status("--preset=pendulum_sac", "--set=environment.visible_entries=[9]") == 1
     with pytest.raises(TfsacError, match="Pendulum"):

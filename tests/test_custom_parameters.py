@@ -11,53 +11,15 @@ import pytest
 import tiny
 from pages import ROOT, blocks
 
+from tfsac import parameters as p
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
-from tfsac.parameters import (
-    BaseAgentParameters,
-    DiscreteSoftActorCriticAgentParameters,
-    NetworkParameters,
-    OffPolicyAlgorithmParameters,
-    ParameterError,
-    Preset,
-    SequenceReplayParameters,
-    TwinSoftActorCriticAgentParameters,
-    TwinSoftActorCriticAlgorithmParameters,
-    from_json,
-    override,
-    parameters,
-)
+from tfsac.training.run_directory import RunDirectory
 from tfsac.utils import imports
 
 PAGE = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
 KIND = "my_parameters:MyAgentParameters"
-
-
-@parameters
-class Wider(TwinSoftActorCriticAgentParameters):
-    """A class of this test's module."""
-
-    path: ClassVar[str] = "some_module:Wider"
-    depth: int = 3
-
-
-@parameters
-class DiscreteOwn(DiscreteSoftActorCriticAgentParameters):
-    """A class with discrete actions."""
-
-    path: ClassVar[str] = "some_module:DiscreteOwn"
-
-
-@parameters
-class FromTheBase(BaseAgentParameters):
-    """A class that shares no fields' defaults with an agent of tfsac."""
-
-    path: ClassVar[str] = "some_module:FromTheBase"
-    algorithm: OffPolicyAlgorithmParameters
-    exploration: None
-    memory: SequenceReplayParameters
-    networks: dict[str, NetworkParameters]
 
 
 @pytest.fixture
@@ -77,32 +39,18 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
     preset = load_preset(folder / "my_preset.py")
-    assert (preset.agent.kind, preset.agent.path, preset.agent.algorithm.location_cost) == (
-        KIND,
-        "my_agent:MyAgent",
-        1e-3,
-    )
-    changed = override(preset, {"agent.algorithm.location_cost": 5.0, "agent.algorithm.discount": 0.9})
-    assert type(changed.agent) is type(preset.agent) and (
-        changed.agent.algorithm.location_cost,
-        changed.agent.algorithm.discount,
-    ) == (5.0, 0.9)
-    assert override(changed, {"agent.algorithm.location_cost": 1e-3, "agent.algorithm.discount": 0.99}) == preset
-    with pytest.raises(ParameterError, match="Did you mean 'location_cost'"):
-        override(preset, {"agent.algorithm.location_cots": 5.0})
+    assert (preset.agent.kind, preset.agent.path) == (KIND, "my_agent:MyAgent")
+    changed = p.override(preset, {"agent.algorithm.location_cost": 5.0, "agent.algorithm.discount": 0.9})
+    assert type(changed.agent) is type(preset.agent) and changed.agent.algorithm.location_cost == 5.0
+    assert p.override(changed, {"agent.algorithm.location_cost": 1e-3, "agent.algorithm.discount": 0.99}) == preset
+    with pytest.raises(p.ParameterError, match="Did you mean 'location_cost'"):
+        p.override(preset, {"agent.algorithm.location_cots": 5.0})
 
 
 @pytest.mark.slow
 def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_python, tmp_path_factory):
-    run_python(
-        f"""
-from tfsac.catalog import load_preset
-from tfsac.parameters import RunParameters, override
-from tfsac.training.run_directory import RunDirectory
-preset = override(load_preset({str(folder / "my_preset.py")!r}), {{"agent.algorithm.location_cost": 7.5}})
-RunDirectory(__import__("pathlib").Path({str(folder / "run")!r})).create(preset, RunParameters(seed=4))
-"""
-    )
+    preset = p.override(load_preset(folder / "my_preset.py"), {"agent.algorithm.location_cost": 7.5})
+    RunDirectory(folder / "run").create(preset, p.RunParameters(seed=4))
     assert json.loads((folder / "run" / "config.json").read_text())["preset"]["agent"]["kind"] == KIND
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     printed = run_python(
@@ -118,28 +66,28 @@ print(type(preset.agent).__module__, type(preset.agent).__name__, preset.agent.a
 
 
 def named(kind):
-    return lambda: from_json(Preset, json.dumps({"agent": {"kind": kind}}))
+    return lambda: p.from_json(p.Preset, json.dumps({"agent": {"kind": kind}}))
 
 
 def undecorated():
-    class Plain(TwinSoftActorCriticAgentParameters):
+    class Plain(p.TwinSoftActorCriticAgentParameters):
         path: ClassVar[str] = "some_module:Plain"
 
-    Preset(agent=Plain())
+    p.Preset(agent=Plain())
 
 
 def inside():
-    @parameters
-    class Inside(TwinSoftActorCriticAgentParameters):
+    @p.parameters
+    class Inside(p.TwinSoftActorCriticAgentParameters):
         """A class that no other process can import."""
 
         path: ClassVar[str] = "some_module:Inside"
 
-    Preset(agent=Inside())
+    p.Preset(agent=Inside())
 
 
-@parameters
-class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
+@p.parameters
+class OwnAlgorithm(p.TwinSoftActorCriticAlgorithmParameters):
     """An algorithm that no class of an agent names."""
 
     location_cost: float = 2.0
@@ -148,11 +96,11 @@ class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
 WRONG = {
     "no module": (named("nothing_of_this_name:Mine"), TfsacError, "nothing_of_this_name"),
     "a module that raises": (named("raises_at_import:Mine"), Exception, "nothing_of_this_name"),
-    "no decorator": (undecorated, ParameterError, "@tfsac.parameters.parameters"),
+    "no decorator": (undecorated, p.ParameterError, "@tfsac.parameters.parameters"),
     "an algorithm of another agent": (
-        lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError, "OwnAlgorithm",
+        lambda: p.TwinSoftActorCriticAgentParameters(OwnAlgorithm()), p.ParameterError, "OwnAlgorithm",
     ),
-    "a class inside a function": (inside, ParameterError, "top level"),
+    "a class inside a function": (inside, p.ParameterError, "top level"),
 }  # fmt: skip
 
 

@@ -169,8 +169,8 @@ def test_a_mask_is_not_normalised(tmp_path):
     seen, update = [], trainer.agent.update
     trainer.agent.update = lambda batch: seen.append(batch) or update(batch)
     trainer.run()
-    assert trainer.filters.mean.keys() == {"observation"}
-    assert trainer.filters.mean["observation"][1] == pytest.approx(-3.0, abs=0.05)
+    assert trainer.filters.observations.keys() == {"observation"}
+    assert trainer.filters.observations["observation"].mean[1] == pytest.approx(-3.0, abs=0.05)
     mask, place = (np.concatenate([batch.observation[key] for batch in seen]) for key in ("action_mask", "observation"))
     assert mask.dtype == bool and mask[..., 1].all() and (~mask[..., 0]).mean() > 0.1
     assert place[~mask[..., 0], 0].max() < place[mask[..., 0], 0].min()  # at the left wall, and not there

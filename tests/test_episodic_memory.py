@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.memories import EpisodicMemory
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
@@ -172,17 +172,6 @@ def test_an_episode_that_terminated_when_time_ran_out_does_not_complete_the_roll
     np.testing.assert_array_equal(rollout_of(memory, 1).nonterminal[:, 0], [0, 1, 0])
 
 
-def test_a_rollout_that_is_not_complete_may_be_taken_too():
-    memory = EpisodicMemory(SPEC, 20, 5, num_envs=2)
-    play(memory, range(2))
-    check_column(rollout_of(memory, 2), 0, [1, 11], after=11.5)
-    add(memory, 2)
-    rest = rollout_of(memory, 2)
-    check_column(rest, 0, [21], after=21.5)
-    check_column(rest, 1, [22], after=22.5)
-    assert rest.is_first[0].tolist() == [0, 0] and rest.length[0].tolist() == [1, 1]
-
-
 def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
     memory = EpisodicMemory(SPEC, 20, 3, num_envs=2, initial_state=LSTM)
     play(memory, range(3))
@@ -196,18 +185,6 @@ def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
 
 
 # -- finished episodes -------------------------------------------------------------------------------------------------
-
-
-def test_finished_episodes_are_kept_whole_with_the_observation_after_them():
-    memory = EpisodicMemory(SPEC, 20, 3, num_envs=2)
-    play(memory, range(6), terminated={(1, 0), (4, 1)}, truncated={(4, 0)})
-    assert kept(memory) == [(0, 1), (2, 4), (0, 4)]
-    assert [episode["terminated"].tolist() for episode in episodes_of(memory)] == [
-        [False, True, False],
-        [False, False, False, False],
-        [False, False, False, False, True, False],
-    ]
-    assert len(memory) == 2 + 3 + 5 and memory.total_rows == 3 + 4 + 6
 
 
 @pytest.mark.parametrize(
@@ -466,18 +443,6 @@ def check_same_future(one, other, steps):
             check_equal(left, right)
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3, 4, 7, 14, 19, 22])
-def test_a_memory_that_was_put_back_goes_on_as_the_other(steps):
-    old, new = after(steps), empty()
-    middle = (old.oldest_row + old.total_rows) // 2
-    for start, stop in ((old.oldest_row, middle), (middle, old.total_rows)):
-        new.put(start, old.between(start, stop))
-    new.total_rows = old.total_rows
-    new.restore(old.state())
-    assert kept(new) == kept(old)
-    check_same_future(new, old, range(steps, 30))
-
-
 def put_back(new, old, start=0, stop=None):
     """Puts a memory's records into a new one, all or those from `start` to `stop` - 1, which then restores the rest."""
     new.put(start, old.between(start, old.total_rows if stop is None else stop))
@@ -500,22 +465,6 @@ def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_s
     assert new.newest_actions(10)[0] == number(15) and new.newest_actions(11) is None
     add(new, 25, terminated=[0])
     assert kept(new) == [(16, 25)] and new.cut
-
-
-def test_rows_between_absolute_indices_count_the_row_after_each_episode():
-    memory = of_lengths(2, 3, capacity=5)
-    assert memory.between(0, 7)["action"].tolist() == [1, 11, 0, 21, 31, 41, 0]
-    assert memory.between(1, 5)["action"].tolist() == [11, 0, 21, 31]
-    assert len(memory.between(3, 3)) == 0
-    play(memory, range(5, 8), terminated={(7, 0)})
-    assert (memory.oldest_row, memory.total_rows) == (7, 11) and kept(memory) == [(5, 7)]
-    assert memory.between(7, 11)["action"].tolist() == [51, 61, 71, 0]
-    assert memory.row_bytes * 4 == memory.between(7, 11).nbytes
-
-
-def test_rows_that_another_agent_recorded_are_refused():
-    with pytest.raises(TfsacError, match="fields"):
-        empty().put(0, TransitionMemory(SPEC._replace(extras={}), 4).ring)
 
 
 class Agent(tf.Module):
@@ -557,7 +506,7 @@ def test_rows_are_written_once_and_those_of_evicted_episodes_are_left_out(tmp_pa
         assert again.saved_chunks == manager.saved_chunks
     assert old.oldest_row > 0
     if not chunk_bytes:
-        assert manager.saved_chunks[0][0]["start"] < old.oldest_row  # a file that begins with rows of evicted episodes
+        assert manager.saved_chunks[0]["start"] < old.oldest_row  # a file that begins with rows of evicted episodes
     check_same_future(new, old, range(22, 30))
 
 

@@ -35,7 +35,7 @@ def disturbed(trainer, folder):
     for variable in variables:
         variable.assign(0.1 * rng.standard_normal(variable.shape))
     trainer.agent.policy.refresh()
-    if trainer.filters.mean:
+    if trainer.filters.observations:
         trainer.filters.learn({"observation": rng.standard_normal((9, 3)) + 5.0})
     directory = RunDirectory(folder)
     directory.create(trainer.preset, trainer.parts.settings)

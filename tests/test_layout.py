@@ -95,22 +95,6 @@ def test_setup_lists_exactly_the_packages_that_there_are():
     assert sorted(listed) == sorted(folders | {"tfsac.presets"})
 
 
-def documented(tree):
-    """Yields the public functions and classes of a module, and the public methods of its public classes."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            yield node
-            if isinstance(node, ast.ClassDef):
-                yield from documented(node)
-
-
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_everything_public_has_a_docstring(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree)
-    assert [node.name for node in documented(tree) if not ast.get_docstring(node)] == []
-
-
 def test_every_name_of_the_package_can_be_imported_from_where_it_says():
     import tfsac
 

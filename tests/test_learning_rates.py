@@ -9,27 +9,10 @@ import tensorflow as tf
 import tiny
 from toys import random_batches, vector_spec
 
+from tfsac import parameters as p
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
 from tfsac.networks import learning_rate_of
-from tfsac.parameters import (
-    AutoAlphaParameters,
-    DiscreteAutoAlphaParameters,
-    EnvironmentEpisodes,
-    EnvironmentSteps,
-    NetworkParameters,
-    ParameterError,
-    Preset,
-    RunParameters,
-    TrainingSteps,
-    TwinSoftActorCriticAgentParameters,
-    TwinSoftActorCriticAlgorithmParameters,
-    VHeadParameters,
-    from_json,
-    override,
-    to_json,
-    twin_soft_actor_critic_networks,
-)
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 
@@ -39,15 +22,15 @@ NAMES = ("policy", "q", "temperature")
 
 
 def network(**fields):
-    return NetworkParameters(VHeadParameters(), **fields)
+    return p.NetworkParameters(p.VHeadParameters(), **fields)
 
 
 def make_agent(temperature=None, delay=1, **trained):
-    algorithm = TwinSoftActorCriticAlgorithmParameters(
-        num_updates_between_policy_updates=delay, temperature=temperature or AutoAlphaParameters()
+    algorithm = p.TwinSoftActorCriticAlgorithmParameters(
+        num_updates_between_policy_updates=delay, temperature=temperature or p.AutoAlphaParameters()
     )
-    networks = twin_soft_actor_critic_networks((8,), batch_size=BATCH, **trained)
-    return TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(algorithm, networks=networks), SPEC)
+    networks = p.twin_soft_actor_critic_networks((8,), batch_size=BATCH, **trained)
+    return TwinSoftActorCriticAgent(p.TwinSoftActorCriticAgentParameters(algorithm, networks=networks), SPEC)
 
 
 def rates_of(agent, updates):
@@ -57,7 +40,7 @@ def rates_of(agent, updates):
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
-@pytest.mark.parametrize("make", [network, AutoAlphaParameters, DiscreteAutoAlphaParameters])
+@pytest.mark.parametrize("make", [network, p.AutoAlphaParameters, p.DiscreteAutoAlphaParameters])
 def test_learning_rates_follow_the_golden_ones(kind, make):
     golden, meta = golden_tools.read("modern_tables.npz")
     made = make(
@@ -75,7 +58,7 @@ def test_learning_rates_follow_the_golden_ones(kind, make):
 
 def test_updates_that_leave_the_policy_count_for_its_learning_rate_and_the_temperatures():
     falls = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 6}
-    temperature = AutoAlphaParameters(learning_rate=0.2, learning_rate_end=0.1, **falls)
+    temperature = p.AutoAlphaParameters(learning_rate=0.2, learning_rate_end=0.1, **falls)
     agent = make_agent(temperature, delay=3, learning_rate=0.06, **falls)
     rates = rates_of(agent, 8)
     falling = np.array([0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.0, 0.0])
@@ -90,53 +73,35 @@ def test_updates_that_leave_the_policy_count_for_its_learning_rate_and_the_tempe
         np.testing.assert_array_equal(one, other.numpy())
 
 
-def test_the_first_step_of_a_delayed_policy_takes_the_rate_of_its_update():
-    agent = make_agent(delay=2, learning_rate=0.5, learning_rate_decay_type="linear", learning_rate_decay_steps=2)
-    kernel = agent.trained["policy"][-1]
-    before = kernel.numpy()
-    agent.update(random_batches(SPEC, 2, BATCH))
-    np.testing.assert_allclose(np.abs(kernel.numpy() - before), 0.25, rtol=1e-3)  # Adam's first step is the rate
-
-
 # -- the length of a run -----------------------------------------------------------------------------------------------
 
 COSINE = {"learning_rate_decay_type": "cosine", "learning_rate_decay_steps": "run"}
-ACER = {"agent.algorithm.t_max": 5, "agent.algorithm.n_times_replay": 3, "environment.num_envs": 2}
-ACER |= {"agent.networks.*.batch_size": 4}
-
-
-def twin(**changes):
-    given = {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(4)"}
-    given |= {"agent.algorithm.num_consecutive_training_steps": 6}
-    given |= {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
-    return override(TWIN, given | {path.replace("__", "."): value for path, value in changes.items()})
 
 
 @pytest.mark.parametrize(
-    ("steps", "updates"), [(EnvironmentSteps(402), 600), (EnvironmentSteps(3), 1), (TrainingSteps(77), 77)]
+    ("steps", "updates"), [(p.EnvironmentSteps(402), 600), (p.EnvironmentSteps(3), 1), (p.TrainingSteps(77), 77)]
 )
 def test_the_updates_of_a_run_follow_from_schedule_and_algorithm(steps, updates):
-    assert twin(schedule__improve_steps=steps).updates == updates
+    algorithm = p.TwinSoftActorCriticAlgorithmParameters(
+        num_consecutive_playing_steps=p.EnvironmentSteps(4), num_consecutive_training_steps=6
+    )
+    assert algorithm.updates_in(steps, 1) == updates
 
 
 def test_updates_after_episodes_count_episodes():
-    algorithm = TwinSoftActorCriticAlgorithmParameters(
-        num_consecutive_playing_steps=EnvironmentEpisodes(2),
+    algorithm = p.TwinSoftActorCriticAlgorithmParameters(
+        num_consecutive_playing_steps=p.EnvironmentEpisodes(2),
         num_consecutive_training_steps=50,
-        num_steps_between_copying_online_weights_to_target=TrainingSteps(1),
     )
-    assert algorithm.updates_in(EnvironmentEpisodes(9), 1) == 200
-    with pytest.raises(ParameterError, match="improve_steps"):
-        algorithm.updates_in(EnvironmentSteps(9), 1)
+    assert algorithm.updates_in(p.EnvironmentEpisodes(9), 1) == 200
+    with pytest.raises(p.ParameterError, match="improve_steps"):
+        algorithm.updates_in(p.EnvironmentSteps(9), 1)
 
 
 @pytest.mark.parametrize(("online", "updates"), [(True, 80), (False, 60)])
 def test_acer_updates_after_rollouts_of_all_environments(online, updates):
-    made = override(
-        tiny.acer("CartPole-v1"),
-        {**ACER, "schedule.improve_steps": 209, "agent.algorithm.disable_online_update": not online},
-    )
-    assert made.updates == updates
+    algorithm = p.DiscreteACERAlgorithmParameters(t_max=5, n_times_replay=3, disable_online_update=not online)
+    assert algorithm.updates_in(p.EnvironmentSteps(209), num_envs=2) == updates
 
 
 @pytest.mark.slow
@@ -148,9 +113,9 @@ def test_a_run_ends_at_the_end_of_its_learning_rates(tmp_path):
         **{f"agent.networks.*.{name}": value for name, value in COSINE.items()},
         **{f"agent.algorithm.temperature.{name}": value for name, value in COSINE.items()},
     }
-    preset = override(TWIN, changes)
-    assert from_json(Preset, json.dumps(to_json(preset))) == preset
-    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=1, tensorboard=False), quiet=True)
+    preset = p.override(TWIN, changes)
+    assert p.from_json(p.Preset, json.dumps(p.to_json(preset))) == preset
+    trainer = Trainer(preset, tmp_path / "run", p.RunParameters(seed=1, tensorboard=False), quiet=True)
     updates = trainer.run().counters.updates
     assert updates == preset.updates > 8
     ends = {name: float(optimizer.learning_rate) for name, optimizer in trainer.agent.optimizers.items()}
@@ -162,6 +127,6 @@ def test_a_run_ends_at_the_end_of_its_learning_rates(tmp_path):
 def test_only_a_trainer_knows_how_long_a_run_is():
     with pytest.raises(ValueError, match="learning_rate_decay_steps"):
         make_agent(**COSINE)
-    preset = override(TWIN, {f"agent.networks.q.{name}": value for name, value in COSINE.items()})
-    agent = build_agent(preset, RunParameters(seed=1), SPEC)
+    preset = p.override(TWIN, {f"agent.networks.q.{name}": value for name, value in COSINE.items()})
+    agent = build_agent(preset, p.RunParameters(seed=1), SPEC)
     assert agent.network_parameters["q"].learning_rate_decay_steps == preset.updates

@@ -33,7 +33,7 @@ from tfsac.parameters import (
     override,
     twin_soft_actor_critic_networks,
 )
-from tfsac.parameters.keras_names import Initializer
+from tfsac.parameters.networks import Initializer
 from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 

@@ -15,7 +15,7 @@ from tfsac.parameters import FilterParameters, ReturnScalingParameters
 from tfsac.training import Trainer
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.weights import save_weights
-from tfsac.types import ArraySpec, DiscreteSpec, Sequence, Spec, Transition
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
 
 SPEC = Spec({"state": ArraySpec((3,), "float32"), "camera": ArraySpec((2, 2, 1), "uint8")}, ArraySpec((1,), "float32"))
 GOING = np.array(False)  # no episode ends
@@ -81,13 +81,6 @@ def test_the_agents_of_a_team_share_the_statistics():
     np.testing.assert_array_equal(filtered, alone.observation(data)["state"].reshape(10, 4, 3))
 
 
-def test_rewards_are_scaled_and_then_clipped():
-    filters = Filters(FilterParameters(reward_rescale_factor=5.0, reward_clipping_range=(-1.0, 10.0)), SPEC)
-    reward = filters.reward(np.array([-3.0, -0.1, 1.0, 2.5], np.float32))
-    np.testing.assert_allclose(reward, [-1.0, -0.5, 5.0, 10.0])
-    assert reward.dtype == np.float32
-
-
 def test_only_the_observations_of_a_sampled_batch_are_filtered_and_the_memory_does_not_change():
     filters = normalising(reward_rescale_factor=2.0)  # the memory has filtered the rewards
     filters.learn(observations(50))
@@ -98,10 +91,6 @@ def test_only_the_observations_of_a_sampled_batch_are_filtered_and_the_memory_do
     np.testing.assert_array_equal(filtered.next_observation["state"], filters.observation(after)["state"])
     assert filtered.reward is batch.reward and filtered.action is batch.action and filtered.discount is batch.discount
     np.testing.assert_array_equal(before["state"], observations(4, 1)["state"])
-    rows = np.zeros(4)
-    stretches = filters.batch(Sequence(before, np.zeros((4, 1)), reward, rows, rows, {"switch": rows}))
-    np.testing.assert_array_equal(stretches.observation["state"], filtered.observation["state"])
-    assert stretches.reward is reward and stretches.step_type is rows and stretches.extras == {"switch": rows}
 
 
 def normalising_rewards(num_rewards=None, **fields):
@@ -125,37 +114,12 @@ def test_rewards_are_divided_by_their_own_deviation_and_keep_their_mean(num_rewa
 
 def test_rewards_are_normalised_before_they_are_rescaled_and_clipped():
     filters = normalising_rewards(reward_rescale_factor=3.0, reward_clipping_range=(-5.0, 5.0))
+    filters.learn_reward(np.float32([8.0, 8.0]), GOING)  # what was constant so far stays as it is
+    np.testing.assert_allclose(filters.reward(np.float32([1.0])), [3.0])
+    filters = normalising_rewards(reward_rescale_factor=3.0, reward_clipping_range=(-5.0, 5.0))
     filters.learn_reward(np.float32([8.0, 12.0]), GOING)  # deviation 2
     filtered = filters.reward(np.float32([-8.0, -2.0, 0.0, 3.0, 12.0]))
     np.testing.assert_allclose(filtered, [-5.0, -3.0, 0.0, 4.5, 5.0], rtol=1e-6)
-
-
-def test_rewards_that_were_constant_so_far_stay_as_they_are():
-    filters = normalising_rewards(2)
-    filters.learn_reward(np.float32([[2.0, 1.0], [2.0, 3.0]]), GOING)
-    np.testing.assert_allclose(filters.reward(np.float32([[2.0, 2.0], [5.0, 1.0]])), [[2, 2], [5, 1]], rtol=1e-5)
-
-
-@pytest.mark.parametrize("filters", [normalising_rewards(), normalising()], ids=["unlearned", "off"])
-def test_rewards_pass_unchanged_when_there_is_nothing_to_normalise_with(filters):
-    if not filters.parameters.reward_normalization:
-        filters.learn_reward(np.float32([1.0, 5.0]), GOING)
-    np.testing.assert_array_equal(filters.reward(np.float32([-3.0, 7.0])), [-3.0, 7.0])
-    np.testing.assert_array_equal(filters.observation(observations(3))["state"], observations(3)["state"])
-
-
-@pytest.mark.parametrize("num_rewards", [None, 2])
-def test_restored_reward_statistics_continue_exactly_also_through_json(num_rewards):
-    rng, shape = np.random.default_rng(0), (7,) if num_rewards is None else (7, 2)
-    first, second, later = normalising_rewards(num_rewards), normalising_rewards(num_rewards), rng.normal(size=shape)
-    first.learn_reward(rng.normal(1e3, 3.0, shape).astype(np.float32), GOING)
-    second.restore(json.loads(json.dumps(first.state())))
-    for filters in (first, second):
-        filters.learn_reward(later, GOING)
-    assert first.state() == second.state()
-    assert first.state()["reward"]["count"] == 14
-    assert np.shape(first.state()["reward"]["mean"]) == shape[1:]
-    np.testing.assert_array_equal(first.reward(later), second.reward(later))
 
 
 def test_statistics_of_a_run_without_normalised_rewards_begin_with_a_factor_of_one():
@@ -170,15 +134,21 @@ def test_statistics_of_a_run_without_normalised_rewards_begin_with_a_factor_of_o
     np.testing.assert_allclose(filters.reward(rewards), [4.0, 6.0], rtol=1e-6)
 
 
-def test_restored_statistics_continue_exactly_also_through_json():
-    first, second = normalising(), normalising()
+@pytest.mark.parametrize("num_rewards", [None, 2])
+def test_restored_statistics_continue_exactly_also_through_json(num_rewards):
+    rng, shape = np.random.default_rng(0), (7,) if num_rewards is None else (7, 2)
+    options = {"num_rewards": num_rewards, "observation_normalization": True}
+    first, second, later = normalising_rewards(**options), normalising_rewards(**options), rng.normal(size=shape)
     first.learn(observations(333))
+    first.learn_reward(rng.normal(1e3, 3.0, shape).astype(np.float32), GOING)
     second.restore(json.loads(json.dumps(first.state())))
     for filters in (first, second):
         filters.learn(observations(77, seed=5))
-    assert first.state() == second.state()
+        filters.learn_reward(later, GOING)
+    assert first.state() == second.state() and first.state()["reward"]["count"] == 14
     data = observations(9, seed=6)
     np.testing.assert_array_equal(first.observation(data)["state"], second.observation(data)["state"])
+    np.testing.assert_array_equal(first.reward(later), second.reward(later))
 
 
 # -- return scaling ----------------------------------------------------------------------------------------------------
@@ -214,23 +184,6 @@ def test_statistics_and_divisor_are_those_of_the_reference_after_every_step(gold
             np.testing.assert_allclose(
                 filters.reward(z["input/batch_reward"]), z["scaling/batch_reward"][t], rtol=5e-6, atol=5e-6
             )
-
-
-def test_the_last_reward_of_an_episode_counts_in_it_and_not_in_the_next_one():
-    filters = scaling(bound=1.0, discount=0.5)
-    for reward, ended in ([1.0, 4.0], [False, False]), ([1.0, 4.0], [True, False]), ([1.0, 4.0], [False, True]):
-        filters.learn_reward(np.float32(reward), np.array(ended))
-    assert filters.returns.largest == 7.0  # 4 + 4 / 2 + 4 / 4
-    np.testing.assert_array_equal(filters.returns.running, [1.0, 0.0])
-    np.testing.assert_allclose(filters.returns.mean, (1.0 + 1.5 + 1.0 + 4.0 + 6.0 + 7.0) / 6)
-
-
-def test_rewards_keep_their_mean_and_are_scaled_before_they_are_rescaled_and_clipped():
-    filters = scaling(discount=0.0, reward_rescale_factor=3.0, reward_clipping_range=(-5.0, 5.0))
-    np.testing.assert_allclose(filters.reward(np.float32([1.0])), [3.0])  # nothing was learned yet
-    filters.learn_reward(np.float32([8.0, 12.0]), np.array([False, False]))  # deviation 2
-    np.testing.assert_allclose(filters.reward(np.float32([-8.0, -2.0, 0.0, 3.0, 12.0])), [-5.0, -3.0, 0.0, 4.5, 5.0])
-    assert filters.reward(np.float32([3.0])).dtype == np.float32
 
 
 def test_restored_returns_continue_exactly_also_through_json():

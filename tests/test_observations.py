@@ -69,7 +69,7 @@ def test_dense_layers_over_an_image_get_the_usual_convolutions_before_them(schem
     schemes, note = fitted(scheme, {"observation": array})
     assert schemes == {"observation": expected}
     assert note.startswith(f"The preset does not say how to embed the image 'observation' of shape {array.shape}")
-    assert note.endswith("To choose: docs/parameters.md#observations-that-a-preset-does-not-describe.")
+    assert note.endswith(" docs/parameters.md#observations-that-a-preset-does-not-describe.")
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,8 @@ def test_a_module_of_the_current_folder_is_found(folder, capsys):
 
 WRONG_LEVELS = {
     "Pendulun-v1": "MODULE:ID",
-    "Pendulum-v9": "Pendulum-v9",
     "Pendulum v1!": "Pendulum",
     "own_mine:Mine-v1": "Mine-v1",
-    "own_mime:Mine-v0": "own_mime",
     "own_missing:X-v0": "nothing_of_this_name",
     "env_fn:Mine": "env_fn",
     "pettingzoo:no_such_package.football_v1": "no_such_package",

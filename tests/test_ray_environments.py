@@ -163,7 +163,7 @@ def test_columns_stand_in_the_order_of_the_actors_and_rows_follow_each_other(fak
         np.testing.assert_array_equal(step.observation["observation"][:, 0], [0, 1, 2, 3])
         np.testing.assert_array_equal(step.observation["observation"][:, 1:], [[i // 5, i % 5]] * 4)
     assert_episodes_are_whole(steps)
-    assert environments.state() == {"episode": [1] * 4, "length": [2] * 4, "steps": 28, "seeds_below": 2**31}
+    assert environments.state() == {"episode": [1] * 4, "length": [2] * 4, "steps": 28}
 
 
 @pytest.mark.parametrize(("length", "ahead"), [(3, [2, 2, 3, 3, 3, 4, 4]), (1, [3, 4, 5, 6, 7, 8, 9])])
@@ -210,7 +210,7 @@ def test_a_lost_actor_is_replaced_and_only_its_own_episodes_are_cut_off(fake):
     assert_episodes_are_whole(steps)
     np.testing.assert_array_equal(steps[3].observation["observation"], [[0, 0, 3], [1, 0, 3], [2, 1, 0], [3, 1, 0]])
     assert ray.actors[2].started == [([1, 1], 12)] and ray.actors[2].requests[0] == ray.actors[0].requests[1]
-    assert environments.state() == {"episode": [1, 1, 1, 1], "length": [2, 2, 4, 4], "steps": 28, "seeds_below": 2**31}
+    assert environments.state() == {"episode": [1, 1, 1, 1], "length": [2, 2, 4, 4], "steps": 28}
     assert [step.action[2, 0] for step in steps] == [0] * 6 + [7]
 
 
@@ -243,7 +243,7 @@ def test_a_checkpoint_continues_with_the_episodes_after_those_that_had_begun(fak
     _, _, collector, _ = fake()
     played(collector, 6)
     state = collector.state()
-    assert state["environments"] == {"episode": [1] * 4, "length": [1] * 4, "steps": 24, "seeds_below": 2**31}
+    assert state["environments"] == {"episode": [1] * 4, "length": [1] * 4, "steps": 24}
     ray, _, collector, _ = fake()
     state["environments"]["length"] = [1, 0, 1, 1]
     assert collector.restore(state, {}, None, collector.policy) is False

@@ -75,7 +75,7 @@ def happened(memory):
 
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.acceptance)])
 def test_a_shared_environment_is_evaluated_between_episodes(tmp_path, asynchronous):
     run = RunParameters(asynchronous_collection=asynchronous)
     trainer = Trainer(preset("shared"), tmp_path / "run", run, quiet=True, env_fn=Robot)
@@ -104,8 +104,10 @@ class Stuck(Robot):
 # The fifth reset is that of training after an evaluation of two episodes, whose first one has training's own.
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-@pytest.mark.parametrize("at", [4, 5])
-@pytest.mark.parametrize("error", [RuntimeError("not at home"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "at, error",
+    [(5, RuntimeError("not at home")), pytest.param(4, KeyboardInterrupt(), marks=pytest.mark.acceptance)],
+)
 def test_a_reset_that_fails_around_an_evaluation_ends_the_run_saved(tmp_path, monkeypatch, at, error):
     monkeypatch.setattr(Stuck, "error", error)
     monkeypatch.setattr(Stuck, "at", at)
@@ -117,15 +119,6 @@ def test_a_reset_that_fails_around_an_evaluation_ends_the_run_saved(tmp_path, mo
             trainer.run()
     assert (Robot.made, Robot.users, len(trainer.parts.checkpoints.saved_checkpoints())) == (1, 0, 1)
     Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck, resume=True).run()
-
-
-@pytest.mark.usefixtures("training_alone")
-@pytest.mark.slow
-def test_a_last_evaluation_that_the_running_episode_does_not_allow_is_left_out(tmp_path):
-    steps = preset("shared", schedule__improve_steps="EnvironmentSteps(60)")
-    result = tfsac.train(steps, tmp_path / "run", quiet=True, env_fn=Robot)
-    assert result.counters.env_steps == 100 and int(tiny.rows(tmp_path / "run")[-1]["env_steps"]) == 84
-    assert result.reason == "finished" and (tmp_path / "run" / "best.npz").is_file()
 
 
 @pytest.mark.usefixtures("training_alone")
@@ -145,7 +138,8 @@ def test_evaluations_in_the_environment_of_training_leave_training_as_it_is(tmp_
 
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [58, 60])  # while an evaluation waits for the end of the episode; right after one
+# While an evaluation waits for the end of the episode; right after one.
+@pytest.mark.parametrize("step", [58, pytest.param(60, marks=pytest.mark.acceptance)])
 def test_a_resumed_run_with_a_shared_environment_is_exact(tmp_path, step):
     whole = Trainer(preset("shared"), tmp_path / "whole", quiet=True, env_fn=Robot)
     whole.run()
@@ -180,9 +174,8 @@ def test_a_run_may_end_in_the_middle_of_an_episode_and_continue_there(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("evaluation", ["shared", "none"])
-def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path, evaluation):
-    changed = preset(evaluation)
+def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path):
+    changed = preset("shared")
     result = tfsac.train(changed, tmp_path / "run", env_fn=Robot, quiet=True)
     longer = override(changed, {"schedule.improve_steps": "EnvironmentEpisodes(12)"})
     result = tfsac.train(longer, tmp_path / "run", env_fn=Robot, quiet=True, resume=True)

@@ -126,38 +126,6 @@ def test_samples_are_exactly_the_sequences_that_are_kept_also_over_the_wrap(capa
     assert {*zip(envs.flat, steps.flat, strict=True)} == set(itertools.product((0, 1), range(kept_from, 5)))
 
 
-def test_long_sequences_hold_several_whole_episodes():
-    memory = filled(8, length=8)
-    batch = memory.sequences_from(np.array([[0, 1]]))
-    for env, rows in enumerate(("F0 M1 M2 L2 F3 L3 F4 M5", "F0 L0 F1 M2 M3 M4 M5 L5")):
-        for t, row in enumerate(rows.split()):
-            check_row(batch, (0, t, env), row[0], int(row[1]), env)
-
-
-def test_sequences_never_cross_environments():
-    memory = SequenceMemory(SPEC, 100, 6, num_envs=5)
-    rng = np.random.default_rng(1)
-    for step in range(20):
-        add(memory, step, rng.random(5) < 0.2, rng.random(5) < 0.2)
-    batch = memory.sample(2, 200, rng)
-    _, envs = starts_of(batch)
-    real = batch.step_type != LAST
-    stream = np.broadcast_to(envs[:, None], real.shape)
-    np.testing.assert_array_equal(batch.reward[real].astype(float) * 2 % 10 - 1, stream[real])
-    np.testing.assert_array_equal(batch.extras["state/tau_a"][..., 0][~real] % 10 - 1.5, stream[~real])
-
-
-def test_shapes_and_dtypes():
-    batch = filled().sample(3, 5, np.random.default_rng(0))
-    assert batch.observation["camera"].shape == (3, 4, 5, 2, 2, 1) and batch.observation["camera"].dtype == np.uint8
-    assert batch.action.shape == (3, 4, 5, 1)
-    assert batch.extras.keys() == SPEC.extras.keys()
-    assert batch.extras["state/tau_a"].shape == (3, 4, 5, 3)
-    for array in (batch.reward, batch.nonterminal, batch.extras["switch"]):
-        assert array.shape == (3, 4, 5) and array.dtype == np.float32
-    assert batch.step_type.shape == (3, 4, 5) and batch.step_type.dtype == np.int32
-
-
 def test_rewards_are_filtered_but_rows_without_a_step_have_none():
     plain, changed = filled(), filled(reward_filter=lambda reward: 3 * reward + 7)
     before, after = (memory.sample(2, 40, np.random.default_rng(0)) for memory in (plain, changed))
@@ -195,12 +163,6 @@ def test_every_sequence_is_sampled_equally_often_whether_it_ends_an_episode_or_n
     assert ((counts - 5000) ** 2 / 5000).sum() < 24.3  # the 0.1 % point of 7 degrees of freedom
 
 
-def test_a_memory_of_exactly_one_sequence_returns_it():
-    batch = filled(4, num_envs=1).sample(2, 3, np.random.default_rng(0))
-    for u, b in np.ndindex(2, 3):
-        check_sequence(batch, u, b, 0, 0)
-
-
 def test_a_capacity_that_holds_no_sequence_is_refused():
     with pytest.raises(TfsacError, match="max_size"):
         SequenceMemory(SPEC, 9, 5, 2)
@@ -220,19 +182,6 @@ def continued(old, **fields):
     return new
 
 
-@pytest.mark.parametrize("capacity", [8, 10, 16])
-@pytest.mark.parametrize("saved_after", [4, 5, 6])
-def test_a_memory_that_was_put_back_goes_on_as_the_other(saved_after, capacity):
-    whole, old = filled(8, capacity), filled(saved_after, capacity)
-    new = continued(old)
-    for step in range(saved_after, 8):
-        add(new, step)
-    np.testing.assert_array_equal(new.ring, whole.ring)
-    one, two = (memory.sample(2, 20, np.random.default_rng(0)) for memory in (new, whole))
-    np.testing.assert_array_equal(one.step_type, two.step_type)
-    np.testing.assert_array_equal(one.observation["speed"], two.observation["speed"])
-
-
 def test_episodes_that_were_ended_after_a_restore_are_followed_by_first_steps():
     memory = continued(filled(7))
     memory.end_episodes()
@@ -242,11 +191,3 @@ def test_episodes_that_were_ended_after_a_restore_are_followed_by_first_steps():
     for env, rows in enumerate(("F4 M5 M6 L6", "M4 M5 L5 F6")):
         for t, row in enumerate(rows.split()):
             check_row(batch, (0, t, env), row[0], int(row[1]), env)
-
-
-def test_rows_that_another_agent_recorded_are_refused():
-    memory = filled(4)
-    for extras in ({}, extras_of("a", "v")):
-        with pytest.raises(TfsacError, match="fields"):
-            memory.put(0, SequenceMemory(SPEC._replace(extras=extras), 8, 4, 2).ring[:2])
-    np.testing.assert_array_equal(memory.ring, filled(4).ring)

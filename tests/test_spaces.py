@@ -36,13 +36,6 @@ def spaces_env(observation=VECTOR, action=ACTION):
 # -- actions -----------------------------------------------------------------------------------------------------------
 
 
-def test_each_action_dimension_is_rescaled_to_its_own_bounds():
-    rescale = ActionRescaling(np.array([-1, 0, -3], np.float32), np.array([2, 10, -1], np.float32))
-    given = np.array([[-1, -1, -1], [0, 0, 0], [1, 1, 1], [0.5, -0.5, 0.5]], np.float32)
-    expected = [[-1, 0, -3], [0.5, 5, -2], [2, 10, -1], [1.25, 2.5, -1.5]]
-    np.testing.assert_allclose(rescale(given), expected, rtol=1e-6)
-
-
 def test_rescaled_actions_never_leave_the_bounds():
     low, high = np.array([-0.4, 0.1], np.float32), np.array([0.4, 0.7], np.float32)
     action = ActionRescaling(low, high)(np.array([[-5.0, 5.0], [1.0, -1.0]], np.float32))
@@ -51,15 +44,7 @@ def test_rescaled_actions_never_leave_the_bounds():
     np.testing.assert_array_equal(action[0], [low[0], high[1]])
 
 
-def test_the_inverse_of_rescaling_comes_back_to_the_same_action():
-    low, high = np.array([-1, 0, -3], np.float32), np.array([2, 10, -1], np.float32)
-    rescale = action_map(Spec({}, ArraySpec((3,), "float32", low, high)))
-    np.testing.assert_allclose(rescale.inverse(np.stack([low, high])), [[-1, -1, -1], [1, 1, 1]], atol=1e-6)
-    given = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
-    np.testing.assert_allclose(rescale.inverse(rescale(given)), given, atol=1e-6)
-
-
-def test_each_agent_of_a_team_is_rescaled_to_its_own_bounds():
+def test_each_dimension_of_each_agent_is_rescaled_to_its_own_bounds_and_back():
     low, high = np.array([[-1, 0], [-2, 4]], np.float32), np.array([[1, 10], [2, 6]], np.float32)
     rescale = action_map(Spec({}, ArraySpec((2, 2), "float32", low, high), num_agents=2))
     given = np.array([[[0, -1], [1, 0.5]], [[-1, 1], [0, 0]]], np.float32)
@@ -111,7 +96,6 @@ class Contained(gym.Env):
         (Discrete(3, dtype=np.int32), 2, 2),
         (Discrete(3, dtype=np.uint8), 2, 2),
         (Discrete(120, start=-100, dtype=np.int8), 119, 19),
-        (Discrete(3, start=2**40, dtype=np.int64), None, None),
         (MultiDiscrete([3, 3], dtype=np.int32, start=[1, 1]), [0, 2], 4),
         (MultiDiscrete([3, 3], dtype=np.int8), [1, 2], 3),
         (Box(-2.0, 2.0, (1,), np.float64), [0.5], 1.0),
@@ -120,10 +104,6 @@ class Contained(gym.Env):
 )
 def test_the_space_contains_every_action(space, action, total):
     one = functools.partial(Contained, space)
-    if action is None:  # an export's int32 would not have it
-        with pytest.raises(TfsacError, match="int32"):
-            check(one())
-        return
     environments = Environments(EnvironmentParameters(), 0, one)
     result = environments.step(np.array([action]))
     assert result.reward.tolist() == [total]
@@ -180,42 +160,26 @@ def test_spec_of_discrete_actions_has_its_start_and_a_mask_of_bools(mask):
     assert arrays["action_mask"].dtype == bool and arrays["action_mask"].tolist() == [False, True, True]
 
 
-def test_arrays_take_the_types_of_the_spec():
-    spec = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
-    arrays = as_arrays(np.array([[1.0, 2.0]]), spec)
-    assert arrays["observation"].dtype == np.float32
-    np.testing.assert_array_equal(arrays["observation"], [[1, 2]])
+PARTS = Spec(
+    {"observation": ArraySpec((3,), "float32"), "image": ArraySpec((2, 2, 1), "uint8")}, ArraySpec((1,), "float32")
+)
+FITTING = {"observation": np.zeros((2, 3)), "image": np.full((2, 2, 2, 1), 255)}
 
 
 @pytest.mark.parametrize(
-    "observation, words",
+    "changes, words",
     [
-        (np.zeros((5, 3)), "shape"),
+        ({"observation": np.zeros((2, 4))}, "shape"),
         ({"speed": np.zeros(2)}, "keys"),
-        ((np.zeros(2), {}), "reset and step return"),
-        (["a", "b"], "numeric"),
+        ({"image": np.ones((2, 2, 1), np.uint8)}, "leading dimensions"),
+        ({"image": np.full((2, 2, 2, 1), 0.5)}, "0 to 255"),
+        ({"image": np.full((2, 2, 2, 1), 256)}, "0 to 255"),
     ],
 )
-def test_observations_that_do_not_fit_the_spec_are_refused(observation, words):
-    spec = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
+def test_observations_that_do_not_fit_the_spec_are_refused(changes, words):
+    assert [array.dtype for array in as_arrays(FITTING, PARTS).values()] == [np.float32, np.uint8]
     with pytest.raises(TfsacError, match=words):
-        as_arrays(observation, spec)
-
-
-def test_parts_of_an_observation_that_do_not_belong_together_are_refused():
-    spec = Spec({"observation": ArraySpec((3,), "float32"), "action_mask": ArraySpec((4,), "bool")}, DiscreteSpec(4))
-    good = {"observation": np.zeros((2, 3)), "action_mask": np.ones((2, 4))}
-    assert as_arrays(good, spec)["action_mask"].dtype == bool
-    with pytest.raises(TfsacError, match="leading dimensions"):
-        as_arrays({**good, "action_mask": np.ones(4)}, spec)
-
-
-def test_an_image_of_other_numbers_than_bytes_is_refused():
-    spec = Spec({"observation": ArraySpec((2, 2, 1), "uint8")}, ArraySpec((1,), "float32"))
-    assert as_arrays(np.full((2, 2, 1), 255), spec)["observation"].dtype == np.uint8
-    for wrong in (0.5, 256, -1):
-        with pytest.raises(TfsacError, match="0 to 255"):
-            as_arrays(np.full((2, 2, 1), wrong), spec)
+        as_arrays({**FITTING, **changes}, PARTS)
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -232,11 +196,13 @@ STATE = Dict(agent_state=Box(-1, 1, (2, 3)))
 REFUSED = {
     "no space": (dict(action=None), "action_space"),
     "several discrete actions": (dict(action=MultiDiscrete([2, 3])), "actions must be a Box"),
-    "beyond int32": (dict(action=Discrete(3, start=2**31 - 2)), "int32"),
-    "unbounded": (dict(action=Box(np.float32([-1, -1]), np.float32([1, np.inf]))), r"inf at \[1\]"),
+    "unbounded": (dict(action=Box(np.float32([-1, -1]), np.float32([1, np.inf]))), r"1.0, inf\]"),
     "discrete observation": (dict(observation=Discrete(5)), "FlattenObservation"),
     "mask of continuous actions": (masked(MultiBinary(1), ACTION), "discrete"),
-    "a team that sees vectors": (dict(observation=Dict(agent_state=VECTOR)), "agent_state"),
+    "a team that sees vectors": (
+        dict(observation=Dict(agent_state=VECTOR), action=MultiDiscrete([4, 4, 4])),
+        "agent_state",
+    ),
     "a team of one discrete action": (dict(observation=STATE, action=Discrete(4)), "MultiDiscrete"),
     "a team of unequal sizes": (dict(observation=STATE, action=MultiDiscrete([4, 3])), "equal sizes"),
 }
@@ -263,9 +229,3 @@ def test_running_statistics_of_a_wrapper_are_refused_but_for_frozen_ones(name):
         check(env)
     env.env.update_running_mean = False
     check(env)
-
-
-def test_a_dict_of_boxes_is_accepted():
-    env = spaces_env(Dict({"image": Box(0, 255, (8, 8, 3), np.uint8), "a.b-c": Box(-np.inf, np.inf, (2,), np.float32)}))
-    check(env)
-    assert set(spec_of(env).observation) == {"image", "a.b-c"}

@@ -14,6 +14,7 @@ from toys import discrete_spec, random_batches, random_sequences, vector_spec
 
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
 from tfsac.catalog import load_preset
+from tfsac.errors import TfsacError
 from tfsac.parameters import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -48,14 +49,14 @@ def agent_of(made, **changes):
     return build_agent(override(preset, {"agent.networks.*.batch_size": BATCH, **changes}), EAGER, spec)
 
 
+def sequences(spec, updates, size, seed):
+    return random_sequences(spec, updates, STEPS, size, seed)
+
+
 AGENTS = {
     "twin": (twin, random_batches, ["temperature"]),
     "discrete": (discrete, random_batches, ["temperature"]),
-    "taac": (
-        taac,
-        lambda spec, updates, rows, seed: random_sequences(spec, updates, STEPS, rows, seed),
-        ["proposal_temperature", "choice_temperature"],
-    ),
+    "taac": (taac, sequences, ["proposal_temperature", "choice_temperature"]),
 }
 
 
@@ -65,18 +66,14 @@ def test_log_alpha_is_bit_identical_after_updates_that_leave_the_policy(name):
     agent = agent_of(made(), **{"algorithm.num_updates_between_policy_updates": DELAY})
 
     def now():
-        policy = [variable.numpy() for variable in agent.networks["policy"].trainable_variables]
-        return [agent.trained[key][0].numpy() for key in temperatures], policy
+        policy = [variable.numpy().tobytes() for variable in agent.networks["policy"].trainable_variables]
+        return policy, *(agent.trained[key][0].numpy().tobytes() for key in temperatures)
 
     for update in range(1, 2 * DELAY + 1):
-        (alphas, policy), stacked = now(), batches(agent.spec, 1, BATCH, seed=update)
-        agent.update(stacked)
-        alphas_after, policy_after = now()
-        turn = update % DELAY == 0
-        assert any((one != other).any() for one, other in zip(policy, policy_after, strict=True)) == turn
-        assert [one.tobytes() != other.tobytes() for one, other in zip(alphas, alphas_after, strict=True)] == [
-            turn
-        ] * len(alphas)
+        before = now()
+        agent.update(batches(agent.spec, 1, BATCH, seed=update))
+        moved = [one != other for one, other in zip(before, now(), strict=True)]
+        assert moved == [update % DELAY == 0] * (1 + len(temperatures))
 
 
 # Four actions, of which 1, 2, 3 or 4 are valid; a uniform policy has entropies of log 1, log 2, log 3 and log 4.
@@ -137,10 +134,11 @@ def test_targets_by_the_entropy_of_gaussians_are_the_golden_ones():
     for size, row in zip(golden["target_entropy/action_size"], golden["target_entropy/value"], strict=True):
         for sigma, expected in zip(golden["target_entropy/sigma"], row, strict=True):
             assert gaussian_entropy(float(sigma), int(size)) == pytest.approx(expected, abs=2e-6)
-            if sigma < 0.48:  # a wider Gaussian has more entropy than uniform actions
-                target = AutoAlphaParameters(target_entropy_sigma=float(sigma)).target(int(size))
-                assert target == pytest.approx(expected, abs=2e-6)
-                check_target_entropy(target, int(size))
+            target = AutoAlphaParameters(target_entropy_sigma=float(sigma)).target(int(size))
+            assert target == pytest.approx(expected, abs=2e-6)
+    check_target_entropy(-1.0, 1)
+    with pytest.raises(TfsacError, match="target_entropy"):
+        check_target_entropy(0.7, 1)  # uniform actions have log 2
 
 
 @pytest.mark.parametrize(

@@ -404,13 +404,6 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
     assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000140"]
 
 
-@pytest.mark.slow
-def test_several_environments_in_processes_train_like_in_one(tmp_path):
-    sync, _ = trained(tmp_path / "a", environment__num_envs=2)
-    processes, _ = trained(tmp_path / "b", environment__num_envs=2, environment__vectorization="subprocess")
-    np.testing.assert_array_equal(sync.memory.ring, processes.memory.ring)
-
-
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_the_memory_is_what_the_preset_says(tmp_path):

@@ -196,7 +196,7 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
 
 
 def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one_begins():
-    computed, taken, batches = [], [], [SimpleNamespace(reward=np.zeros((1, 2))) for _ in range(5)]
+    computed, taken, batches = [], [], [SimpleNamespace(reward=np.zeros((1, 2)), size=2) for _ in range(5)]
 
     def update(batch):
         computed.append(threading.current_thread().name)

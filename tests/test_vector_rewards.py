@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from reward_tools import TWO, TwoRewards
 
-from tfsac.environments import EnvironmentFailure, Environments, check, make, maker, spec_of
+from tfsac.environments import EnvironmentFailure, Environments, make, maker, spec_of
 from tfsac.parameters import EnvironmentParameters
 from tfsac.types import ArraySpec
 
@@ -37,13 +37,6 @@ def test_a_step_returns_the_sum_and_the_rewards_beside_it():
     assert env.get_wrapper_attr("reward_space") == TwoRewards.reward_space
 
 
-def test_the_spec_has_the_number_of_rewards():
-    env = make(TWO)
-    check(env)
-    assert spec_of(env).num_rewards == 2
-    assert spec_of(make("Pendulum-v1")).num_rewards is None
-
-
 @pytest.mark.parametrize("space", [None, Box(-1.0, 1.0, (), np.float32), gym.spaces.Discrete(2)], ids=str)
 def test_an_environment_whose_reward_space_is_no_vector_has_one_reward(space):
     env = TwoRewards("one")
@@ -64,11 +57,6 @@ def test_steps_of_several_environments_return_all_rewards_also_where_an_episode_
         assert result.reward.dtype == np.float32
         np.testing.assert_array_equal(result.reward, [[-0.25, 10 * steps], [-1, 10 * steps]])
         assert result.terminated.tolist() == [steps == 3] * 2
-
-
-def test_the_rewards_of_an_environment_with_one_are_as_they_were(environments):
-    envs = environments(level="Pendulum-v1")
-    assert envs.step(np.zeros((2, 1), np.float32)).reward.shape == (2,)
 
 
 @pytest.mark.parametrize(

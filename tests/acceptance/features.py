@@ -1,7 +1,7 @@
 """Every agent with every feature, through train, resume, evaluate and export: works, or is refused before anything is
 written.
 
-    python tests/acceptance/features.py --table=docs/features.md                     # the whole table, about an hour
+    python tests/acceptance/features.py                                              # all of them, about an hour
     python tests/acceptance/features.py --agents=twin_sac,taac --features=n_step     # these cells alone
 
 Each agent is a process of its own, and so is each of two workers.
@@ -13,7 +13,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import socket
 import subprocess
 import sys
@@ -22,8 +21,7 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-FOLDER = pathlib.Path(__file__).resolve().parent
-TESTS = FOLDER.parent
+
 SECONDS = 900  # of a pair of workers
 STOP_AT = 50  # environment steps, after which the run is stopped and resumed
 TINY = {
@@ -36,27 +34,15 @@ SEVERAL = {"environment.num_envs": 2}
 FEATURES = {
     "plain": ("one environment, nothing else", {}, {}),
     "several": ("several environments (`--num_envs`)", SEVERAL, {}),
-    "subprocess": (
-        "environments in processes (`vectorization=subprocess`)",
-        {**SEVERAL, "environment.vectorization": "subprocess"},
-        {},
-    ),
+    "subprocess": ("environments in processes (`vectorization=subprocess`)", {**SEVERAL, "environment.vectorization": "subprocess"}, {}),
     "asynchronous": ("`--asynchronous_collection`", {}, {"asynchronous_collection": True}),
     "ray": ("actors on Ray (`--ray_address`)", SEVERAL, {"ray_address": "local", "num_actors": 2, "actor_steps": 4}),
     "workers": ("two workers (`--strategy=multi_worker`)", SEVERAL, {"strategy": "multi_worker"}),
     "mirrored": ("two devices (`--strategy=mirrored`)", {}, {"strategy": "mirrored", "num_devices": 2}),
     "one_device": ("`--strategy=one_device`", {}, {"strategy": "one_device"}),
-    "prioritized": (
-        "prioritised replay (`agent.memory`)",
-        {"agent.memory": {"kind": "prioritized", "max_size": 1000}},
-        {},
-    ),
+    "prioritized": ("prioritised replay (`agent.memory`)", {"agent.memory": {"kind": "prioritized", "max_size": 1000}}, {}),
     "prior_data": ("prior data (`agent.memory`)", {}, {}),  # recorded in `cell`
-    "repetition": (
-        "noise repetition (`agent.exploration`)",
-        {"agent.exploration": {"kind": "noise_repetition", "every": 7}},
-        {},
-    ),
+    "repetition": ("noise repetition (`agent.exploration`)", {"agent.exploration": {"kind": "noise_repetition", "every": 7}}, {}),
     "resets": ("resets (`agent.algorithm.reset_steps`)", {"agent.algorithm.reset_steps": [40, 80]}, {}),
     "n_step": ("n-step targets (`agent.algorithm.n_step=3`)", {"agent.algorithm.n_step": 3}, {}),
     "observations": ("observation normalisation", {"environment.filters.observation_normalization": True}, {}),
@@ -73,7 +59,7 @@ FEATURES = {
     "env_fn": ("your own environment as a function (`env_fn`)", {}, {}),
     "models": ("custom Keras models (`models`)", {}, {}),
     "deterministic": ("`--deterministic`", {}, {"deterministic": True}),  # last: a process cannot take it back
-}
+}  # fmt: skip
 AGENTS = {
     "sac_v": "SAC with V",
     "twin_sac": "twin SAC",
@@ -89,10 +75,8 @@ AGENTS = {
     "gaussian_acer": "ACER, Gaussian",
     "lstm_acer": "ACER with an LSTM",
 }
-DISCRETE, TEAMS = (
-    ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer"),
-    ("twin_team", "discrete_team"),
-)
+DISCRETE = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer")
+TEAMS = ("twin_team", "discrete_team")
 ENSEMBLES = ("renormalized_critics", "quantile_critics")
 
 
@@ -155,18 +139,14 @@ def ensemble(agent, **trained):
     """Returns parameters of an ensemble of critics."""
     from tfsac import parameters as p
 
-    if agent == "renormalized_critics":
-        body = p.FCMiddlewareParameters((8,), normalization=p.NormalizationParameters("batch_renorm", "after"))
-        head, options = p.QHeadParameters(body_parameters=body), {"joint_critic_forward": True}
-    else:
-        body = p.FCMiddlewareParameters((8,), normalization=p.NormalizationParameters("layer"))
-        head = p.QHeadParameters(
-            num_critics=3,
-            body_parameters=dataclasses.replace(body, dropout=0.1),
-            distribution=p.QuantileValueParameters(5, 1),
-        )
+    if has_target := agent == "quantile_critics":
+        normal, distribution = p.NormalizationParameters("layer"), p.QuantileValueParameters(5, 1)
+        head = p.QHeadParameters((8,), num_critics=3, normalization=normal, dropout=0.1, distribution=distribution)
         options = {"critic_subset": 2, "target_reduction": "pool", "policy_reduction": "mean"}
-    has_target = agent != "renormalized_critics"
+    else:
+        normal = p.NormalizationParameters("batch_renorm", "after")
+        head, options = p.QHeadParameters((8,), normalization=normal), {"joint_critic_forward": True}
+    body = p.FCMiddlewareParameters((8,), normalization=normal)
     return p.TwinSoftActorCriticAgentParameters(
         algorithm=p.TwinSoftActorCriticAlgorithmParameters(**options),
         networks=p.ensemble_soft_actor_critic_networks(head, body, target_network=has_target, **trained),
@@ -285,13 +265,12 @@ def cells(agent, features, folder, out):
         if "mirrored" in features:
             divide_cpu()
         for feature in features:
-            if feature == "workers" and "TF_CONFIG" not in os.environ:
-                found = pair(agent, folder)
-            elif feature == "ray":
+            if feature == "ray":
                 from tfsac.distributed.ray_cluster import connect
 
                 stack.enter_context(connect("local"))
-                found = cell(agent, feature, folder)
+            if feature == "workers" and "TF_CONFIG" not in os.environ:
+                found = pair(agent, folder)
             else:
                 found = cell(agent, feature, folder)
             print(f"{agent:<14} {feature:<14} {found}", flush=True)
@@ -332,69 +311,10 @@ def pair(agent, folder):
 
 def started(agent, features, folder, out, **variables):
     """Starts a process that tries cells of one agent."""
-    command = [
-        sys.executable,
-        __file__,
-        f"--agents={agent}",
-        f"--features={','.join(features)}",
-        f"--folder={folder}",
-        f"--out={out}",
-    ]
-    return subprocess.Popen(command, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **variables})
-
-
-# -- the table ---------------------------------------------------------------------------------------------------------
-
-
-# What a path of a parameter and its check say, in a sentence.
-PLAIN = {
-    r"Preset\.agent\.memory: the kind must be one of (\w+), MODULE:CLASS": r"The replay memory of this agent is of the kind '\1'",
-    r"Preset\.agent\.exploration: the kind must be one of EpsilonGreedyParameters, MODULE:CLASS": "Agents with discrete actions explore epsilon-greedily",
-    r"Preset\.agent\.exploration: Input should be null": "The policy of this agent explores by itself",
-    r"There is no parameter '([\w.]+)'": r"This agent has no parameter `\1`",
-    r"(reward_normalization|return_scaling) has no effect with agent\.memory of kind 'sqil'.*": "The rewards of SQIL are 0 and 1",
-}
-
-
-def reason_of(found):
-    """Returns why something is refused as one sentence, without what a run happened to receive."""
-    reason = re.split(r"[.:]? Received: |, got |(?<=[a-z)'])\. ", found.partition(": ")[2])[0].strip().removesuffix(".")
-    for raw, plain in PLAIN.items():
-        reason = re.sub(f"^{raw}$", plain, reason)
-    return f"{reason}."
-
-
-def table_of(found):
-    """Returns the table in Markdown.
-
-    Args:
-        found: results by (agent, feature).
-    """
-    notes: list[str] = []
-    agents = [agent for agent in AGENTS if any(one == agent for one, _ in found)]
-    lines = ["| | " + " | ".join(AGENTS[agent] for agent in agents) + " |", "|---" * (len(agents) + 1) + "|"]
-    for feature, (words, _, _) in FEATURES.items():
-        row = []
-        for agent in agents:
-            result = found.get((agent, feature), "not tried")
-            if result.startswith("refused"):
-                reason = reason_of(result)
-                if reason not in notes:
-                    notes.append(reason)
-                result = f"refused ({notes.index(reason) + 1})"
-            row.append("**fails**" if result.startswith("fails") else result)
-        lines.append(f"| {words} | " + " | ".join(row) + " |")
-    return "\n".join([*lines, "", *(f"{i + 1}. {note}" for i, note in enumerate(notes)), ""])
-
-
-HEADER = """# Compatibility of agents and features
-
-Every agent with every feature. "Works" means that a tiny run was trained, stopped, resumed, evaluated from its folder
-and exported, and that the exported policy acted as the trained one. "Refused" means that one line said so before
-anything was written; the numbers name the reasons below. `python tests/acceptance/features.py
---table=docs/features.md` writes this table, and `make acceptance` tries every cell again.
-
-"""
+    arguments = [f"--agents={agent}", f"--features={','.join(features)}", f"--folder={folder}", f"--out={out}"]
+    return subprocess.Popen(
+        [sys.executable, __file__, *arguments], env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+    )
 
 
 def main():
@@ -402,28 +322,16 @@ def main():
     parser.add_argument("--agents", default=",".join(AGENTS), help="names, with commas")
     parser.add_argument("--features", default=",".join(FEATURES), help="names, with commas")
     parser.add_argument("--folder", type=pathlib.Path, help="for the runs; a temporary one by default")
-    parser.add_argument("--out", type=pathlib.Path, help="file of results, a line of JSON each; later lines count")
-    parser.add_argument("--table", type=pathlib.Path, help="Markdown file to write")
-    given = parser.parse_args()
-    agents, features = given.agents.split(","), given.features.split(",")
-    for name in {*agents} - AGENTS.keys() | {*features} - FEATURES.keys():
-        parser.error(
-            f"There is no agent or feature of this name: {', '.join([*AGENTS, *FEATURES])}. Received: {name!r}"
-        )
+    parser.add_argument("--out", type=pathlib.Path, help="file of results, a line of JSON each")
+    args = parser.parse_args()
+    agents, features = args.agents.split(","), args.features.split(",")
     with contextlib.ExitStack() as stack:
-        folder = given.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        out = given.out or folder / "results.jsonl"
-        if len(agents) == 1 and not given.table:
-            sys.path[:0] = [str(TESTS)]
+        folder = args.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        out = args.out or folder / "results.jsonl"
+        if len(agents) == 1:
             cells(agents[0], features, folder, out)
-            return
-        for agent in agents:
-            if features != [""]:
-                started(agent, features, folder, out).wait()
-        found = {(agent, feature): result for agent, feature, result in map(json.loads, out.read_text().splitlines())}
-    print(table := table_of(found))
-    if given.table:
-        given.table.write_text(HEADER + table)
+        for agent in agents if len(agents) > 1 else ():
+            started(agent, features, folder, out).wait()
 
 
 if __name__ == "__main__":

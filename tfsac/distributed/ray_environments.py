@@ -17,7 +17,6 @@ import numpy as np
 from tfsac.distributed.partition import environment_of_actor
 from tfsac.distributed.ray_cluster import connect
 from tfsac.environments import EnvironmentFailure
-from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW, SEEDS_BELOW
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters
 from tfsac.types import Spec, Step
@@ -87,7 +86,6 @@ class RayEnvironments:
         self.step_timeout, self.report, self.replaced = preset.environment.step_timeout_seconds, report, 0
         # Of the running episodes, and of the run, as far as `count` has counted.
         self.episode, self.length, self.steps = np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.int64), 0
-        self.seeds_below = SEEDS_BELOW
         self.request: RolloutRequest | None = None
         self.weights: Any = None  # the newest, in Ray's store
         self.connected = contextlib.ExitStack()
@@ -111,7 +109,6 @@ class RayEnvironments:
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
         self.length[:], self.steps = 0, state["steps"]
         self.limit: float | None = STARTING_SECONDS
-        self.seeds_below = state.get("seeds_below", EARLIER_SEEDS_BELOW)
         self.underway = [self._start_episodes(k, self.episode) for k in range(len(self.actors))]
         specs, observations = zip(*(self._answer(k, None) for k in range(len(self.actors))), strict=True)
         self.spec: Spec = specs[0]
@@ -124,7 +121,6 @@ class RayEnvironments:
             "episode": episode[self._columns(k)].tolist(),
             "length": [0] * self.envs_per_actor,
             "steps": env_steps // len(self.actors),
-            "seeds_below": self.seeds_below,
         }
         return self.actors[k].start_episodes.remote(state, env_steps)
 
@@ -201,8 +197,7 @@ class RayEnvironments:
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers, for `start_episodes`."""
-        where = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
-        return {**where, "seeds_below": self.seeds_below}
+        return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
 
     def close(self) -> None:
         """Ends the actors and leaves the cluster."""

@@ -18,7 +18,7 @@ from tfsac.environments.spaces import (
     spec_of,
 )
 from tfsac.environments.teams import Team
-from tfsac.environments.vectorize import Environments, StepResult, episode_seed
+from tfsac.environments.vectorize import Environments, episode_seed
 
 __all__ = [
     "ActionNumbering",
@@ -29,7 +29,6 @@ __all__ = [
     "Filters",
     "FrameStack",
     "IsolatedEnvironment",
-    "StepResult",
     "Team",
     "action_map",
     "as_arrays",

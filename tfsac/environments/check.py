@@ -6,12 +6,12 @@ import keyword
 import pathlib
 import re
 import traceback
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.utils.env_checker import data_equivalence
 
 from tfsac.environments.spaces import NUM_REWARDS, FrameStack, float32_bound, name_of_environment, spaces_by_key
 from tfsac.errors import TfsacError
@@ -19,18 +19,9 @@ from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
 SPACES = ("observation_space", "action_space")
 VECTOR_REWARD = "vector_reward"  # key of the info of a step
-# Keys of info with the last observation of an episode, and wrappers that do not change observations.
-FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")
-KEEP_OBSERVATIONS = (
-    gym.ActionWrapper,
-    gym.RewardWrapper,
-    gym.wrappers.TimeLimit,
-    gym.wrappers.OrderEnforcing,
-    gym.wrappers.PassiveEnvChecker,  # which gymnasium.make adds
-    gym.wrappers.RecordEpisodeStatistics,
-)
-KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")  # of environments that reset themselves
 RESERVED = ("action", "noise", "self")  # other inputs of exported policies, and of Python's methods
+LARGEST = np.finfo(np.float32).max  # NaN is not below it either
 
 
 class EnvironmentFailure(TfsacError, RuntimeError):
@@ -47,9 +38,7 @@ class EnvironmentFailure(TfsacError, RuntimeError):
 
 
 def format_error(error: BaseException) -> str:
-    """Returns an error in one line; one that an environment's own code raised with its type, and with file and line
-    outside tfsac and installed packages where there is such a place.
-    """
+    """Returns an error in one line, with its type and with file and line in the user's code, where there are any."""
     if isinstance(error, EnvironmentFailure):
         return str(error)
     message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
@@ -82,23 +71,25 @@ def space_problems(env: gym.Env) -> Iterator[str]:
             yield f"an environment needs the attribute {name}, one of gymnasium.spaces"
             return
     yield from _running_statistics(env)
-    action, spaces = env.action_space, dict(spaces_by_key(env.observation_space))
-    state = spaces.get(AGENT_STATE)
-    if state is not None and (not isinstance(state, gym.spaces.Box) or len(state.shape) < 2):
-        yield f"'agent_state' must be a Box (P, ...) with the observations of P agents, got {state}"
-    team = () if state is None else (state.shape or ())[:1]
+    action: Any = env.action_space
+    spaces = dict(spaces_by_key(env.observation_space))
+    team = (spaces[AGENT_STATE].shape or ())[:1] if AGENT_STATE in spaces else ()
     yield from _action_problems(action, team)
     mask = spaces.pop(ACTION_MASK, None)
-    if mask is not None:
-        yield from _mask_problems(mask, action, team)
+    if mask is not None and not isinstance(action, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        yield f"'action_mask' needs discrete actions, got {action}"
+    elif mask is not None:
+        expected = (*team, int(action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]))
+        if mask.shape != expected:
+            yield f"'action_mask' must have an entry for each action, shape {expected}, got {mask}"
     if not spaces:
         yield f"an observation needs more than its action mask, got {env.observation_space}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
             yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
-        elif team and (len(space.shape) < 2 or space.shape[:1] != team):
-            yield f"observation {key!r} of a team must have the shape ({team[0]}, ...), got {space}"
-    names = [input_name(key).lower() if isinstance(key, str) and KEY.fullmatch(key) else "self" for key in spaces]
+        elif AGENT_STATE in spaces and (len(space.shape) < 2 or space.shape[:1] != team):
+            yield f"observation {key!r} of a team of P agents, as in 'agent_state', must be (P, ...), got {space}"
+    names = [input_name(key).lower() if re.fullmatch(r"\w[\w.-]*", key, re.ASCII) else "self" for key in spaces]
     if len({*names, ACTION_MASK}) <= len(names) or any(name in RESERVED or keyword.iskeyword(name) for name in names):
         yield (
             "keys of observations become names in exported policies, distinct in letters, digits and '_', and not "
@@ -118,19 +109,14 @@ def _running_statistics(env: gym.Env) -> Iterator[str]:
 
 def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[str]:
     if isinstance(action, gym.spaces.Box):
-        if len(action.shape) != len(team) + 1 or action.shape[:-1] != team or action.shape[-1] == 0:
-            yield f"actions must be a Box of the shape ({', '.join(map(str, (*team, 'A')))}), got {action}"
-        elif not np.issubdtype(action.dtype, np.floating):
-            yield f"actions must be floats, such as Box(low, high, dtype=np.float32), or Discrete, got {action}"
-        else:
-            low, high = float32_bound(action.low, 1), float32_bound(action.high, -1)
-            wrong = np.argwhere(~(np.isfinite(action.low) & np.isfinite(action.high) & (low < high)))
-            if wrong.size:
-                i = tuple(map(int, wrong[0]))
-                found = (
-                    f"{action.low[i]} and {action.high[i]} at {list(i)}; gymnasium.wrappers.TransformAction sets others"
-                )
-                yield f"actions need finite bounds with low < high, got {found}"
+        floats = np.issubdtype(action.dtype, np.floating)
+        if not floats or len(action.shape) != len(team) + 1 or action.shape[:-1] != team or not action.shape[-1]:
+            yield f"actions must be a Box of floats ({', '.join(map(str, (*team, 'A')))}), or discrete, got {action}"
+            return
+        low, high = float32_bound(action.low, 1), float32_bound(action.high, -1)
+        if not (np.isfinite(action.low) & np.isfinite(action.high) & (low < high)).all():
+            found = f"{action.low.tolist()} and {action.high.tolist()}; gymnasium.wrappers.TransformAction sets others"
+            yield f"actions need finite bounds with low < high, got {found}"
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team or len(set(action.nvec)) > 1 or len(set(action.start)) > 1:
             yield f"a team of {team[0]} agents needs a MultiDiscrete of as many equal sizes and starts, got {action}"
@@ -139,17 +125,6 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
             "actions must be a Box (A,) of floats or a Discrete; for a team of P agents, with the key 'agent_state', a "
             f"Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
         )
-    elif int(action.start) + int(action.n) > 2**31:
-        yield f"discrete actions must fit into int32, as exports number them, got {action}"
-
-
-def _mask_problems(mask: Any, action: Any, team: tuple[int, ...]) -> Iterator[str]:
-    if not isinstance(action, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
-        yield f"'action_mask' needs discrete actions, got {action}"
-        return
-    expected = (*team, int(action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]))
-    if mask.shape != expected:
-        yield f"'action_mask' must have an entry for each action, shape {expected}, got {mask}"
 
 
 def time_limit_of(env: gym.Env) -> int | None:
@@ -171,10 +146,9 @@ def longest_episode(env: gym.Env) -> int | None:
 
 
 class CheckedEnv(gym.Wrapper):
-    """Refuses observations, masks and stacks of frames that arrays would take in silence; makes rewards floats.
+    """Refuses what cannot be learned from, or what arrays would change in silence; makes rewards floats.
 
-    Of D rewards a step the sum is the reward, and float32 `info["vector_reward"]` `[D]` has them all. Where an
-    environment resets itself in the last step of an episode, the last observation comes from info.
+    Of D rewards a step the sum is the reward, and float32 `info["vector_reward"]` `[D]` has them all.
 
     Args:
         env: whose spaces `check` accepts.
@@ -187,7 +161,6 @@ class CheckedEnv(gym.Wrapper):
         self.parts: dict[str, tuple[Any, Any]] = {key: (space.shape, space.dtype) for key, space in spaces.items()}
         self.stacks = [key for key, space in spaces.items() if isinstance(space, FrameStack)]
         self.frames: dict[str, np.ndarray] = {}  # the stacks before this step
-        self.final: Any = None  # the last observation of an episode that info had in the step before
         self.rewards_shape = _rewards_shape(env)
         if self.rewards_shape:
             self.metadata = {**(env.metadata or {}), NUM_REWARDS: self.rewards_shape[0]}
@@ -196,65 +169,56 @@ class CheckedEnv(gym.Wrapper):
         """Starts an episode; raises EnvironmentFailure for an observation that does not fit its space."""
         observation, info = self.env.reset(seed=seed, options=options)
         self.frames.clear()
-        self._check(observation)
+        for problem in self._problems(observation, False, {}):
+            raise EnvironmentFailure(problem)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes a step; raises EnvironmentFailure also for a reward that is not one number."""
+        """Makes a step; raises EnvironmentFailure also for a reward that is not one finite number."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         terminated, truncated = bool(terminated), bool(truncated)
         info = dict(info)  # the environment may change its own later
-        earlier, self.final = self.final, None
-        for key in FINAL_OBSERVATIONS:
-            if (value := info.pop(key, None)) is not None:
-                self.final = value
-                if (terminated or truncated) and value is not earlier:  # else it is of an episode before
-                    observation = self._taken_from_info(key, value)
-        self._check(observation)
+        for problem in self._problems(observation, terminated, info if terminated or truncated else {}):
+            raise EnvironmentFailure(problem)
+        returned = reward
         if self.rewards_shape or type(reward) is not float:
             array = np.array(reward, np.float32 if self.rewards_shape else np.float64)
-            if array.shape != self.rewards_shape if self.rewards_shape else array.size != 1:
-                expected = f"of the shape {self.rewards_shape}" if self.rewards_shape else "one number"
-                raise EnvironmentFailure(f"the reward must be {expected}, got the shape {array.shape}")
-            if self.rewards_shape:
-                info[VECTOR_REWARD] = array
-            reward = float(array.sum())
+            fits = array.shape == self.rewards_shape if self.rewards_shape else array.size == 1
+            info |= {VECTOR_REWARD: array} if self.rewards_shape else {}
+            reward = float(array.sum()) if fits else np.nan
+        if not abs(reward) <= LARGEST:
+            expected = f" and of the shape {self.rewards_shape}" if self.rewards_shape else ", one number"
+            raise EnvironmentFailure(f"the reward must be finite in float32{expected}, got {returned}")
         return observation, reward, terminated, truncated, info
 
-    def _taken_from_info(self, key: str, value: Any) -> Any:
-        layer = self.env
-        while isinstance(layer, gym.Wrapper):
-            if not (isinstance(layer, KEEP_OBSERVATIONS) or hasattr(layer, "keeps_observations")):
-                wrapper = f"the wrapper {type(layer).__name__} has not seen the last observation, info[{key!r}]"
-                raise EnvironmentFailure(f"{wrapper}: step must return it, and leave the reset to tfsac")
-            layer = layer.env
-        warnings.warn(f"the last observation of an episode is taken from info[{key!r}]", RuntimeWarning, stacklevel=3)
-        return value.item() if isinstance(value, np.ndarray) and value.dtype == object else value
-
-    def _check(self, observation: Any) -> None:
-        given = observation if self.several_keys else {"observation": observation}
-        if not isinstance(given, dict) or given.keys() != self.parts.keys():
-            keys = sorted(given) if isinstance(given, dict) else type(given).__name__
-            raise EnvironmentFailure(f"an observation must be a dict with the keys {sorted(self.parts)}, got {keys}")
+    def _problems(self, observation: Any, terminated: bool, last_info: dict[str, Any]) -> Iterator[str]:
+        by_key = observation if self.several_keys else {"observation": observation}
+        if not isinstance(by_key, dict) or by_key.keys() != self.parts.keys():
+            yield f"an observation must be a dict with the keys {[*self.parts]}, got {by_key}"
         for key, (shape, dtype) in self.parts.items():
-            part = given[key]
+            part = by_key[key]
             if type(part) is not np.ndarray or part.dtype != dtype or part.shape != shape:
                 part = np.asarray(part)
-                if part.shape != shape or not np.can_cast(part.dtype, dtype, "same_kind"):
-                    found = f"got {part.shape} and {part.dtype}"
-                    raise EnvironmentFailure(
-                        f"observation {key!r} must have the shape {shape} and dtype {dtype}, {found}"
-                    )
-                if dtype.kind in "iu" and (part.astype(dtype) != part).any():  # it would wrap around
-                    raise EnvironmentFailure(f"observation {key!r} has numbers that its dtype {dtype} cannot hold")
-            if key == ACTION_MASK and not ((part == 0) | (part == 1)).all():
-                raise EnvironmentFailure(f"'action_mask' must contain 0 and 1, got {part}")
+                fits = part.shape == shape and part.dtype.kind in "biuf"
+                if not fits or (dtype.kind in "biu" and (part.astype(dtype) != part).any()):  # it would wrap around
+                    expected = f"have the shape {shape} and dtype {dtype}, or numbers that it can hold"
+                    yield f"observation {key!r} must {expected}, got {part.shape} and {part.dtype}"
+            if dtype.kind == "f" and not np.abs(part).max(initial=0.0) <= LARGEST:
+                wrong = part[~(np.abs(part) <= LARGEST)]
+                yield f"observation {key!r} must be finite in float32, got {wrong[0]}"
+            if key == ACTION_MASK and not terminated and not part.any(-1).all():
+                found = part.astype(int).tolist()
+                yield f"'action_mask' allows no action; end the episode instead, got {found}"
         for key in self.stacks:
-            new, old = np.array(given[key]), self.frames.get(key)
+            new, old = np.array(by_key[key]), self.frames.get(key)
             if not ((new == new[..., -1:]).all() if old is None else np.array_equal(new[..., :-1], old[..., 1:])):
                 rule = "a reset must repeat its frame, and a step must drop the first frame and add one last"
-                raise EnvironmentFailure(f"observation {key!r} is no FrameStack: {rule}")
+                yield f"observation {key!r} is no FrameStack: {rule}"
             self.frames[key] = new
+        for key in FINAL_OBSERVATIONS if last_info else ():
+            if last_info.get(key) is not None and not data_equivalence(last_info[key], observation):
+                advice = "step must return the last observation of an episode, and leave the reset to tfsac"
+                yield f"info[{key!r}] is another observation: {advice}"
 
 
 def _rewards_shape(env: gym.Env) -> tuple[int, ...]:
@@ -263,22 +227,3 @@ def _rewards_shape(env: gym.Env) -> tuple[int, ...]:
         return ()
     space = env.get_wrapper_attr("reward_space")
     return space.shape if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 else ()
-
-
-def check_finite(observation: Any, reward: Any) -> None:
-    """Raises EnvironmentFailure for NaN or infinity in observations (`[E, ...]`, perhaps by key) and rewards."""
-    parts = observation if isinstance(observation, Mapping) else {"observation": observation}
-    for name, value in (("the reward", reward), *((f"observation {key!r}", part) for key, part in parts.items())):
-        array = np.asarray(value)
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            i = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
-            raise EnvironmentFailure(f"{name} must be finite, got {array[i]}", i[0] if i else None)
-
-
-def check_masks(observation: Mapping[str, np.ndarray], ended: np.ndarray | bool = False) -> None:
-    """Raises EnvironmentFailure for observations `[E, ...]` whose mask allows no action, but where they `ended`."""
-    stuck = ~observation[ACTION_MASK].any(-1)
-    stuck &= ~np.reshape(ended, (-1,) + (1,) * (stuck.ndim - 1))
-    for environment, *agent in np.argwhere(stuck).tolist():
-        of_agent = f" of agent {agent[0]}" if agent else ""
-        raise EnvironmentFailure(f"'action_mask'{of_agent} allows no action; end the episode instead", environment)

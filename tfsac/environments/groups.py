@@ -1,8 +1,7 @@
-"""Stepping environments on several cores, in processes that each have a group of environments.
+"""Stepping environments on several cores, in processes that each step a group of environments one after the other.
 
-Each process steps a group of environments one after the other, and so does this process meanwhile: with a process for
-each environment, as Gymnasium's AsyncVectorEnv has it, the messages cost more than the stepping gains where there are
-fewer cores than environments.
+With a process for each environment, as in Gymnasium's AsyncVectorEnv, the messages cost more than the stepping gains
+where there are fewer cores than environments.
 """
 
 from __future__ import annotations
@@ -62,12 +61,11 @@ class Group:
         self, make_env: Callable[[], gym.Env], size: int, first: int = 0, buffers: Mapping[str, Any] | None = None
     ):
         self.envs, self.first = list[gym.Env](), first
-        try:
-            for _ in range(size):
+        with contextlib.ExitStack() as failed:  # environments that were made may hold a simulator or a port
+            failed.callback(self.close)
+            while len(self.envs) < size:
                 self.envs.append(make_env())
-        except BaseException:  # those that were made may hold a simulator or a port
-            self.close()
-            raise
+            failed.pop_all()
         self.spec = spec_of(self.envs[0])
         self.several_keys = isinstance(self.envs[0].observation_space, gym.spaces.Dict)
         self.observation = _arrays(self.spec, size, buffers)
@@ -171,8 +169,8 @@ class RemoteGroup:
             code = self.process.exitcode
             status = signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}"
             raise EnvironmentFailure(f"{name} ended with {status}; it printed why, or memory ran out", first) from error
-        if isinstance(result, _Failed):
-            raise EnvironmentFailure(result.message, result.environment) from RuntimeError(result.traceback)
+        if isinstance(result, EnvironmentFailure):
+            raise result
         return result and result._replace(info=[convert(info, pickle.loads) for info in result.info])
 
     def close(self) -> None:
@@ -184,15 +182,9 @@ class RemoteGroup:
             self.process.join()
 
 
-class _Failed(NamedTuple):
-    message: str
-    environment: int | None
-    traceback: str
-
-
 def _receive(pipe: Any, spin: bool) -> tuple[bool, Any]:
-    """Returns whether messages follow each other closely, and the next one. Where they do, the reader spins before it
-    sleeps: waking a core takes as long as a step.
+    """Returns whether messages follow each other closely, and the next one. Where they do, this spins before it sleeps,
+    as waking a core takes as long as a step.
     """
     began = time.perf_counter()
     while spin and not pipe.poll() and time.perf_counter() - began < SPIN_SECONDS:
@@ -202,9 +194,8 @@ def _receive(pipe: Any, spin: bool) -> tuple[bool, Any]:
 
 
 def _work(maker: bytes, pipe: Any, buffers: Mapping[str, Any], size: int, first: int) -> None:
-    """Steps a group of environments in a process of its own, as messages ask, until the pipe is closed.
-
-    Ctrl-C and a closed terminal do not reach it, because the run ends as it sees fit; it does not outlive the run.
+    """Serves a group of environments until the pipe is closed. Ctrl-C and a closed terminal do not reach this process,
+    and it does not outlive the run.
     """
     for number in {*ENDING} - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
@@ -222,7 +213,8 @@ def _work(maker: bytes, pipe: Any, buffers: Mapping[str, Any], size: int, first:
                 if isinstance(result, GroupStep):
                     result = result._replace(info=[convert(info, pickle.dumps) for info in result.info])
             except BaseException as error:  # also SystemExit
-                result = _Failed(format_error(error), getattr(error, "environment", None), traceback.format_exc())
+                result = EnvironmentFailure(format_error(error), getattr(error, "environment", None))
+                result.add_note(traceback.format_exc())
             pipe.send(result)
             spin, message = _receive(pipe, spin)
     if group is not None:
@@ -237,8 +229,8 @@ def _exit_with_parent() -> None:
 
 
 def receive_all(groups: Sequence[RemoteGroup]) -> list[Any]:
-    """Returns the results of groups that were asked; all of them answer before a failure is raised, because the next
-    question must not get an old answer.
+    """Returns the results of groups, all of which answer before a failure is raised: the next request must not get an
+    old answer.
     """
     results, failure = [], None
     for group in groups:
@@ -288,20 +280,20 @@ class IsolatedEnvironment(gym.Env):
         self.group.receive()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode with a seed, which must be given; options must not."""
-        self.group.send("reset", [seed])
-        self.group.receive()
-        return self._observation(), {}
+        """Starts an episode; needs a seed and takes no options."""
+        return self._call("reset", [seed])[0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Makes a step; its info lacks what cannot be sent between processes."""
-        self.group.send("step", np.asarray(action)[None])
-        reward, terminated, truncated, info = self.group.receive()
-        return self._observation(), float(reward[0].sum()), bool(terminated[0]), bool(truncated[0]), info[0]
+        observation, (reward, terminated, truncated, info) = self._call("step", np.asarray(action)[None])
+        return observation, float(reward[0].sum()), bool(terminated[0]), bool(truncated[0]), info[0]
 
-    def _observation(self) -> Any:
-        seen = {key: array[0].copy() for key, array in self.group.observation.items()}
-        return seen if isinstance(self.observation_space, gym.spaces.Dict) else seen["observation"]
+    def _call(self, method: str, argument: Any) -> tuple[Any, Any]:
+        self.group.send(method, argument)
+        result = self.group.receive()
+        observation = {key: array[0].copy() for key, array in self.group.observation.items()}
+        several_keys = isinstance(self.observation_space, gym.spaces.Dict)
+        return observation if several_keys else observation["observation"], result
 
     def close(self) -> None:
         """Ends the environment and its process."""

@@ -17,22 +17,9 @@ from tfsac.environments.check import SPACES, CheckedEnv, check, time_limit_of
 from tfsac.environments.spaces import FrameStack, name_of_environment
 from tfsac.errors import TfsacError
 from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
-from tfsac.parameters.base import nearest
 
 ATARI = "ALE/"  # the beginning of these levels
-# Which of tfsac's extras brings a missing package.
-EXTRA_OF_PACKAGE = {
-    "mujoco": "mujoco",
-    "imageio": "mujoco",
-    "Box2D": "box2d",
-    "box2d": "box2d",
-    "ale_py": "atari",
-    "cv2": "atari",
-    "mpe2": "multi-agent",
-    "pettingzoo": "multi-agent",
-    "gymnasium_robotics": "robotics",
-    "mo_gymnasium": "multi-objective",
-}
+LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (atari, mujoco, ...)"
 
 
 class Maker:
@@ -100,13 +87,14 @@ def maker(
     if env_fn is None:
         make_env = functools.partial(make_unchecked, parameters.level, limit, parameters.atari, **parameters.kwargs)
     else:
-        make_env = functools.partial(_call, env_fn, limit, to_play and not parameters.by_env_fn)
+        keeps_own_limit = to_play and not parameters.by_env_fn
+        make_env = functools.partial(_call, env_fn, limit, keeps_own_limit)
     return Maker(make_env, parameters.visible_entries, parameters.evaluation != "separate" and parameters.num_envs == 1)
 
 
-def _call(env_fn: Callable[[], gym.Env], limit: int | None, keeps_own: bool) -> gym.Env:
+def _call(env_fn: Callable[[], gym.Env], limit: int | None, keeps_own_limit: bool) -> gym.Env:
     env = env_fn()
-    return env if keeps_own and time_limit_of(env) is not None else _limited(env, limit)
+    return env if keeps_own_limit and time_limit_of(env) is not None else _limited(env, limit)
 
 
 def make(
@@ -143,7 +131,7 @@ def make_unchecked(
     atari: AtariPreprocessingParameters | None = None,
     **kwargs: Any,
 ) -> gym.Env:
-    """Makes one environment as `make` does, whether its spaces can be used or not."""
+    """Makes one environment as `make` does, without checks."""
     if level.startswith(BY_ENV_FN):
         raise TfsacError(
             f"the environment {level.removeprefix(BY_ENV_FN)} was made by a Python function: pass it again as "
@@ -161,20 +149,7 @@ def make_unchecked(
     except (gym.error.Error, ImportError, TypeError) as error:
         if isinstance(error, TypeError) and not kwargs:  # of its own code
             raise
-        raise TfsacError(f"{level} cannot be made: {error}{_hint(level, error)}") from error
-
-
-def _hint(level: str, error: BaseException) -> str:
-    """Returns how to install the package whose absence is the cause of an error, or the nearest level."""
-    cause: BaseException | None = error
-    while cause is not None:
-        package = (getattr(cause, "name", None) or "").partition(".")[0]
-        if package in EXTRA_OF_PACKAGE:
-            return f"; pip install 'tfsac[{EXTRA_OF_PACKAGE[package]}]'"
-        cause = cause.__cause__ or cause.__context__
-    if isinstance(error, ImportError | TypeError):
-        return ""
-    return f"{nearest(level, list(gym.registry))} A level of your own is MODULE:ID, with the module that registers it."
+        raise TfsacError(f"{level} cannot be made: {str(error).rstrip('.?')}; {LEVELS}") from error
 
 
 def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs: Any) -> gym.Env:
@@ -183,9 +158,10 @@ def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs
     """
     ale = importlib.import_module("ale_py")  # makes the levels known to gymnasium
     ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # its banner would be printed for every game
+    skipping = {} if atari is None else {"frameskip": 1}  # the wrapper skips frames
+    env = gym.make(level, disable_env_checker=True, **{**skipping, **kwargs})
     if atari is None:
-        return gym.make(level, disable_env_checker=True, **kwargs)
-    env = gym.make(level, disable_env_checker=True, **{"frameskip": 1, **kwargs})  # the wrapper refuses others
+        return env
     env = gym.wrappers.AtariPreprocessing(env, atari.noop_max, atari.frame_skip, atari.screen_size)
     env = gym.wrappers.FrameStackObservation(env, atari.num_stacked_frames)
     space = FrameStack(atari.screen_size, atari.screen_size, atari.num_stacked_frames)
@@ -197,18 +173,16 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
     try:
         check(env)
         env = CheckedEnv(env)
-        return env if visible_entries is None else _showing(env, visible_entries)
+        if visible_entries is None:
+            return env
+        space, indices = env.observation_space, list(visible_entries)
+        if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or {*indices} - {*range(space.shape[0])}:
+            wrong = f"must be indices of a vector observation, got {visible_entries} of {space}"
+            raise TfsacError(f"{name_of_environment(env)}: visible_entries {wrong}")
     except TfsacError:
         with contextlib.suppress(Exception):  # it may not be complete
             env.close()
         raise
-
-
-def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
-    space, indices = env.observation_space, list(entries)
-    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or not set(indices) <= set(range(space.shape[0])):
-        what = f"{name_of_environment(env)}: visible_entries"
-        raise TfsacError(f"{what} must be indices of a vector observation, got {entries} of {space}")
     visible = gym.spaces.Box(space.low[indices], space.high[indices], dtype=space.dtype)
     return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[indices], visible)
 

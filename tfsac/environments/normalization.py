@@ -104,12 +104,10 @@ class Filters:
 
     def __init__(self, parameters: FilterParameters, spec: Spec, discount: float = 0.99):
         self.parameters = parameters
-        self.observations: dict[str, RunningStatistics] = {}
-        if parameters.observation_normalization:
-            arrays = spec.single_agent().observation
-            self.observations = {
-                key: RunningStatistics(array.shape) for key, array in arrays.items() if array.dtype == "float32"
-            }
+        arrays = spec.single_agent().observation if parameters.observation_normalization else {}
+        self.observations = {
+            key: RunningStatistics(array.shape) for key, array in arrays.items() if array.dtype == "float32"
+        }
         self.rewards = RunningStatistics(() if spec.num_rewards is None else (spec.num_rewards,))
         self.returns: ReturnScaling | None = None
         if parameters.return_scaling:
@@ -123,11 +121,6 @@ class Filters:
     def count(self) -> int:
         """How many observations the running statistics have; 0 without observation normalisation."""
         return max((statistics.count for statistics in self.observations.values()), default=0)
-
-    @property
-    def mean(self) -> dict[str, np.ndarray]:
-        """Running means of the observations that are normalised, by key."""
-        return {key: statistics.mean for key, statistics in self.observations.items()}
 
     def learn(self, observation: dict[str, np.ndarray]) -> None:
         """Adds observations `[E, ...]`, or `[E, P, ...]` of a team's agents, to the running statistics."""
@@ -166,11 +159,8 @@ class Filters:
 
     def reward(self, reward: np.ndarray) -> np.ndarray:
         """Returns raw rewards with any leading dimensions as the agent sees them: divided, rescaled, then clipped."""
-        scaled = reward * self.reward_scale()
-        if self.parameters.reward_clipping_range is None:
-            return scaled
-        low, high = self.parameters.reward_clipping_range
-        return np.clip(scaled, np.float32(low), np.float32(high))
+        scaled, bounds = reward * self.reward_scale(), self.parameters.reward_clipping_range
+        return scaled if bounds is None else np.clip(scaled, *np.array(bounds, np.float32))
 
     def reward_scale(self) -> np.ndarray:
         """Returns what rewards are multiplied by now, float32, `[]` or `[D]`."""
@@ -191,12 +181,9 @@ class Filters:
         """Returns the statistics as plain lists, exactly."""
         observations = {key: statistics.state() for key, statistics in self.observations.items()}
         by_key = {name: {key: each[name] for key, each in observations.items()} for name in ("mean", "squares")}
-        state: dict[str, Any] = {"count": self.count, **by_key}
-        if self.parameters.reward_normalization:
-            state["reward"] = self.rewards.state()
-        if self.returns:
-            state["returns"] = self.returns.state()
-        return state
+        reward = {"reward": self.rewards.state()} if self.parameters.reward_normalization else {}
+        returns = {"returns": self.returns.state()} if self.returns else {}
+        return {"count": self.count, **by_key, **reward, **returns}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Loads statistics that `state` returned."""

@@ -6,9 +6,8 @@ import contextlib
 import copy
 import dataclasses
 import re
-import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -30,11 +29,7 @@ LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
 
 
-class Finding(NamedTuple):
-    """One line of a report: "ok", "warning" or "problem", and what it is about."""
-
-    kind: str
-    text: str
+Finding = tuple[str, str]  # "ok", "warning" or "problem", and what it is about
 
 
 class EnvironmentReport(NamedTuple):
@@ -65,10 +60,7 @@ class EnvironmentReport(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"  {kind:<8} {text}" for kind, text in self.findings]
-        found = {PROBLEM: len(self.problems), WARNING: len(self.warnings)}
-        counts = ", ".join(f"{n} {kind}{'s' * (n != 1)}" for kind, n in found.items() if n)
-        verdict = "usable" if self.usable else "not usable"
-        return "\n".join([f"{self.name}:", *lines, f"{verdict}: {counts}" if counts else verdict])
+        return "\n".join([f"{self.name}:", *lines, "usable" if self.usable else "not usable"])
 
 
 def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 1000, seed: int = 0) -> EnvironmentReport:
@@ -101,13 +93,26 @@ def check_environments(
     keep_open: bool = False,
 ) -> EnvironmentReport:
     """Returns the report of `check_environment` on a level's environments, or those that a function makes."""
-    return _Inspection(parameters, maker(parameters, env_fn), keep_open).report(num_steps, seed)
+    parameters = dataclasses.replace(parameters, vectorization="sync", step_timeout_seconds=None)
+    make_env = maker(parameters, env_fn)
+    env = make_env.unchecked()
+    names = (parameters.name, name_of_environment(env))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        findings = [(PROBLEM, problem) for problem in space_problems(env)]
+        if not findings:
+            findings += _look_at_spaces(env)
+            findings += _train(parameters, make_env, env, num_steps, seed, keep_open)
+    for each in caught:
+        if not issubclass(each.category, DeprecationWarning | ResourceWarning):
+            findings.append((WARNING, COLOURS.sub("", str(each.message)).removeprefix("WARN: ")))
+    for name in names:
+        findings = [(kind, text.removeprefix(f"{name}: ")) for kind, text in findings]
+    return EnvironmentReport(names[1], tuple(dict.fromkeys(findings)))
 
 
 class _Watched(gym.Wrapper):
     """Has Gymnasium's passive checks, and stays open where it is the user's own."""
-
-    keeps_observations = True
 
     def __init__(self, env: gym.Env, keep_open: bool):
         super().__init__(env)
@@ -124,153 +129,130 @@ class _Watched(gym.Wrapper):
             self.env.close()
 
 
-class _Inspection:
-    """Makes the environments of a run, steps those of training, and collects what it finds."""
+def _look_at_spaces(env: gym.Env) -> Iterator[Finding]:
+    action, spaces = env.action_space, spaces_by_key(env.observation_space)
+    yield (OK, f"actions: {action}")
+    yield (OK, f"observations: {env.observation_space}")
+    if isinstance(action, gym.spaces.Box) and (bound := np.abs([action.low, action.high]).max()) > LARGE_BOUND:
+        advice = "policies first try all of them; gymnasium.wrappers.TransformAction narrows them"
+        yield (WARNING, f"actions are as large as {bound:g}, and {advice}")
+    for key, space in spaces.items():
+        shape = space.shape or ()
+        if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:
+            continue
+        if len(shape) == 3 and shape[0] <= 4 < min(shape[1:]):
+            yield (WARNING, f"observation {key!r} of the shape {shape}: convolutions read channels last")
+        elif len(shape) == 2 or min(shape[:2]) < 3:  # convolutions need as many pixels
+            yield (WARNING, f"observation {key!r} of the shape {shape} is no vector and no image: flatten it")
+        elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
+            yield (WARNING, f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
 
-    def __init__(self, parameters: EnvironmentParameters, make_env: Maker, keep_open: bool):
-        self.parameters = dataclasses.replace(parameters, vectorization="sync", step_timeout_seconds=None)
-        self.make_env, self.name, self.keep_open = make_env, parameters.name, keep_open
-        self.findings: dict[str, Finding] = {}  # by text
 
-    def report(self, num_steps: int, seed: int) -> EnvironmentReport:
-        first = self.make_env.unchecked()
-        self.name = name_of_environment(first)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            for problem in space_problems(first):
-                self.find(PROBLEM, problem)
-            if not self.findings:
-                self._look_at_spaces(first)
-                self._train(first, num_steps, seed)
-        for each in caught:
-            if not issubclass(each.category, DeprecationWarning | ResourceWarning):
-                self.find(WARNING, COLOURS.sub("", str(each.message)).removeprefix("WARN: "))
-        return EnvironmentReport(self.name, tuple(self.findings.values()))
+def _train(
+    parameters: EnvironmentParameters, make_env: Maker, first: gym.Env, num_steps: int, seed: int, keep_open: bool
+) -> Iterator[Finding]:
+    """Makes all environments of a run, the first of which is there, and steps those of training."""
+    unwatched = [first]
 
-    def find(self, kind: str, text: str) -> None:
-        for name in (self.parameters.name, self.name):
-            text = text.removeprefix(f"{name}: ")
-        self.findings.setdefault(text, Finding(kind, text))
+    def watch() -> gym.Env:
+        return _Watched(unwatched.pop() if unwatched else make_env.unchecked(), keep_open)
 
-    def _look_at_spaces(self, env: gym.Env) -> None:
-        action, spaces = env.action_space, spaces_by_key(env.observation_space)
-        self.find(OK, f"actions: {action}")
-        self.find(OK, f"observations: {env.observation_space}")
-        if isinstance(action, gym.spaces.Box) and (bound := np.abs([action.low, action.high]).max()) > LARGE_BOUND:
-            narrow = "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(low, high))"
-            text = f"actions are as large as {bound:g}, and policies first try all of them; to narrow them: {narrow}"
-            self.find(WARNING, text)
-        for key, space in spaces.items():
-            shape = space.shape or ()
-            if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:
-                continue
-            if len(shape) == 3 and shape[0] <= 4 < min(shape[1:]):
-                self.find(WARNING, f"observation {key!r} of the shape {shape}: convolutions read channels last")
-            elif len(shape) == 2 or min(shape[:2]) < 3:  # convolutions need as many pixels
-                self.find(WARNING, f"observation {key!r} of the shape {shape} is no vector and no image: flatten it")
-            elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
-                self.find(WARNING, f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
-
-    def _train(self, first: gym.Env, num_steps: int, seed: int) -> None:
-        """Makes all environments of a run and steps those of training."""
-        raw = [first]
-
-        def watch() -> gym.Env:
-            return _Watched(raw.pop() if raw else self.make_env.unchecked(), self.keep_open)
-
-        watching = Maker(watch, self.make_env.visible_entries, self.make_env.one_at_a_time)
-        separate = self.parameters.evaluation == "separate"
-        try:
-            evaluation_env = watching() if separate else None
-            with contextlib.closing(Environments(self.parameters, seed, watching)) as environments:
-                actions = self._step(environments, num_steps, np.random.default_rng(seed), longest_episode(first))
+    watching = Maker(watch, make_env.visible_entries, make_env.one_at_a_time)
+    number = parameters.num_envs + (parameters.evaluation == "separate")
+    try:
+        with contextlib.ExitStack() as closing:
+            if parameters.evaluation == "separate":
+                env = closing.enter_context(contextlib.closing(watching()))
+            environments = closing.enter_context(contextlib.closing(Environments(parameters, seed, watching)))
+            actions, rewards, episodes, observed = _random_steps(environments, num_steps, np.random.default_rng(seed))
+            yield from _look_at_steps(environments, rewards, episodes, observed, longest_episode(first))
+            if parameters.evaluation != "separate":
                 assert environments.local_group is not None
-                env = evaluation_env or environments.local_group.envs[0]
-                self._repeat(env, actions, episode_seed(seed, TRAINING, 0, 0))
-            if evaluation_env is not None:
-                evaluation_env.close()
-        except EnvironmentFailure as error:
-            self.find(PROBLEM, str(error))
-        except Exception as error:  # of the constructor
-            number, text = self.parameters.num_envs + separate, str(error)
-            text = text if isinstance(error, TfsacError) else format_error(error)
-            shared = ' (environment.evaluation="shared" makes one)' if number == 2 else ""
-            self.find(PROBLEM, text if number == 1 else f"training makes {number} environments at once{shared}: {text}")
-
-    def _step(
-        self, environments: Environments, num_steps: int, rng: np.random.Generator, limit: int | None
-    ) -> list[np.ndarray]:
-        """Makes random steps; returns the actions of the first environment in its own units."""
-        actions, rewards, episodes = list[np.ndarray](), list[np.ndarray](), list[tuple[float, int, bool]]()
-        largest, total = dict.fromkeys(environments.spec.observation, 0.0), np.zeros(environments.num_envs)
-        began = time.perf_counter()
-        while environments.steps < num_steps:
-            action = _random_action(environments, rng)
-            actions.append(environments.action_map(action)[0])
-            step = environments.step(action)
-            rewards.append(step.reward)
-            total += step.reward.reshape(len(total), -1).sum(1)
-            for key, value in step.next_observation.items():
-                if value.dtype == np.float32:  # no image, no mask
-                    largest[key] = max(largest[key], float(np.abs(value).max()))
-            for i in np.flatnonzero(step.terminated | step.truncated):
-                episodes.append((total[i], step.length[i], bool(step.terminated[i])))
-                total[i] = 0.0
-        rate = environments.steps / (time.perf_counter() - began)
-        self.find(OK, f"{environments.steps} random steps, {rate:.0f} a second with these checks")
-        self._look_at_episodes(episodes, environments.steps, limit)
-        filters = "environment.filters."
-        for key, bound in largest.items():
-            if bound > LARGE_OBSERVATION:
-                advice = f"{filters}observation_normalization=true divides it by its deviation"
-                self.find(WARNING, f"observation {key!r} is as large as {bound:.4g}; {advice}")
-        if (bound := np.abs(rewards).max()) > LARGE_REWARD:
-            advice = f"{filters}reward_rescale_factor makes them smaller"
-            self.find(WARNING, f"rewards are as large as {bound:.4g}; {advice}")
-        if environments.steps >= REPEATED_STEPS and np.ptp(rewards) == 0 and not any(end for _, _, end in episodes):
-            every = f"every reward was {rewards[0].flat[0]:.4g}, and no episode was terminated"
-            self.find(WARNING, f"{every}: random actions meet nothing to learn from")
-        return actions
-
-    def _look_at_episodes(self, episodes: list[tuple[float, int, bool]], steps: int, limit: int | None) -> None:
-        if episodes:
-            returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
-            ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
-            means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
-            self.find(OK, f"ended episodes: {ends}, {means}")
-            if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
-                every = f"every episode was terminated after exactly {lengths[0]} steps"
-                self.find(WARNING, f"{every}: for a time limit return truncated=True, so that values go on beyond it")
-        elif limit is None or steps > limit * self.parameters.num_envs:
-            known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
-            advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
-            self.find(WARNING, f"no episode ended within {steps} steps, {known}; {advice}")
-
-    def _repeat(self, env: gym.Env, actions: list[np.ndarray], seed: int) -> None:
-        """Plays the first episode of training again, twice."""
-        try:
-            once, again = (_trajectory(env, actions[:REPEATED_STEPS], seed) for _ in range(2))
-        except Exception as error:  # some environments are only reset once their episode is over
-            self.find(WARNING, f"whether seeds reproduce a trajectory is not known: {format_error(error)}")
-            return
-        if data_equivalence(once, again, exact=True):
-            self.find(OK, "the same seed and actions give the same trajectory")
-        else:
-            self.find(
-                WARNING,
-                "the same seed and actions give different trajectories, so no resume is exact: draw random numbers "
-                "from self.np_random, which super().reset(seed=seed) seeds, and reset everything else",
-            )
+                env = environments.local_group.envs[0]
+            yield _reproducibility(env, actions[:REPEATED_STEPS], episode_seed(seed, TRAINING, 0, 0))
+    except EnvironmentFailure as error:
+        yield (PROBLEM, str(error))
+    except Exception as error:  # of the constructor
+        text = str(error) if isinstance(error, TfsacError) else format_error(error)
+        shared = ' (environment.evaluation="shared" makes one)' if number == 2 else ""
+        many = "" if number == 1 else f"training makes {number} environments at once{shared}: "
+        yield (PROBLEM, many + text)
 
 
-def _trajectory(env: gym.Env, actions: list[Any], seed: int | None) -> tuple[Any, ...]:
-    steps = [(copy.deepcopy(env.reset(seed=seed)[0]), 0.0, False)]
-    for action in actions:
-        observation, reward, terminated, truncated, _ = env.step(copy.deepcopy(action))
-        steps.append((copy.deepcopy(observation), float(reward), bool(terminated or truncated)))
-        if steps[-1][2]:
-            break
-    return tuple(steps)
+def _random_steps(environments: Environments, num_steps: int, rng: np.random.Generator) -> tuple[Any, ...]:
+    """Makes random steps; returns the actions of the first environment in its own units, all rewards, of each episode
+    return, length and whether it was terminated, and the largest numbers observed by key.
+    """
+    actions, rewards, episodes = list[np.ndarray](), list[np.ndarray](), list[tuple[float, int, bool]]()
+    largest, total = dict.fromkeys(environments.spec.observation, 0.0), np.zeros(environments.num_envs)
+    while environments.steps < num_steps:
+        action = _random_action(environments, rng)
+        actions.append(environments.action_map(action)[0])
+        step = environments.step(action)
+        rewards.append(step.reward)
+        total += step.reward.reshape(len(total), -1).sum(1)
+        for key, value in step.next_observation.items():
+            if value.dtype == np.float32:  # no image, no mask
+                largest[key] = max(largest[key], float(np.abs(value).max()))
+        for i in np.flatnonzero(step.terminated | step.truncated):
+            episodes.append((total[i], step.length[i], bool(step.terminated[i])))
+            total[i] = 0.0
+    return actions, rewards, episodes, largest
+
+
+def _look_at_steps(
+    environments: Environments,
+    rewards: list[np.ndarray],
+    episodes: list[tuple[float, int, bool]],
+    largest: dict[str, float],
+    limit: int | None,
+) -> Iterator[Finding]:
+    steps = environments.steps
+    yield (OK, f"{steps} random steps")
+    if episodes:
+        returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
+        ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
+        means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
+        yield (OK, f"ended episodes: {ends}, {means}")
+        if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
+            every = f"every episode was terminated after exactly {lengths[0]} steps"
+            yield (WARNING, f"{every}: for a time limit return truncated=True, so that values go on beyond it")
+    elif limit is None or steps > limit * environments.num_envs:
+        known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
+        advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
+        yield (WARNING, f"no episode ended within {steps} steps, {known}; {advice}")
+    for key, bound in largest.items():
+        if bound > LARGE_OBSERVATION:
+            advice = "environment.filters.observation_normalization=true divides it by its deviation"
+            yield (WARNING, f"observation {key!r} is as large as {bound:.4g}; {advice}")
+    if (bound := np.abs(rewards).max()) > LARGE_REWARD:
+        advice = "environment.filters.reward_rescale_factor makes them smaller"
+        yield (WARNING, f"rewards are as large as {bound:.4g}; {advice}")
+    if steps >= REPEATED_STEPS and np.ptp(rewards) == 0 and not any(terminated for *_, terminated in episodes):
+        every = f"every reward was {rewards[0].flat[0]:.4g}, and no episode was terminated"
+        yield (WARNING, f"{every}: random actions meet nothing to learn from")
+
+
+def _reproducibility(env: gym.Env, actions: list[np.ndarray], seed: int) -> Finding:
+    """Plays the begin of the first episode of training again, twice."""
+
+    def trajectory() -> tuple[Any, ...]:
+        steps: list[Any] = [copy.deepcopy(env.reset(seed=seed)[0])]
+        for action in actions:
+            steps.append(copy.deepcopy(env.step(copy.deepcopy(action))[:4]))
+            if steps[-1][2] or steps[-1][3]:
+                break
+        return tuple(steps)
+
+    try:
+        same = data_equivalence(trajectory(), trajectory(), exact=True)
+    except Exception as error:  # some environments are only reset once their episode is over
+        return (WARNING, f"whether seeds reproduce a trajectory is not known: {format_error(error)}")
+    if same:
+        return (OK, "the same seed and actions give the same trajectory")
+    advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"
+    different = "the same seed and actions give different trajectories, so no resume is exact"
+    return (WARNING, f"{different}: draw random numbers from {advice}")
 
 
 def _random_action(environments: Environments, rng: np.random.Generator) -> np.ndarray:

@@ -42,7 +42,7 @@ def spaces_by_key(observation: gym.Space[Any]) -> Mapping[str, gym.Space[Any]]:
 def spec_of(env: gym.Env) -> Spec:
     """Returns the spec of an environment that `check` accepts.
 
-    Only environments from `make` and `maker` have several rewards a step; of others the number is None.
+    Only environments from `make` and `maker` have several rewards a step.
     """
     spaces = spaces_by_key(env.observation_space)
     num_agents = spaces[AGENT_STATE].shape[0] if AGENT_STATE in spaces else None  # type: ignore[index]
@@ -55,11 +55,9 @@ def spec_of(env: gym.Env) -> Spec:
 
 
 def _action_spec(action: Any) -> ArraySpec | DiscreteSpec:
-    if isinstance(action, gym.spaces.Discrete):
-        return DiscreteSpec(int(action.n), (), int(action.start), native_dtype=np.dtype(action.dtype).name)
-    if isinstance(action, gym.spaces.MultiDiscrete):
-        size, start = int(action.nvec[0]), int(action.start[0])
-        return DiscreteSpec(size, action.shape, start, native_dtype=np.dtype(action.dtype).name)
+    if not isinstance(action, gym.spaces.Box):
+        size, start = (action.nvec[0], action.start[0]) if action.shape else (action.n, action.start)
+        return DiscreteSpec(int(size), action.shape, int(start), native_dtype=np.dtype(action.dtype).name)
     return ArraySpec(action.shape, "float32", float32_bound(action.low, 1), float32_bound(action.high, -1))
 
 
@@ -75,42 +73,32 @@ def _array_spec(key: str, space: Any, num_agents: int | None) -> ArraySpec:
         return ArraySpec(tuple(space.shape), "bool")
     # Only images keep their bytes; any other dtype (float64, integers) is learned from as float32.
     image = space.dtype == np.uint8 and len(space.shape) == (3 if num_agents is None else 4)
-    return ArraySpec(
-        tuple(space.shape), "uint8" if image else "float32", stacked=image and isinstance(space, FrameStack)
-    )
+    stacked = image and isinstance(space, FrameStack)
+    return ArraySpec(tuple(space.shape), "uint8" if image else "float32", stacked=stacked)
 
 
 def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     """Returns observations (an array or a dict of arrays) as a dict of arrays with the dtypes of the spec.
 
     Raises:
-        TfsacError: keys or shapes (after any leading dimensions) that are not the spec's.
+        TfsacError: keys or shapes (after any leading dimensions) that are not the spec's, or images of other numbers.
     """
     by_key = observation if isinstance(observation, dict) else {"observation": observation}
     if by_key.keys() != spec.observation.keys():
         raise TfsacError(f"observations must have the keys {sorted(spec.observation)}, got {sorted(by_key)}")
     arrays, leading = {}, set()
     for key, array in spec.observation.items():
-        part = arrays[key] = _as_dtype(key, by_key[key], array.dtype)
+        raw = np.asarray(by_key[key])
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large for float32 becomes infinite
+            part = arrays[key] = np.asarray(raw, array.dtype)
+        if array.dtype == "uint8" and raw.dtype != array.dtype and not np.array_equal(part, raw):
+            raise TfsacError(f"the image {key!r} must contain integers from 0 to 255, got {raw.dtype}")
         split = max(part.ndim - len(array.shape), 0)
         leading.add(part.shape[:split])
         if part.shape[split:] != array.shape or len(leading) > 1:
             shapes = f"end in the shape {array.shape}, after the same leading dimensions as other keys"
             raise TfsacError(f"observation {key!r} must {shapes}, got {part.shape}")
     return arrays
-
-
-def _as_dtype(key: str, value: Any, dtype: str) -> np.ndarray:
-    try:
-        array = np.asarray(value)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too large for float32 is refused as infinite
-            converted = np.asarray(array, dtype)
-    except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
-        what = "a numeric array, the first entry of what reset and step return"
-        raise TfsacError(f"observation {key!r} must be {what}, got {type(value).__name__}") from error
-    if dtype == "uint8" and array.dtype != dtype and not np.array_equal(converted, array):
-        raise TfsacError(f"the image {key!r} must contain integers from 0 to 255, got {array.dtype}")
-    return converted
 
 
 def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:

@@ -51,10 +51,10 @@ class Team(gym.Env):
         self.masked = isinstance(observation, Dict) and observation.spaces.keys() == {"observation", ACTION_MASK}
         own: Any = observation["observation"] if self.masked else observation
         if not _is_vector(own) or not (_is_vector(action) or isinstance(action, Discrete)):
-            raise TfsacError(
-                "agents of a team must observe a vector, or a Dict of a vector 'observation' and an 'action_mask', and "
-                f"act in a Box (A,) or a Discrete, got {observation} and {action}"
+            rule = (
+                "a vector, perhaps in a Dict 'observation' beside an 'action_mask', and act in a Box (A,) or Discrete"
             )
+            raise TfsacError(f"agents of a team must observe {rule}, got {observation} and {action}")
         state = getattr(env, "state_space", None)
         self.has_state = _is_vector(state)
         everyone: list[Any] = [state] if self.has_state else [own] * len(self.agents)
@@ -72,18 +72,15 @@ class Team(gym.Env):
             self.action_space = self._stacked(action, dtype=action.dtype)
 
     def _shared(self, space_of: Callable[[Any], gym.Space[Any]]) -> Any:
-        first, *others = (space_of(agent) for agent in self.agents)
-        for space in others:
-            if space != first:
-                raise TfsacError(f"agents of a team share a policy and need the same spaces, got {first} and {space}")
-        return first
+        spaces = [space_of(agent) for agent in self.agents]
+        if any(space != spaces[0] for space in spaces):
+            raise TfsacError(f"agents of a team share a policy and need the same spaces, got {spaces}")
+        return spaces[0]
 
     def _stacked(self, *boxes: Box, dtype: Any = np.float32) -> Box:
         """Returns the space of `[P, ...]`, in which each agent has the numbers of all boxes."""
-        low, high = (
-            np.tile(np.concatenate(bounds).astype(dtype), (len(self.agents), 1))
-            for bounds in ([box.low for box in boxes], [box.high for box in boxes])
-        )
+        bounds = np.concatenate([[box.low, box.high] for box in boxes], axis=1).astype(dtype)
+        low, high = np.tile(bounds[:, None], (1, len(self.agents), 1))
         return Box(low, high, dtype=dtype)
 
     def _observe(self, observations: dict[Any, Any]) -> dict[str, np.ndarray]:

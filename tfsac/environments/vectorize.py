@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks, placed
+from tfsac.environments.check import EnvironmentFailure, placed
 from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.parameters import EnvironmentParameters
-from tfsac.types import ACTION_MASK
+from tfsac.types import Step
 from tfsac.utils.machine import usable_cores
 
 TRAINING, EVALUATION = 0, 1
-# Simulators take a seed as a signed number of 32 bits. Runs of earlier versions continue with larger ones.
-SEEDS_BELOW, EARLIER_SEEDS_BELOW = 2**31, 2**32
 
 
-def episode_seed(seed: int, purpose: int, *position: int, below: int = SEEDS_BELOW) -> int:
+def episode_seed(seed: int, purpose: int, *position: int) -> int:
     """Returns the seed of one episode, independent of every other (run seed, purpose, environment, episode, ...)."""
-    return int(np.random.SeedSequence([seed, purpose, *position]).generate_state(1)[0]) % below
+    return int(np.random.SeedSequence([seed, purpose, *position]).generate_state(1)[0]) % 2**31  # simulators take int32
 
 
 def number(value: Any) -> float:
@@ -32,29 +31,6 @@ def number(value: Any) -> float:
     if array.size != 1 or not np.isfinite(array).all():
         raise ValueError(value)
     return array.item()
-
-
-class StepResult(NamedTuple):
-    """One step of all E environments.
-
-    Attributes:
-        next_observation: `[E, ...]` by key; where an episode ended, its last observation.
-        reward: `[E]`, or `[E, D]` of environments with D rewards a step; a team has one.
-        terminated, truncated: `[E]`.
-        length: `[E]`, steps of the episode so far, this one included.
-        observation: `[E, ...]` to act on next; where an episode ended, the first of the next one.
-        info: of each environment.
-        logged: `[E]` by key, numbers in the infos of episodes that ended; NaN elsewhere.
-    """
-
-    next_observation: dict[str, np.ndarray]
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    length: np.ndarray
-    observation: dict[str, np.ndarray]
-    info: list[dict[str, Any]]
-    logged: dict[str, np.ndarray]
 
 
 class Environments:
@@ -69,7 +45,6 @@ class Environments:
 
     Attributes:
         spec: of one environment.
-        seeds_below: what the seeds of episodes are below.
         observation: `[E, ...]` by key, to act on next.
         is_first: `[E]`, whether an episode just began.
         local_group, remote_groups: groups of equal size, one of them (the last, which may be smaller) in this process.
@@ -90,20 +65,19 @@ class Environments:
         self.parameters = parameters
         self.maker = make_env if isinstance(make_env, Maker) else maker(parameters, make_env)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
-        self.steps, self.seeds_below = 0, SEEDS_BELOW
+        self.steps = 0
         self.nothing_logged = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
-        self._make()
-        self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.is_first = np.ones(self.num_envs, bool)
         self.observation: dict[str, np.ndarray] = {}
-        try:
+        with contextlib.ExitStack() as failed:
+            failed.callback(self.close)
+            self._make()
+            self.action_map = action_map(self.spec)
             if begin:
-                self.observation = self._reset(self.is_first)
-        except BaseException:
-            self.close()
-            raise
+                self._reset_everywhere()
+            failed.pop_all()
 
     def _make(self) -> None:
         parallel, timeout = self.parameters.vectorization == "subprocess", self.parameters.step_timeout_seconds
@@ -124,11 +98,8 @@ class Environments:
             for first in range(0, num_remote, size):
                 self.remote_groups.append(RemoteGroup(self.maker, size, first, self.spec, timeout))
             receive_all(self.remote_groups)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, EnvironmentFailure):  # in another process
-                raise self._failure(error) from error
-            raise
+        except EnvironmentFailure as error:  # in another process
+            raise self._failure(error) from error
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
@@ -139,10 +110,13 @@ class Environments:
                 group.send(method, part)
                 requests.append(group)
         try:
-            if self.local_group is not None:
-                results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
-        finally:
-            results = [*receive_all(requests), *results] if requests else results
+            try:
+                if self.local_group is not None:
+                    results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
+            finally:
+                results = [*receive_all(requests), *results] if requests else results
+        except Exception as error:
+            raise self._failure(error) from error
         return results
 
     def _observation(self) -> dict[str, np.ndarray]:
@@ -156,58 +130,45 @@ class Environments:
         which = "" if environment is None else f"environment {self.first + environment}, "
         return placed(error, self.level, f"{which}step {self.steps}")
 
-    def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
+    def _reset(self, mask: np.ndarray, episode: np.ndarray) -> dict[str, np.ndarray]:
+        """Starts these episodes `[E]` of the environments in the mask."""
         seeds: list[int | None] = [None] * self.num_envs
         for i in np.flatnonzero(mask).tolist():
-            seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i]), below=self.seeds_below)
-        self.length[mask] = 0
-        try:
-            self._call("reset", seeds)
-            observation = self._observation()
-            check_finite(observation, 0.0)
-            if ACTION_MASK in observation:
-                check_masks(observation)
-        except Exception as error:
-            raise self._failure(error) from error
-        self.began = observation
-        return observation
+            seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(episode[i]))
+        self._call("reset", seeds)
+        self.began = self._observation()
+        return self.began
+
+    def _reset_everywhere(self) -> None:
+        everywhere = np.ones(self.num_envs, bool)
+        self.observation, self.is_first = self._reset(everywhere, self.episode), everywhere
+        self.length = np.zeros(self.num_envs, np.int64)
 
     def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
         """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
-        try:
-            steps, observation = self._call("step", self.action_map(action)), self._observation()
-            reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
-            reward = reward.astype(np.float32)
-            check_finite(observation, reward)
-            if ACTION_MASK in observation:
-                check_masks(observation, terminated)
-        except Exception as error:
-            raise self._failure(error) from error
-        return observation, reward, terminated, truncated, [info for step in steps for info in step.info]
+        steps = self._call("step", self.action_map(action))
+        reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
+        infos = [info for step in steps for info in step.info]
+        return self._observation(), reward.astype(np.float32), terminated, truncated, infos
 
-    def step(self, action: np.ndarray) -> StepResult:
+    def step(self, action: np.ndarray) -> Step:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
         next_observation, reward, terminated, truncated, infos = self._step(action)
-        before = self.steps, self.length, self.episode
-        self.steps += self.num_envs
-        length = self.length = self.length + 1
-        done, following, logged = terminated | truncated, next_observation, self.nothing_logged
+        length, episode, done = self.length + 1, self.episode, terminated | truncated
+        running, following, logged = length, next_observation, self.nothing_logged
         if done.any():
             ended = [convert(info, number) if done[i] else {} for i, info in enumerate(infos)]
             logged = {key: np.array([values.get(key, np.nan) for values in ended]) for key in logged}
-            self.length, self.episode = length.copy(), self.episode + done
-            try:
-                following = self._reset(done)
-            except BaseException:  # a step that nobody stores was not made
-                self.steps, self.length, self.episode = before
-                raise
-        self.observation, self.is_first = following, done
-        return StepResult(next_observation, reward, terminated, truncated, length, self.observation, infos, logged)
+            running, episode = np.where(done, 0, length), episode + done
+            following = self._reset(done, episode)  # if it fails, the step was not made
+        self.steps, self.length, self.episode = self.steps + self.num_envs, running, episode
+        before, self.observation, self.is_first = self.observation, following, done
+        ends = terminated, truncated
+        return Step(before, action, reward, *ends, next_observation, {}, length, following, logged, infos)
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers."""
-        positions = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
-        return {**positions, "seeds_below": self.seeds_below}
+        return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
 
     def restore(
         self,
@@ -231,7 +192,7 @@ class Environments:
             Whether the environments are exactly where they were.
         """
         self.episode, length = np.array(state["episode"], np.int64), np.array(state["length"], np.int64)
-        self.steps, self.seeds_below = state["steps"], state.get("seeds_below", EARLIER_SEEDS_BELOW)
+        self.steps = state["steps"]
         replayed: Any = () if self.num_envs > 1 or actions is None else actions
         if not len(replayed):
             self.episode += length > 0  # an episode that had not begun keeps its seed
@@ -254,20 +215,18 @@ class Environments:
 
     def start_episodes(self) -> None:
         """Starts a new episode everywhere; one that has no step yet keeps its seed."""
-        everywhere = np.ones(self.num_envs, bool)
-        self.episode += self.length > 0
-        self.observation, self.is_first = self._reset(everywhere), everywhere
+        self.episode, self.length = self.episode + (self.length > 0), np.zeros_like(self.length)
+        self._reset_everywhere()
 
     def _begin(self) -> None:
-        everywhere = np.ones(self.num_envs, bool)
         try:
-            self.observation, self.is_first = self._reset(everywhere), everywhere
+            self._reset_everywhere()
         except EnvironmentFailure:  # some environments are only reset once their episode is over
             if not self.observation:  # nothing was running
                 raise
             self.close()
             self._make()
-            self.observation, self.is_first = self._reset(everywhere), everywhere
+            self._reset_everywhere()
 
     def close(self) -> None:
         """Closes the environments and ends their processes."""

@@ -69,36 +69,23 @@ def write_video(
         errors.seek(0)
         output = errors.read().decode(errors="replace").strip()
     if done.returncode == DIFFERENT_EPISODES:
-        warnings.warn(
-            f"the video {path} shows other episodes than those that were evaluated: their seeds and actions do not "
-            "determine what the environment does",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        message = f"the video {path} shows other episodes than those evaluated: seeds and actions do not determine them"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
     elif done.returncode:
         path.unlink(missing_ok=True)
         cause = output.splitlines()[-1] if output else f"exit status {done.returncode}"
-        raise EnvironmentFailure(
-            f"no video of {parameters.name} ({cause}); videos need tfsac[video], an environment with "
-            "render_mode='rgb_array', and for MuJoCo on a machine without a screen libegl1 and MUJOCO_GL=egl"
-        ) from RuntimeError(output)
+        needs = "tfsac[video], render_mode='rgb_array', and for MuJoCo without a screen libegl1 and MUJOCO_GL=egl"
+        message = f"no video of {parameters.name} ({cause}); videos need {needs}"
+        raise EnvironmentFailure(message) from RuntimeError(output)
 
 
-def _record(
-    timeout: float,
-    parameters: EnvironmentParameters,
-    seeds: Sequence[int],
-    actions: Sequence[np.ndarray],
-    path: pathlib.Path,
-    env_fn: Callable[[], gym.Env] | None,
-    spec: gym.envs.registration.EnvSpec | None,
-    returns: Sequence[float] | None,
-) -> bool:
+def _record(timeout: float, job: tuple[Any, ...]) -> bool:
     """Writes the video in this process, which a frame that takes longer than the timeout, in seconds, ends; returns
-    whether the episodes have these returns.
+    whether the episodes have the returns of the job.
     """
     import imageio.v2 as imageio
 
+    parameters, seeds, actions, path, env_fn, spec, returns = job
     if spec is not None:
         gym.registry.setdefault(spec.id, spec)
     kwargs = {} if env_fn is not None else {**parameters.kwargs, "render_mode": "rgb_array"}
@@ -126,6 +113,6 @@ def _record(
 if __name__ == "__main__":
     limit = float(sys.argv[1])
     faulthandler.dump_traceback_later(limit, exit=True)  # before anything of the user's is imported
-    same = _record(limit, *pickle.loads(sys.stdin.buffer.read()))
+    same = _record(limit, pickle.loads(sys.stdin.buffer.read()))
     sys.stderr.flush()
     os._exit(0 if same else DIFFERENT_EPISODES)  # the video is complete, even if the environment cannot be closed

@@ -13,7 +13,7 @@ import pydantic
 
 from tfsac.errors import TfsacError
 from tfsac.memories.minari_datasets import read_minari
-from tfsac.memories.transitions import TransitionMemory
+from tfsac.memories.transitions import NEXT, TransitionMemory
 from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
 from tfsac.utils.files import atomic_write, new_file, read_arrays
 
@@ -93,18 +93,17 @@ def load_demonstrations(
     if minari := str(path).startswith(MINARI):
         if inverse is None:
             raise TfsacError(f"{path} has the environment's actions: pass inverse, such as action_map(spec).inverse")
-        fields, algorithm_origin, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
-        visible, bounds = None, None
+        fields, recorded_level, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
+        origin = _Origin(format=1, level=recorded_level)
     else:
-        algorithm_origin, visible, bounds = _origin(pathlib.Path(path))
+        fields = read_arrays(pathlib.Path(path), KIND)
+        origin = _read_origin(path, str(fields.get(META)))
+        returns = np.asarray(fields.get(RETURNS, ()), float)
     if level is not None:
-        _check_origin(path, algorithm_origin, level, visible, visible_entries)
+        _check_origin(path, origin, level, visible_entries)
+    _check_layout(path, fields, layout)
     if minari and inverse:
-        _check_layout(path, fields, layout)
         fields["action"] = inverse(fields["action"])
-    else:
-        fields = _read(pathlib.Path(path), layout)
-        returns = fields.pop(RETURNS)
     records = np.zeros(len(fields["action"]), layout)
     for name in layout.names or ():
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is rejected
@@ -116,40 +115,18 @@ def load_demonstrations(
             f"{len(ends)} ends of episodes and {len(returns)} returns"
         )
     _check_values(path, records, returns, fields["action"], spec)
-    own_bounds = action_bounds_of(spec)
-    if (
-        bounds
-        and own_bounds
-        and not all(same_bounds(recorded, current) for recorded, current in zip(bounds, own_bounds, strict=True))
-    ):
-        raise TfsacError(
-            f"{path} was recorded with other bounds of actions: this environment has {own_bounds}, got {bounds}"
-        )
+    own, bounds = action_bounds_of(spec), origin.action_bounds
+    if bounds and own and not all(map(same_bounds, bounds, own)):
+        raise TfsacError(f"{path} was recorded with other bounds of actions: this environment has {own}, got {bounds}")
     if num_episodes is not None:
         if not 1 <= num_episodes <= len(returns):
             raise TfsacError(f"num_episodes must be 1 to {len(returns)}, which {path} has, got {num_episodes}")
         records, returns = records[: ends[num_episodes - 1] + 1], returns[:num_episodes]
-    return Demonstrations(records, algorithm_origin, returns, visible, bounds)
+    return Demonstrations(records, origin.level, returns, origin.visible_entries, bounds)
 
 
-def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None, tuple[list[Any], list[Any]] | None]:
-    """Returns the level of a file, and visible entries of its observations and bounds of its actions if it names
-    them.
-    """
-    text = read_arrays(path, KIND).get(META)
-    if text is None or text.shape or text.dtype.kind != "U":
-        raise TfsacError(f"{path} is not {KIND}: it has no text {META}")
-    try:
-        meta = _Meta.model_validate_json(str(text))
-    except pydantic.ValidationError as error:
-        raise TfsacError(
-            f"{path} is not a demonstration file of format {FORMAT}: {META} is {str(text)[:200]!r}"
-        ) from error
-    return meta.level, meta.visible_entries, meta.action_bounds
-
-
-class _Meta(pydantic.BaseModel):
-    """What a file says of its origin."""
+class _Origin(pydantic.BaseModel):
+    """What a file says of where it comes from."""
 
     format: Literal[1]
     level: str
@@ -157,21 +134,22 @@ class _Meta(pydantic.BaseModel):
     action_bounds: tuple[list[Any], list[Any]] | None = None
 
 
-def _check_origin(
-    path: str | pathlib.Path,
-    recorded_level: str,
-    level: str,
-    recorded: tuple[int, ...] | None,
-    visible_entries: Sequence[int] | None,
-) -> None:
+def _read_origin(path: str | pathlib.Path, text: str) -> _Origin:
+    try:
+        return _Origin.model_validate_json(text)
+    except pydantic.ValidationError as error:
+        raise TfsacError(f"{path} is not a demonstration file of format {FORMAT}: {META} is {text[:200]!r}") from error
+
+
+def _check_origin(path: str | pathlib.Path, origin: _Origin, level: str, visible_entries: Sequence[int] | None) -> None:
     """Checks that demonstrations come from an environment; the bare name of a class may be that of any level."""
-    names = [name.rpartition(":")[2] for name in (recorded_level, level)]  # without the module that registers it
+    names = [name.rpartition(":")[2] for name in (origin.level, level)]  # without the module that registers it
     if names[0] != names[1] and all(re.search(r"[-_]v\d+$", name) for name in names):
         raise TfsacError(
-            f"{path} comes from another environment: this one is {level}, got {recorded_level}. Record your own with "
+            f"{path} comes from another environment: this one is {level}, got {origin.level}. Record your own with "
             f"`tfsac record` and pass --set=agent.memory.demonstrations=FILE"
         )
-    entries = list(visible_entries or ())
+    entries, recorded = list(visible_entries or ()), origin.visible_entries
     if recorded is None:  # all in their own order; of fewer entries, the shape tells
         differ = entries != sorted(entries) and sorted(entries) == list(range(len(entries)))
     else:
@@ -180,29 +158,16 @@ def _check_origin(
         raise TfsacError(f"{path} was recorded with visible_entries={recorded}, got {visible_entries}")
 
 
-def _read(path: pathlib.Path, layout: np.dtype) -> dict[str, np.ndarray]:
-    """Returns the fields and the returns of a file."""
-    arrays = read_arrays(path, KIND)
-    _check_layout(path, arrays, layout)
-    returns = arrays.get(RETURNS)
-    if returns is None or returns.ndim != 1 or len(returns) > len(arrays["action"]) or returns.dtype.kind not in "fiu":
-        raise TfsacError(f"{path} is not {KIND}: it has no return of each episode")
-    return {name: arrays[name] for name in (*(layout.names or ()), RETURNS)}
-
-
 def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray], layout: np.dtype) -> None:
     """Checks names, shapes, dtypes and lengths of fields."""
     lengths = set()
     for name in layout.names or ():
-        expected, field = layout[name], fields.get(name)
-        got = "nothing" if field is None else f"{field.dtype} {field.shape}"
-        fits = field is not None and len(field.shape) and field.shape[1:] == expected.shape
-        if field is None or not fits or not np.can_cast(field.dtype, expected.base, "same_kind"):
-            raise TfsacError(
-                f"{path} does not fit the environment: {name} must be {expected.base} of steps x {expected.shape}, got "
-                f"{got}"
-            )
-        lengths.add(field.shape[0])
+        expected, field = layout[name], np.asarray(fields.get(name))
+        fits = field.ndim and field.shape[1:] == expected.shape
+        if not fits or not np.can_cast(field.dtype, expected.base, "same_kind"):
+            wanted = f"{name} must be {expected.base} of steps x {expected.shape}"
+            raise TfsacError(f"{path} does not fit the environment: {wanted}, got {field.dtype} {field.shape}")
+        lengths.add(len(field))
     if len(lengths) > 1 or 0 in lengths:
         raise TfsacError(f"{path} is empty or truncated: its fields have {sorted(lengths)} steps")
 
@@ -210,32 +175,23 @@ def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray], la
 def _check_values(
     path: str | pathlib.Path, records: np.ndarray, returns: np.ndarray, action: np.ndarray, spec: Spec
 ) -> None:
-    """Checks that numbers are finite, that the agent can take the actions, as they were before their conversion, and
-    that masks allow them.
+    """Checks that numbers are finite, and that the agent can take the actions, as they were before their conversion,
+    and masks allow them.
     """
     arrays = {**{name: records[name] for name in records.dtype.names or ()}, RETURNS: returns}
     if infinite := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
         raise TfsacError(f"{path} has values that are not finite in {', '.join(infinite)}")
-    if isinstance(spec.action, DiscreteSpec):
-        low, high = 0, spec.action.num_actions - 1
-    else:
-        low, high = -1, 1
+    low, high = (0, spec.action.num_actions - 1) if isinstance(spec.action, DiscreteSpec) else (-1, 1)
     if action.min() < low - 1e-5 or action.max() > high + 1e-5:
-        raise TfsacError(
-            f"{path} has actions that this agent cannot take: [{low}, {high}] are allowed, got {action.min()}"
-            f" to {action.max()}"
-        )
+        found = f"[{low}, {high}] are allowed, got {action.min()} to {action.max()}"
+        raise TfsacError(f"{path} has actions that this agent cannot take: {found}")
     mask = OBSERVATION + ACTION_MASK
     if mask in arrays:
-        valid = (
-            np.take_along_axis(records[mask], records["action"][..., None], axis=-1)
-            .reshape(len(records), -1)
-            .all(axis=1)
-        )
-        following = records[f"next_{mask}"].any(axis=-1).reshape(len(records), -1).all(axis=1) | records["terminated"]
-        if not (valid & following).all():
-            step = int(np.flatnonzero(~(valid & following))[0])
-            raise TfsacError(
-                f"{path} has a mask that does not allow the action of step {step}, or no action after a step that "
-                "did not terminate"
-            )
+        chosen = np.take_along_axis(records[mask], records["action"][..., None], axis=-1)[..., 0]
+        some = records[NEXT + ACTION_MASK].any(axis=-1)
+        # Both have an entry for each agent of a team.
+        valid, continues = (each.reshape(len(records), -1).all(axis=1) for each in (chosen, some))
+        wrong = np.flatnonzero(~(valid & (continues | records["terminated"])))
+        if len(wrong):
+            rule = "does not allow the action, or no action after a step that did not terminate"
+            raise TfsacError(f"{path} has a mask that {rule}, at step {wrong[0]}")

@@ -69,11 +69,8 @@ class EpisodicMemory:
         fields = [*observation_fields(spec), ("action", spec.action.dtype, spec.action.shape)]
         fields += [("reward", "float32", ()), ("terminated", "bool", ())]
         self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
-        state_specs = (initial_state or {}).items()
-        self.initial_state = {
-            name: np.zeros((num_envs, *x.shape), x.dtype) for name, x in state_specs
-        }  # of the rollout
-
+        fields_of_state = (initial_state or {}).items()
+        self.initial_state = {name: np.zeros((num_envs, *x.shape), x.dtype) for name, x in fields_of_state}
         self.ring = allocate((capacity + min(capacity, max(capacity // 8, 1000)),), self.dtype)  # by absolute index
         self.episodes: deque[tuple[int, int]] = deque()  # absolute index of the first record, and L; oldest first
         self.num_steps, self.total_rows = 0, 0  # steps of these episodes, records ever stored
@@ -202,9 +199,6 @@ class EpisodicMemory:
             return None
         return self.tape["action"][self.size - num_rows : self.size, 0].copy()
 
-    def update_priorities(self, priority: np.ndarray) -> None:
-        """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""
-
     # -- segments ------------------------------------------------------------------------------------------------------
 
     def batches(self, replays: int, batch_size: int, rng: np.random.Generator, online: bool = True) -> Segments | None:
@@ -241,14 +235,9 @@ class EpisodicMemory:
 
     def _stack(self, online: bool, replayed_segments: list[tuple[int, int, bool]], batch_size: int) -> Segments:
         """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
-        replayed, envs, initial = (
-            len(replayed_segments) // batch_size,
-            np.arange(batch_size),
-            self.initial_state.items(),
-        )
-        start, steps, starts_episode = (
-            np.array(replayed_segments, np.int64).reshape(replayed, batch_size, 3).transpose(2, 0, 1)
-        )
+        envs, initial = np.arange(batch_size), self.initial_state.items()
+        segments = np.array(replayed_segments, np.int64).reshape(-1, batch_size, 3)
+        start, steps, starts_episode = segments.transpose(2, 0, 1)
         if online:
             steps = np.concatenate((np.where(envs < self.num_envs, self.size - self.rollout_begin, 0)[None], steps))
         row = np.arange(self.t_max + 1)[:, None]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.errors import TfsacError
 from tfsac.types import OBSERVATION, ArraySpec, Spec
 
 EARLIER = "earlier/"  # how many earlier frames of its episode the stack of a record shows
@@ -25,27 +24,6 @@ def observation_fields(spec: Spec) -> list[tuple[Any, ...]]:
         fields += [(OBSERVATION + key, array.dtype, array.shape[:-1] if array.stacked else array.shape)]
         fields += [(EARLIER + key, "uint8", ())] if array.stacked else []
     return fields
-
-
-def newest_frame(stack: np.ndarray, following: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Returns the newest frame of stacks.
-
-    Args:
-        stack, following: `[E, H, W, k]`, before and after a step.
-        first: `[E]`, whether it is the first step of an episode.
-
-    Raises:
-        TfsacError: they could not be stacked again: a first observation does not repeat one frame, or a step does not
-            drop the first frame and add one at the end.
-    """
-    frame = stack[..., -1]
-    repeats = not first.any() or (stack[first] == frame[first][..., None]).all()
-    if not repeats or not np.array_equal(following[..., :-1], stack[..., 1:]):
-        raise TfsacError(
-            "An observation of a FrameStack repeats its frame at first, and each step drops the first frame and adds "
-            "one at the end: for other stacks use a Box"
-        )
-    return frame
 
 
 def stack_frames(stacks: np.ndarray, frames: np.ndarray) -> None:
@@ -92,11 +70,8 @@ class RingFrames:
             row: absolute index of the step.
             stack, following: `[E, H, W, k]`, before and after the step.
             first: `[E]`, whether the step is the first of its episode.
-
-        Raises:
-            TfsacError: as `newest_frame`. Nothing is stored then.
         """
-        frame, slot, longest = newest_frame(stack, following, first), row % self.rows, self.shape[-1] - 1
+        slot, longest = row % self.rows, self.shape[-1] - 1
         for env in range(self.num_envs):
             overwritten = 2 * ((row - self.rows) * self.num_envs + env)
             self.extra_frames.pop(overwritten + 1, None)
@@ -108,7 +83,7 @@ class RingFrames:
                 self.extra_frames.pop(number - 2 * self.num_envs + 1, None)  # which this row holds from now on
             self.extra_frames[number + 1] = following[env, ..., -1].copy()
         self.earlier[slot] = np.where(first, 0, np.minimum(self.earlier[slot - 1] + 1, longest))
-        self.frames[slot] = frame
+        self.frames[slot] = stack[..., -1]
 
     def stacks(self, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the stacks before the first and after the last of some transitions, `[..., H, W, k]` each.
@@ -186,11 +161,8 @@ class EpisodeFrames:
             row, after: records `[E]` of the step and of the observation after it.
             stack, following: `[E, H, W, k]`, before and after the step.
             steps: `[E]`, number of steps before in each episode.
-
-        Raises:
-            TfsacError: as `newest_frame`. Nothing is stored then.
         """
-        row[self.frame], after[self.frame] = newest_frame(stack, following, steps == 0), following[..., -1]
+        row[self.frame], after[self.frame] = stack[..., -1], following[..., -1]
         row[self.earlier] = np.minimum(steps, self.num_earlier)
         after[self.earlier] = np.minimum(steps + 1, self.num_earlier)
 

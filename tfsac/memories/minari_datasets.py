@@ -45,18 +45,10 @@ def read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[
 
 
 def _steps(episode: Any) -> dict[str, np.ndarray]:
-    observations = (
-        episode.observations if isinstance(episode.observations, dict) else {"observation": episode.observations}
-    )
-    truncated = np.array(episode.truncations)
-    truncated[-1:] |= ~episode.terminations[-1:]
-    steps = {
-        "action": episode.actions,
-        "reward": episode.rewards,
-        "terminated": episode.terminations,
-        "truncated": truncated,
-    }
-    for key, array in observations.items():
+    seen, terminated, truncated = episode.observations, episode.terminations, np.array(episode.truncations)
+    truncated[-1:] |= ~terminated[-1:]
+    steps = {"action": episode.actions, "reward": episode.rewards, "terminated": terminated, "truncated": truncated}
+    for key, array in (seen if isinstance(seen, dict) else {"observation": seen}).items():
         if key == ACTION_MASK:  # a MultiBinary space keeps integers
             array = np.asarray(array) != 0
         steps |= {OBSERVATION + key: array[:-1], NEXT + key: array[1:]}

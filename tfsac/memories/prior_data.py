@@ -16,18 +16,18 @@ from tfsac.parameters import Preset
 from tfsac.types import EXPERT, Spec, Transition
 
 
-class FixedDataMemory(TransitionMemory):
-    """A ring of the agent's own transitions beside a fixed data set; every batch has a share of rows of the data.
+class PriorDataMemory(TransitionMemory):
+    """A ring of the agent's own transitions, sampled together with those of a fixed data set (arXiv 2302.02948).
 
-    Rows of both kinds are sampled uniformly and evenly mixed, so that every replica's part has its share of both. The
-    ring never overwrites the data.
+    A batch has exactly `round(share * B)` transitions of the data, evenly mixed with own ones from the first on, so
+    that every replica's part has its share of both. Each kind is sampled uniformly. The ring never overwrites the data.
 
     Args:
         spec: as in TransitionMemory.
         capacity: number of own transitions, over all environments.
         demonstrations: the data, at least one transition.
         num_envs: number of environments that fill the ring.
-        share: of the rows of a batch that come from the data; their number is rounded.
+        share: of the transitions of a batch that come from the data.
         data_reward_filter: what the agent sees of the data's raw rewards; None for the one of its own.
         more: as in TransitionMemory, of both kinds of rows; the data are always in RAM.
 
@@ -71,7 +71,8 @@ class FixedDataMemory(TransitionMemory):
             context.stored_action,
             preset.environment.visible_entries,
         )
-        return super().build(preset, context, demonstrations=demonstrations, **more)
+        share = getattr(memory, "share", 0.5)  # SQIL has no other
+        return super().build(preset, context, demonstrations=demonstrations, share=share, **more)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition:
         """Returns `num_updates` batches `[U, B, ...]`, with replacement; `round(share * B)` rows are of the data."""
@@ -89,9 +90,7 @@ class FixedDataMemory(TransitionMemory):
         return np.frombuffer(hashlib.sha256(self.demonstrations.ring.view(np.uint8).data).digest(), np.uint8)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the rows and `total_rows`: what a `TransitionMemory` does, and the
-        digest of the `demonstrations`.
-        """
+        """Returns what a `TransitionMemory` does, and the digest of the `demonstrations`."""
         return {**super().state(), "demonstrations": self.digest}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
@@ -105,29 +104,7 @@ class FixedDataMemory(TransitionMemory):
         super().restore(arrays)
 
 
-class PriorDataMemory(FixedDataMemory):
-    """A ring of the agent's own transitions, sampled together with those of a fixed data set (arXiv 2302.02948).
-
-    A batch has exactly `round(share * B)` rows of the data, from the first one on, evenly mixed with own ones. Rewards
-    of both go through the same filter.
-
-    Raises:
-        TfsacError: extras in the spec, which a policy stores beside its steps and a data set does not have.
-    """
-
-    def __init__(self, spec: Spec, *arguments: Any, **more: Any):
-        if spec.extras:
-            raise TfsacError(f"Prior data lack the extras that this policy needs: {', '.join(spec.extras)}")
-        super().__init__(spec, *arguments, **more)
-
-    @classmethod
-    def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
-        """Returns the memory that a preset describes; see `FixedDataMemory.build`."""
-        memory: Any = preset.agent.memory
-        return super().build(preset, context, share=memory.share, **more)
-
-
-class SQILMemory(FixedDataMemory):
+class SQILMemory(PriorDataMemory):
     """A ring of the agent's own transitions, sampled together with as many demonstrated ones (arXiv 1905.11108).
 
     Rows of a batch alternate, own ones first, so that every replica's part has both kinds. Each own reward is 0
@@ -136,7 +113,7 @@ class SQILMemory(FixedDataMemory):
 
     Args:
         spec: as in TransitionMemory, with the extra "expert", float32 of shape ().
-        arguments, more: as in FixedDataMemory, without `share` and filters of rewards.
+        arguments, more: as in PriorDataMemory, without filters of rewards.
     """
 
     def __init__(self, spec: Spec, *arguments: Any, **more: Any):
@@ -146,12 +123,7 @@ class SQILMemory(FixedDataMemory):
 
 
 def _mixed(own: Any, data: Any, from_data: np.ndarray) -> Any:
-    """Returns the rows `[U, B, ...]` of two arrays in one, or the same of each entry of two dicts.
-
-    Args:
-        own, data: `[U, own rows, ...]` and `[U, rows of the data, ...]`.
-        from_data: booleans `[B]`, which rows are of the data.
-    """
+    """Returns two arrays, or the entries of two dicts, in one `[U, B, ...]`, by booleans `[B]`."""
     if isinstance(own, dict):
         return {key: _mixed(own[key], data[key], from_data) for key in own}
     mixed = np.empty((len(own), len(from_data), *own.shape[2:]), own.dtype)

@@ -89,9 +89,7 @@ class SequenceMemory(TransitionMemory):
 
 
 def _following(name: str) -> str | None:
-    """Returns the field that holds what the given one becomes after the step, or None for one that just belongs to
-    it.
-    """
+    """Returns the field with what another one becomes after the step, or None for one that belongs to the step."""
     for now, later in ((OBSERVATION, NEXT), (EXTRA + STATE, EXTRA + NEXT_STATE)):
         if name.startswith(now):
             return later + name.removeprefix(now)

@@ -241,9 +241,6 @@ class TransitionMemory:
         oldest = self.oldest_row * self.num_envs
         return oldest + (index - oldest) % self.ring.size
 
-    def update_priorities(self, priority: np.ndarray) -> None:
-        """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""
-
     def newest_actions(self, num_rows: int) -> np.ndarray | None:
         """Returns the actions of the only environment's last steps, `[num_rows, ...]`, oldest first.
 

@@ -28,7 +28,10 @@ IMAGE_SCHEMES: dict[EmbedderScheme, Layers] = {
     EmbedderScheme.Medium: MEDIUM,
 }
 MAX_POSITIONS = 16  # that convolutions leave of a small image
-TO_CHOOSE = "To choose: docs/parameters.md#observations-that-a-preset-does-not-describe."
+TO_CHOOSE = (
+    "To choose, set agent.networks.*.input_embedders_parameters: "
+    "docs/parameters.md#observations-that-a-preset-does-not-describe."
+)
 DEFAULT_KEY = "observation"  # the key of an environment without a Dict, which presets read
 
 

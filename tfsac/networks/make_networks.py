@@ -13,7 +13,7 @@ from tfsac.errors import TfsacError
 from tfsac.networks.custom_models import check_models
 from tfsac.networks.network import Network
 from tfsac.networks.unit_weights import project
-from tfsac.parameters import AgentParameters, reject_layers_of_custom_models
+from tfsac.parameters import AgentParameters, ParameterError
 from tfsac.types import TARGET, Spec
 
 FIRST = "trunk"  # what reads its features is made after it
@@ -83,7 +83,9 @@ def _models(
     """Calls the user's function; the run's seed decides the first weights."""
     if parameters.encoders:
         raise TfsacError("agent.shared_encoder must be false with custom Keras models")
-    reject_layers_of_custom_models(parameters.networks)
+    for name, network in parameters.networks.items():
+        if special := network.special_layers:
+            raise ParameterError(f"Custom Keras models bring their own layers, got {special} in network {name!r}")
     keras.utils.set_random_seed(seed)
     heads = {name: network.head_parameters for name, network in parameters.networks.items()}
     return check_models(models(), heads, {name: spec_of(name, {}) for name in heads}, earlier)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.agent_networks import discrete_acer_networks, gaussian_acer_networks
 from tfsac.parameters.base import (
+    ByKind,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -20,9 +21,19 @@ from tfsac.parameters.base import (
 )
 from tfsac.parameters.base_agent import AlgorithmParameters, BaseAgentParameters
 from tfsac.parameters.memories import EpisodicReplayParameters
-from tfsac.parameters.networks import FEATURES, NetworkParameters
+from tfsac.parameters.networks import (
+    FEATURES,
+    Activation,
+    CategoricalPolicyHeadParameters,
+    Conv2d,
+    FeaturesHeadParameters,
+    GaussianPolicyHeadParameters,
+    NetworkParameters,
+    QHeadParameters,
+    VHeadParameters,
+    network_of,
+)
 from tfsac.parameters.steps import EnvironmentSteps, StepMethod
-from tfsac.parameters.user_classes import ByKind
 
 
 @parameters
@@ -30,23 +41,20 @@ class ACERAlgorithmParameters(AlgorithmParameters):
     """Actor-critic with experience replay (ChainerRL; Wang et al. 2017, arXiv 1611.01224), for all kinds of actions.
 
     Attributes:
-        t_max: the most steps of a segment: a rollout of this many steps of every environment is learned from once while
-            it is fresh, and segments up to this length are replayed. A longer one looks further ahead and learns less
-            often.
+        t_max: the most steps of a segment: a rollout of so many steps of every environment is learned from while it is
+            fresh, and segments up to this length are replayed. A larger one looks further ahead, learns less often.
         n_times_replay: updates from the replay after each rollout.
         replay_times: "fixed" replays exactly so often, "poisson" draws the number with this mean, as in the paper.
         disable_online_update: learn from the replay alone.
         beta: weight of the policy's entropy; a larger one keeps the policy more random.
         normalize_loss_by_steps: divide each segment's loss by its number of steps.
-        truncation_threshold: c, the largest importance weight of the policy gradient; what it cuts off, a correction of
-            the bias brings back. None does not truncate. A smaller one has less variance, and relies more on Q.
+        truncation_threshold: c, the largest importance weight of the policy gradient, whose bias is corrected; None
+            does not truncate. A smaller one has less variance, and relies more on Q.
         use_q_opc: advantages from returns without importance weights instead of Retrace's.
         use_trust_region: keep each step's policy near the average policy.
-        trust_region_delta: how far along the gradient of the divergence a step may go; a smaller one changes the policy
-            more slowly.
+        trust_region_delta: how far along the gradient of the divergence a step may go.
         trust_region_alpha: decay of the average policy's weights, which follow after every update.
         statistics_decay: decay per update of the running averages of value, entropy and divergence among the metrics.
-        use_deterministic_for_evaluation: evaluate the policy's mode instead of a sample.
     """
 
     t_max: PositiveInt = 50
@@ -63,10 +71,6 @@ class ACERAlgorithmParameters(AlgorithmParameters):
     statistics_decay: Fraction = 0.999
     use_deterministic_for_evaluation: bool = False
     num_updates_between_policy_updates: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        if self.disable_online_update and not self.n_times_replay:
-            raise ParameterError("With disable_online_update=True n_times_replay must be at least 1, got 0")
 
     @property
     def rate_for_copying_weights_to_target(self) -> float:
@@ -90,8 +94,7 @@ class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for discrete actions.
 
     Attributes:
-        trust_region_statistics: statistics of the policy in which the trust region is measured: its logits,
-            log-probabilities or probabilities.
+        trust_region_statistics: of the policy, in which the trust region is measured.
     """
 
     trust_region_statistics: Annotated[
@@ -104,81 +107,150 @@ class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for continuous actions.
 
     Attributes:
-        trust_region_statistics: statistics of the policy in which the trust region is measured: mean and variance, or
-            mean and standard deviation ("scale").
-        num_advantage_samples: n, actions of the policy whose mean advantage is subtracted from every advantage (section
-            5 of the paper); more have less noise and cost more.
+        trust_region_statistics: of the policy, in which the trust region is measured: the mean, and variance or
+            standard deviation ("scale").
+        num_advantage_samples: n, actions whose mean advantage is subtracted from every advantage (section 5).
     """
 
     trust_region_statistics: Annotated[Literal["variance", "scale"], UnusedIf("use_trust_region", False)] = "variance"
     num_advantage_samples: PositiveInt = 5
 
 
+def discrete_acer_networks(
+    layers: tuple[int | Conv2d, ...] = (100, 100),
+    lstm_cells: int | None = None,
+    shared: bool = False,
+    activation: Activation = "relu",
+    q_loss_weight: float = 0.5,
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of discrete actor-critic with experience replay. Policy and trunk have target
+    networks, which are the average policy.
+
+    Args:
+        layers: of each network, or of the trunk; convolutions first, for images.
+        lstm_cells: width of an LSTM after the layers, or None for feedforward networks.
+        shared: policy and q are one layer each, after a common network "trunk".
+        activation: of the layers.
+        q_loss_weight: factor of the squared errors.
+        **trained: see `soft_actor_critic_networks`.
+    """
+    q = QHeadParameters((), loss_weight=q_loss_weight, num_critics=1)
+    heads = {"policy": CategoricalPolicyHeadParameters(), "q": q}
+    return _acer_networks(heads, layers, lstm_cells, shared, activation, trained)
+
+
+def gaussian_acer_networks(
+    layers: tuple[int | Conv2d, ...] = (100, 100),
+    advantage_layers: tuple[int, ...] = (25, 25),
+    lstm_cells: int | None = None,
+    shared: bool = False,
+    activation: Activation = "relu",
+    q_loss_weight: float = 0.5,
+    bound_mean: bool = True,
+    covariance: Literal["diagonal", "spherical"] = "diagonal",
+    min_variance: float = 1e-6,
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy, v and advantage networks of actor-critic with experience replay for continuous actions.
+
+    Args:
+        layers, lstm_cells, shared, activation: see `discrete_acer_networks`; of policy and v.
+        advantage_layers: of the advantage, which reads the action beside the observation, or beside the features of a
+            trunk or of its own LSTM.
+        q_loss_weight: factor of the squared errors of V and Q.
+        bound_mean, covariance, min_variance: see `GaussianPolicyHeadParameters`.
+        **trained: see `soft_actor_critic_networks`.
+    """
+    activated: dict[str, Any] = {"activation_function": activation} if advantage_layers else {}
+    advantage = QHeadParameters(tuple(advantage_layers), loss_weight=q_loss_weight, num_critics=1, **activated)
+    policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
+    heads = {"policy": policy, "v": VHeadParameters(loss_weight=q_loss_weight), "advantage": advantage}
+    return _acer_networks(heads, layers, lstm_cells, shared, activation, trained)
+
+
+def _acer_networks(
+    heads: Mapping[str, Any],
+    layers: tuple[int | Conv2d, ...],
+    lstm_cells: int | None,
+    shared: bool,
+    activation: Activation,
+    trained: Mapping[str, Any],
+) -> dict[str, NetworkParameters]:
+    """Returns networks of these heads: each with layers of its own, or one layer after a trunk."""
+    convolutions = tuple(itertools.takewhile(lambda layer: isinstance(layer, Conv2d), layers))
+    dense: Any = tuple(layers)[len(convolutions) :]
+
+    def network(name: str, head: Any) -> NetworkParameters:
+        fields = {"create_target_network": name in ("trunk", "policy"), **trained}
+        if shared and name != "trunk":
+            return network_of(head, key=FEATURES, **fields)
+        # The advantage reads the action beside what it sees, so its layers belong to the head.
+        hidden = () if name == "advantage" else dense
+        return network_of(head, convolutions, hidden, activation=activation, lstm_cells=lstm_cells, **fields)
+
+    trunk = {"trunk": FeaturesHeadParameters()} if shared else {}
+    return {name: network(name, head) for name, head in {**trunk, **heads}.items()}
+
+
 class _ACER(BaseAgentParameters):
     """What the parameters of discrete and Gaussian actor-critic with experience replay share."""
 
     algorithm: Any
-    memory: EpisodicReplayParameters
+    with_target: ClassVar[tuple[str, ...]] = ("trunk", "policy")
+    recurrent: ClassVar[bool] = True
 
-    def _check_acer(self, heads: Mapping[str, str]) -> None:
-        """Rejects what `check_networks` does, a trunk that others do not read, no average policy of a trust region,
-        a Huber loss, and several critics.
-        """
-        trunk = "trunk" in self.networks
-        averaged = ("trunk", "policy") if trunk else ("policy",)
-        self.check_networks({**({"trunk": "features"} if trunk else {}), **heads}, averaged, recurrent=True)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name, network in self.networks.items():
             reject_unused_fields(network, ["replace_mse_with_huber_loss"], "ACER, whose losses are squared errors")
             reads, wrong = [*network.input_embedders_parameters], ""
-            if trunk and name in heads and reads != [FEATURES]:
+            if "trunk" in self.networks and name != "trunk" and reads != [FEATURES]:
                 wrong = f"read the trunk's {FEATURES!r} alone, got {', '.join(reads)}"
-            elif name in averaged and self.algorithm.use_trust_region and not network.create_target_network:
+            elif name in self.with_target and self.algorithm.use_trust_region and not network.create_target_network:
                 wrong = "have create_target_network=True, the average policy of use_trust_region"
             elif getattr(network.head_parameters, "num_critics", 1) != 1:
                 wrong = "have num_critics=1"
             if wrong:
                 raise ParameterError(f"The network {name} of ACER must {wrong}")
-        if not self.networks["policy"].create_target_network:
-            reject_unused_fields(self.algorithm, ["trust_region_alpha"], "create_target_network=False")
 
 
 @parameters
 class DiscreteACERAgentParameters(_ACER):
-    """Actor-critic with experience replay for discrete actions: policy with its average, and Q of every action.
-
-    Attributes:
-        memory: the replay; an update has `batch_size` segments, at least as many as environments.
-        networks: "policy" and "q", and perhaps a "trunk" before both.
+    """Actor-critic with experience replay for discrete actions: "policy" with its average, "q" of every action, and
+    perhaps a "trunk" before both. An update has `batch_size` segments, at least as many as environments.
     """
 
-    algorithm: DiscreteACERAlgorithmParameters = Field(default_factory=DiscreteACERAlgorithmParameters)
+    algorithm: DiscreteACERAlgorithmParameters = DiscreteACERAlgorithmParameters()
     exploration: None = None
-    memory: Annotated[EpisodicReplayParameters, ByKind()] = Field(default_factory=EpisodicReplayParameters)
+    memory: Annotated[EpisodicReplayParameters, ByKind()] = EpisodicReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_acer_networks)
     kind: Literal["discrete_acer"] = "discrete_acer"
     path: ClassVar[str] = "tfsac.agents.acer:DiscreteACERAgent"
     discrete_actions: ClassVar[bool | None] = True
-
-    def __post_init__(self) -> None:
-        self._check_acer({"policy": "categorical_policy", "q": "q"})
+    heads: ClassVar[dict[str, type]] = {
+        "trunk": FeaturesHeadParameters,
+        "policy": CategoricalPolicyHeadParameters,
+        "q": QHeadParameters,
+    }
 
 
 @parameters
 class GaussianACERAgentParameters(_ACER):
-    """Actor-critic with experience replay for continuous actions: policy with its average, V and advantage.
-
-    Attributes:
-        memory: the replay; an update has `batch_size` segments, at least as many as environments.
-        networks: "policy", "v" and "advantage", and perhaps a "trunk" before all.
+    """Actor-critic with experience replay for continuous actions: "policy" with its average, "v", "advantage", and
+    perhaps a "trunk" before all. An update has `batch_size` segments, at least as many as environments.
     """
 
-    algorithm: GaussianACERAlgorithmParameters = Field(default_factory=GaussianACERAlgorithmParameters)
+    algorithm: GaussianACERAlgorithmParameters = GaussianACERAlgorithmParameters()
     exploration: None = None
-    memory: Annotated[EpisodicReplayParameters, ByKind()] = Field(default_factory=EpisodicReplayParameters)
+    memory: Annotated[EpisodicReplayParameters, ByKind()] = EpisodicReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=gaussian_acer_networks)
     kind: Literal["gaussian_acer"] = "gaussian_acer"
     path: ClassVar[str] = "tfsac.agents.acer:GaussianACERAgent"
     discrete_actions: ClassVar[bool | None] = False
-
-    def __post_init__(self) -> None:
-        self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "q"})
+    heads: ClassVar[dict[str, type]] = {
+        "trunk": FeaturesHeadParameters,
+        "policy": GaussianPolicyHeadParameters,
+        "v": VHeadParameters,
+        "advantage": QHeadParameters,
+    }

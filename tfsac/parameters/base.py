@@ -1,4 +1,4 @@
-"""The `@parameters` decorator: validated, immutable dataclasses that read and write JSON."""
+"""The `@parameters` decorator: validated, immutable dataclasses that read and write JSON, also those of users."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, cast, dataclass_transform, get_args
 
-import numpy as np
 import pydantic
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs, CoreSchema, ErrorDetails, core_schema
 
 from tfsac.errors import TfsacError
 from tfsac.parameters.other_names import PATHS, normalized
+from tfsac.utils.imports import load
 
-T = TypeVar("T")
-# Whole floats are integers, because 1e5 is how people write 100 000.
-Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
+_T = TypeVar("_T")
 # Arrays of 2**40 of the largest images can still be counted.
-PositiveInt = Annotated[Integer, Field(gt=0, lt=2**40)]
-NonNegativeInt = Annotated[Integer, Field(ge=0, lt=2**40)]
+PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]
+NonNegativeInt = Annotated[int, Field(ge=0, lt=2**40)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-_earlier: dict[str, Callable[[dict[str, Any]], Any]] = {}  # by a kind of earlier versions; see `translate_kinds`
-USER_CLASSES: dict[str, type] = {}  # decorated classes of users, by their kind "MODULE:CLASS"
+UnitInterval = Annotated[float, Field(ge=0, le=1)]
+USER_CLASS = "MODULE:CLASS"  # what the kind of a user's parameter class looks like
+USER_CLASSES: dict[str, type] = {}  # those that are decorated, by their kind
 
 
 class ParameterError(TfsacError):
@@ -53,20 +53,20 @@ class UnusedIf:
         >>> loss: Annotated[Literal["log", "alpha"], UnusedIf("log_space", False)] = "log"
     """
 
+    inverted = False
+
     def __init__(self, other: str, *values: Any):
         self.other, self.values = other, values
 
     def applies(self, value: Any) -> bool:
         """Returns whether this value of the other field leaves the annotated one without effect."""
-        return value in self.values
+        return (value in self.values) != self.inverted
 
 
 class UnusedUnless(UnusedIf):
     """Annotates a field that has an effect only where another field has one of some values."""
 
-    def applies(self, value: Any) -> bool:
-        """As that of `UnusedIf`."""
-        return value not in self.values
+    inverted = True
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
@@ -76,6 +76,13 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     return f" Did you mean {by_lower_case[close[0]]!r}?" if close else ""
 
 
+def suggestion(unknown: str, fields: Iterable[str]) -> str:
+    """Returns which of some fields is meant by an unknown name, or all of them."""
+    if (known := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
+        return f" Did you mean {known!r}?"
+    return nearest(unknown, fields) or f" Its parameters are {', '.join(fields)}."
+
+
 def descriptions(cls: type) -> dict[str, str]:
     """Returns what the section "Attributes" of a class's docstring says of each attribute, in one line, by its name."""
     section = (inspect.getdoc(cls) or "").partition("\nAttributes:\n")[2]
@@ -83,111 +90,72 @@ def descriptions(cls: type) -> dict[str, str]:
     return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
 
 
-def explain(error: ValidationError, cls: type) -> ParameterError:
+@contextlib.contextmanager
+def wrap_validation_errors(name: str) -> Iterator[None]:
     """Turns Pydantic's error into one line: which field, what is allowed, what it got."""
-    unknown = ("unexpected_keyword_argument", "extra_forbidden")
-    # An unknown name explains others that are missing; of a union's branches the one that got furthest says most.
-    entries = error.errors(include_url=False)
-    first = max(entries, key=lambda entry: (entry["type"] in unknown, len(entry["loc"])))
-    kind, location = first["type"], list(first["loc"])
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, ParameterError):  # of a `__post_init__`
-        return cause
-    if location and isinstance(location[0], int):  # a positional argument
-        names = [field.name for field in dataclasses.fields(cls) if not field.kw_only]
-        location[:1] = names[location[0] : location[0] + 1]
-    if kind in unknown:
-        owner, path = _follow(cls, location[:-1])
-        fields = [field.name for field in dataclasses.fields(owner)]
-        return ParameterError(
-            f"{owner.__name__} has no parameter {location[-1]!r}.{suggestion(str(location[-1]), fields)}"
-        )
-    _, path = _follow(cls, location)
-    branches = [entry["msg"] for entry in entries if list(entry["loc"][:-1]) == list(first["loc"][:-1])]
-    message = str(cause or (" or ".join(branches) if len(location) > len(path) else first["msg"]))
-    got = "" if kind in ("missing", "missing_argument") else f", got {shortened(first['input'])}"
-    return ParameterError(f"{'.'.join([cls.__name__, *path])}: {message}{got}")
+    try:
+        yield
+    except ValidationError as error:
+        raise _one_line(error.errors(include_url=False), name) from None
 
 
-def suggestion(unknown: str, fields: list[str]) -> str:
-    """Returns which of some fields is meant by an unknown name, or all of them."""
-    if (known := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
-        return f" Did you mean {known!r}?"
-    return nearest(unknown, fields) or f" Its parameters are {', '.join(fields)}."
+def _one_line(entries: list[ErrorDetails], name: str) -> ParameterError:
+    causes = [entry.get("ctx", {}).get("error") for entry in entries]
+    if own := [cause for cause in causes if isinstance(cause, ParameterError)]:
+        return own[0]
+    entry = max(entries, key=lambda each: len(each["loc"]))  # of a union's branches the one that got furthest
+    path = _path(entry)
+    messages = dict.fromkeys(str(c or e["msg"]) for c, e in zip(causes, entries, strict=True) if _path(e) == path)
+    got = "" if entry["type"].startswith("missing") else f", got {entry['input']!r:.300}"
+    return ParameterError(f"{'.'.join([name, *path])}: {' or '.join(messages)}{got}")
 
 
-def shortened(value: Any, longest: int = 300) -> str:
-    """Returns a value for a message, and of a long one the beginning."""
-    text = repr(value)
-    return text if len(text) <= longest else f"{text[:longest]}..."
+def _path(entry: ErrorDetails) -> list[str]:
+    """Returns the path of an error, without the names of types that Pydantic adds for a union's branches."""
+    return [str(part) for part in entry["loc"] if isinstance(part, int) or re.fullmatch("[a-z]\\w*", part)]
 
 
-def python_numbers(value: Any) -> Any:
-    """Returns a value with NumPy's scalars, also those in lists, tuples and dicts, as Python's numbers."""
-    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
-        return value.item()
-    if type(value) is dict:
-        return {key: python_numbers(each) for key, each in value.items()}
-    return type(value)(map(python_numbers, value)) if type(value) in (list, tuple) else value
-
-
-def _follow(cls: type, location: list[int | str]) -> tuple[type, list[str]]:
-    """Returns the parameter class at a place inside `cls`, as far as it can be followed, and the path to it.
-
-    Pydantic puts the names of a union's branches into the place, which are no part of the path.
-    """
-    owners, path = list(classes_in(cls)) or [cls], []
-    for part in location:
-        of_this_kind = [owner for owner in owners if part in (getattr(owner, "kind", None), owner.__name__)]
-        fields = [getattr(owner, "__pydantic_fields__", {}).get(str(part)) for owner in owners]
-        inner = [one for field in fields if field for one in classes_in(field.annotation)]
-        owners = of_this_kind or inner or owners
-        if not of_this_kind and (isinstance(part, int) or part.isidentifier()):
-            path.append(str(part))
-    return owners[0], path
-
-
-def classes_in(hint: Any) -> Iterator[type]:
-    """Yields the parameter classes inside a type hint, such as `dict[str, A | B]`."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        yield hint
-    for inner in get_args(hint):
-        yield from classes_in(inner)
+def _check(cls: Any, value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Rejects unknown parameters, fields without effect, and instances of a subclass of the declared class."""
+    fields = value.kwargs or {} if isinstance(value, ArgsKwargs) else value
+    if isinstance(fields, dict):
+        if hasattr(cls, "with_current_names"):
+            fields = cls.with_current_names(fields)
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in fields:
+            if name not in known:
+                raise ParameterError(f"{cls.__name__} has no parameter {name!r}.{suggestion(str(name), known)}")
+        value = ArgsKwargs(value.args, fields) if isinstance(value, ArgsKwargs) else fields
+    made = validate(value)
+    if type(made) is not cls:
+        wrong = f"must be {cls.__name__}, got its subclass {type(made).__name__}, whose fields a config would lose"
+        raise ParameterError(f"{wrong}: use @tfsac.parameters.parameters and a subclass with the field")
+    for name, field in cls.__pydantic_fields__.items():
+        for rule in field.metadata:
+            if isinstance(rule, UnusedIf) and rule.applies(other := getattr(made, rule.other)):
+                reject_unused_fields(made, [name], f"{rule.other}={other!r}")
+    return made
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(Field, dataclasses.field))
-def parameters(cls: type[T]) -> type[T]:
+def parameters(cls: type[_T]) -> type[_T]:
     """Makes `cls` a frozen dataclass that checks the type and range of every field when it is made.
 
     Construction raises `ParameterError` for an unknown parameter (naming the nearest one), a wrong type, a value out of
     range, and a field that is set although another one leaves it without effect; see `UnusedIf`.
     """
-    check: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
-
-    def __post_init__(self: Any) -> None:
-        for name, field in type(self).__pydantic_fields__.items():
-            for rule in field.metadata:
-                if isinstance(rule, UnusedIf) and rule.applies(other := getattr(self, rule.other)):
-                    reject_unused_fields(self, [name], f"{rule.other}={other!r}")
-        if check:
-            check(self)
-
-    named: Any = cls
-    named.__post_init__ = __post_init__
-    # Numbers of tfsac's own fields are finite; infinities in what an environment or an optimizer is given stay as they
-    # are.
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants")
+    named, wrap = cast(Any, cls), cast(Any, pydantic.model_validator(mode="wrap"))
+    named._check = wrap(classmethod(_check))
+    # Numbers of tfsac's fields are finite; those in what an environment or an optimizer is given stay as they are.
+    config = ConfigDict(allow_inf_nan=False, ser_json_inf_nan="constants")
     made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
     construct: Callable[..., None] = made.__init__
+    positional = [field.name for field in dataclasses.fields(made) if not field.kw_only]
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if rename := getattr(cls, "with_current_names", None):
-            kwargs = rename(kwargs)
-        try:
-            construct(self, *python_numbers(args), **python_numbers(kwargs))
-        except ValidationError as error:
-            raise explain(error, made) from None
-        _reject_other_classes(self)
+        with wrap_validation_errors(made.__name__):
+            # By name, so that errors have it.
+            construct(self, *args[len(positional) :], **dict(zip(positional, args, strict=False)), **kwargs)
 
     def _repr_html_(self: Any) -> str:
         """Returns a table of all parameters, which a notebook shows."""
@@ -197,22 +165,10 @@ def parameters(cls: type[T]) -> type[T]:
         rows = "".join(f"<tr><td>{path}</td><td>{text}</td></tr>" for path, text in cells)
         return f"<table><tr><th>parameter</th><th>value</th></tr>{rows}</table>"
 
-    __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
     made.__init__, made._repr_html_ = __init__, _repr_html_
     if ":" in (kind := str(getattr(made, "kind", ""))):
         USER_CLASSES[kind] = made
     return made
-
-
-def _reject_other_classes(made: Any) -> None:
-    """Rejects parts of a subclass of the declared class, whose own fields a run's config would lose."""
-    for name, field in type(made).__pydantic_fields__.items():
-        value, classes = getattr(made, name), list(classes_in(field.annotation))
-        for part in value.values() if isinstance(value, dict) and classes else [value]:
-            user_class = ":" in str(getattr(part, "kind", ""))  # the config keeps its class
-            if dataclasses.is_dataclass(part) and classes and not user_class and type(part) not in classes:
-                holds = f"{type(made).__name__}.{name} holds {classes[0].__name__}, got {type(part).__name__}"
-                raise ParameterError(f"{holds}: use @tfsac.parameters.parameters and a subclass with the field")
 
 
 def reject_unused_fields(instance: Any, names: Iterable[str], because: str) -> None:
@@ -230,28 +186,113 @@ def to_json(value: Any) -> Any:
     return TypeAdapter(type(value)).dump_python(value, mode="json", warnings=False)
 
 
-def from_json(cls: type[T], text: str) -> T:
-    """Reads a parameter object back from JSON text; raises ParameterError for what it does not take."""
-    if any(f'"{kind}"' in text for kind in _earlier):
-        with contextlib.suppress(ValueError):  # which Pydantic explains
-            text = json.dumps(_translated(json.loads(text)))
-    try:
-        return TypeAdapter(cls).validate_json(text)
-    except ValidationError as error:
-        raise explain(error, cls) from None
+def from_json(cls: type[_T], content: Any) -> _T:
+    """Returns the parameter object that JSON text, or the dict that it stands for, describes.
+
+    Raises:
+        ParameterError: the class does not take it.
+    """
+    with wrap_validation_errors(getattr(cls, "__name__", "parameters")):
+        return TypeAdapter(cls).validate_python(json.loads(content) if isinstance(content, str) else content)
 
 
-def translate_kinds(kinds: Iterable[str], translate: Callable[[dict[str, Any]], Any]) -> None:
-    """Has `from_json` read objects of kinds of earlier versions as what a function returns for their fields."""
-    _earlier.update(dict.fromkeys(kinds, translate))
+class ClassParameters:
+    """Parameters of an agent, a memory, an exploration or a head, which name the class that is built: `path`.
+
+    A user's subclass of one of tfsac's classes takes its place in a preset. A run's config has its kind "MODULE:CLASS".
+    """
+
+    path: ClassVar[str]
+
+    @property
+    def class_path(self) -> str:
+        """Path of the class that is built for these parameters."""
+        return self.path
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not is_of_tfsac(cls):
+            named: Any = cls
+            named.kind = f"{cls.__module__}:{cls.__qualname__}"
+            named.__annotations__ = {**vars(cls).get("__annotations__", {}), "kind": "str"}
 
 
-def _translated(value: Any) -> Any:
-    """Returns JSON values with today's kinds and names."""
-    if isinstance(value, list):
-        return [_translated(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    found = {key: _translated(each) for key, each in value.items()}
-    kind = found.get("kind")
-    return to_json(_earlier[kind](found)) if isinstance(kind, str) and kind in _earlier else found
+def class_of(made: ClassParameters, base: type[_T]) -> type[_T]:
+    """Returns the class that parameters name in their `path`, tfsac's or the user's, a subclass of `base`."""
+    found = load(made.class_path)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ParameterError(f"{type(made).__name__}.path must name a subclass of {base.__name__}, got {made.path!r}")
+    return found
+
+
+def is_of_tfsac(cls: type) -> bool:
+    """Returns whether a class is tfsac's, and not a user's."""
+    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _classes_in(hint: Any) -> Iterator[type]:
+    """Yields the parameter classes inside a type hint, such as `A | B`."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield hint
+    for inner in get_args(hint):
+        yield from _classes_in(inner)
+
+
+class ByKind:
+    """Annotates a union of parameter classes, or one class: JSON chooses by `kind`, which the first may leave out.
+
+    Users' subclasses of classes with a `path`, or of `base`, are allowed too.
+
+    Example:
+        >>> memory: Annotated[SequenceReplayParameters, ByKind()]
+    """
+
+    def __init__(self, base: type | None = None):
+        self.base = base
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Returns Pydantic's description of the union."""
+        classes: dict[str, Any] = {getattr(cls, "kind", cls.__name__): cls for cls in _classes_in(source)}
+        usual, *_ = kinds = [*classes]
+        bases = (self.base,) if self.base else tuple(classes.values())
+        choices: dict[Any, CoreSchema] = {}
+        for kind, cls in classes.items():
+            # Errors have these names in their path, where they must not look like a field's.
+            choices |= dict.fromkeys(
+                map(_tag, (kind, *getattr(cls, "earlier_kinds", ()))), handler.generate_schema(cls)
+            )
+        if issubclass(bases[0], ClassParameters):
+            kinds.append(USER_CLASS)
+            choices[_tag(USER_CLASS)] = core_schema.no_info_plain_validator_function(
+                lambda value: _user_object(value, bases),
+                serialization=core_schema.plain_serializer_function_ser_schema(to_json),
+            )
+
+        def choose(value: Any) -> str:
+            kind = value.get("kind", usual) if isinstance(value, dict) else getattr(type(value), "kind", usual)
+            return _tag(USER_CLASS if USER_CLASS in kinds and ":" in str(kind) else kind)
+
+        return core_schema.tagged_union_schema(
+            choices,
+            discriminator=choose,
+            custom_error_type="kind",
+            custom_error_message=f"the kind must be one of {', '.join(kinds)}",
+        )
+
+
+def _tag(kind: str) -> str:
+    return f"kind={kind}"
+
+
+def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
+    """Returns an object of a user's class, which JSON names by its kind."""
+    kind = value["kind"] if isinstance(value, dict) else type(value).kind
+    cls: Any = (USER_CLASSES.get(kind) or load(kind)) if isinstance(value, dict) else type(value)
+    found = isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls
+    if not found or not (cls.__module__ == "__main__" or all(map(str.isidentifier, kind.replace(":", ".").split(".")))):
+        names = " or ".join(base.__name__ for base in bases)
+        where = "at the top level of a module that can be imported"
+        raise ParameterError(
+            f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters, {where}"
+        )
+    return from_json(cls, value) if isinstance(value, dict) else value

@@ -1,29 +1,33 @@
-"""What the parameters of all agents share: the algorithm, and the agent with its memory and networks."""
+"""What the parameters of all agents share: temperature, algorithm, exploration, memory and networks."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+import math
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 
-from tfsac.parameters.agent_networks import with_hidden_layers
-from tfsac.parameters.base import ParameterError, PositiveInt, parameters, reject_unused_fields
-from tfsac.parameters.ensemble_options import check_layers
-from tfsac.parameters.exploration_parameters import (
-    AdditiveNoiseParameters,
-    EpsilonGreedyParameters,
-    NoiseRepetitionParameters,
+from tfsac.parameters.base import (
+    ByKind,
+    ClassParameters,
+    NonNegativeFloat,
+    ParameterError,
+    PositiveFloat,
+    PositiveInt,
+    UnitInterval,
+    UnusedIf,
+    UnusedUnless,
+    parameters,
+    reject_unused_fields,
 )
-from tfsac.parameters.learning_rates import LearningRateDecayParameters
 from tfsac.parameters.memories import (
     DemonstratedReplayParameters,
     EpisodicReplayParameters,
     MemoryParameters,
     SequenceReplayParameters,
 )
-from tfsac.parameters.networks import NetworkParameters
+from tfsac.parameters.networks import Conv2d, LearningRateDecayParameters, NetworkParameters, QHeadParameters, Scheme
 from tfsac.parameters.steps import (
     EnvironmentEpisodes,
     EnvironmentSteps,
@@ -32,8 +36,93 @@ from tfsac.parameters.steps import (
     StepMethod,
     TrainingSteps,
 )
-from tfsac.parameters.temperatures import LearnedAlphaParameters
-from tfsac.parameters.user_classes import ClassParameters, is_of_kind
+
+MOST_PER_DIMENSION = math.log(2.0)  # nats, the entropy of the uniform distribution on [-1, 1]
+LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation of 0.002: a lower target was set for more dimensions
+
+
+@parameters
+class FixedAlphaParameters:
+    """A temperature that stays.
+
+    Attributes:
+        alpha: weight of the entropy against the reward; a larger one explores more.
+    """
+
+    alpha: NonNegativeFloat = 0.2
+    kind: Literal["fixed"] = "fixed"
+
+
+@parameters
+class LearnedAlphaParameters(LearningRateDecayParameters):
+    """What all learned temperatures share.
+
+    Attributes:
+        initial_alpha: the first value.
+        learning_rate: of its own Adam, at first.
+        target_entropy: in nats; None is the default of the kind of actions. A larger one keeps the policy more random.
+        log_space: learn log alpha, which cannot become negative; otherwise alpha itself, held at 0 or above.
+        loss: in log space, "log" is log alpha times entropy minus target; "alpha" is alpha times that.
+    """
+
+    initial_alpha: PositiveFloat = 0.2
+    learning_rate: PositiveFloat = 3e-4
+    target_entropy: float | None = None
+    log_space: bool = True
+    loss: Annotated[Literal["log", "alpha"], UnusedIf("log_space", False)] = "log"
+
+
+@parameters
+class AutoAlphaParameters(LearnedAlphaParameters):
+    """A temperature that is learned so that the policy's entropy stays near a target (arXiv 1812.05905, section 5).
+
+    The entropy is that of all action dimensions in [-1, 1] together. One of three fields gives its target; without any
+    it is minus the number of dimensions.
+
+    Attributes:
+        target_entropy_factor: the target in nats for each dimension.
+        target_entropy_sigma: the target is the entropy of unsquashed Gaussians of this standard deviation.
+    """
+
+    target_entropy_factor: Annotated[float | None, UnusedUnless("target_entropy", None)] = None
+    target_entropy_sigma: Annotated[
+        PositiveFloat | None, UnusedUnless("target_entropy", None), UnusedUnless("target_entropy_factor", None)
+    ] = None
+    kind: Literal["auto"] = "auto"
+
+    def target(self, action_size: int) -> float:
+        """Returns the target in nats for actions of so many dimensions."""
+        if self.target_entropy is not None:
+            return self.target_entropy
+        if self.target_entropy_sigma is not None:
+            return gaussian_entropy(self.target_entropy_sigma, action_size)
+        return action_size * (-1.0 if self.target_entropy_factor is None else self.target_entropy_factor)
+
+
+def gaussian_entropy(sigma: float, action_size: int) -> float:
+    """Returns `A / 2 * log(2 pi e sigma^2)`, the entropy in nats of independent Gaussians in A dimensions."""
+    return action_size * (0.5 * math.log(2.0 * math.pi * math.e) + math.log(sigma))
+
+
+TemperatureParameters = Annotated[AutoAlphaParameters | FixedAlphaParameters, ByKind()]
+
+
+@parameters
+class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
+    """A learned temperature for discrete actions, whose entropy lies between 0 and the log of the number of valid ones.
+
+    Attributes:
+        target_entropy_ratio: target as a part of the log of the number of valid actions in each state, below 1;
+            0.98 where `target_entropy`, the same in every state, is not given either.
+    """
+
+    target_entropy_ratio: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | None, UnusedUnless("target_entropy", None)
+    ] = None
+    kind: Literal["auto"] = "auto"
+
+
+DiscreteTemperatureParameters = Annotated[DiscreteAutoAlphaParameters | FixedAlphaParameters, ByKind()]
 
 
 @parameters
@@ -42,11 +131,10 @@ class AlgorithmParameters:
 
     Attributes:
         discount: gamma, per step.
-        use_deterministic_for_evaluation: evaluate the policy's mode (the mean, or the likeliest action) instead of a
-            sample.
+        use_deterministic_for_evaluation: evaluate the policy's mode instead of a sample.
     """
 
-    discount: Annotated[float, Field(ge=0, le=1)] = 0.99
+    discount: UnitInterval = 0.99
     use_deterministic_for_evaluation: bool = True
 
     def updates_between_target_copies(self) -> int:
@@ -54,9 +142,7 @@ class AlgorithmParameters:
         return 1
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns how many updates a run of so many steps after its warm-up makes; of ACER, about so many. Raises
-        ParameterError for steps of another unit than the updates follow.
-        """
+        """Returns how many updates (of ACER, about how many) a run of so many steps after its warm-up makes."""
         if isinstance(steps, TrainingSteps):
             return steps.num_steps
         raise ParameterError(
@@ -69,13 +155,6 @@ def discount_of_episodes(steps: int) -> float:
     """Returns a discount for episodes of so many decisions: `1 - 5 / steps`, kept between 0.95 and 0.995.
 
     Its horizon, `1 / (1 - discount)`, is a fifth of an episode (SimBa, arXiv 2410.09754).
-
-    Args:
-        steps: the most decisions of an episode, of which action repeat makes fewer.
-
-    Example:
-        >>> discount_of_episodes(1000)
-        0.995
     """
     return min(max(1.0 - 5.0 / steps, 0.95), 0.995)
 
@@ -86,16 +165,12 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
 
     Attributes:
         n_step: rewards summed before the bootstrap; more spread rewards faster, but are further off-policy.
-        ignore_done: bootstrap after the end of a task too, for tasks whose end is only a time limit that is not
-            declared as one.
+        ignore_done: bootstrap after the end of a task too, where that is a time limit not declared as one.
         num_consecutive_playing_steps: environment steps or episodes after which updates follow.
-        num_consecutive_training_steps: updates that follow; their ratio to the steps is the update-to-data ratio. Up to
-            64 updates run in one compiled call, up to 1000 with the memory on the accelerator.
-        num_updates_between_policy_updates: policy delay: the policy (and an automatic temperature) learns in every
-            so many updates only; the other updates leave it as it is.
+        num_consecutive_training_steps: updates that follow; their ratio to the steps is the update-to-data ratio.
+        num_updates_between_policy_updates: policy delay: policy and automatic temperature learn in every n-th update.
         first_policy_update: the first of these updates, at most the delay; None: as many as the delay.
-        num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
-            updates; a larger one keeps the target longer unchanged.
+        num_steps_between_copying_online_weights_to_target: period of the target, in environment steps or updates.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
         reset_steps: environment steps before whose updates all networks, target networks, temperatures and
             optimizers start again with fresh weights; the memory stays (arXiv 2205.07802).
@@ -145,18 +220,75 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
 
 
 @parameters
-class BaseAgentParameters(ClassParameters):
-    """What the parameters of all agents share. Each class names the agent that it describes.
+class AdditiveNoiseParameters(ClassParameters):
+    """Gaussian noise added to sampled actions while training, in units of the [-1, 1] action, then clipped."""
 
-    A class of your own has a `path`, and the fields of this class or of the class of another agent.
+    noise_std: NonNegativeFloat = 0.1
+    kind: Literal["additive_noise"] = "additive_noise"
+    path: ClassVar[str] = "tfsac.policies.exploration:AdditiveNoise"
+
+
+@parameters
+class NoiseRepetitionParameters(ClassParameters):
+    """The noise of the policy's samples is used for several steps, so that exploration keeps its direction (FlashSAC).
+
+    How many is drawn for all environments, n with a probability proportional to `n ** -mu`. Episode ends are ignored.
+
+    Attributes:
+        mu: a larger one repeats less; 0 draws all numbers up to `max_repeats` equally often.
+        max_repeats: the most steps with the same noise.
+        every: always this many steps, instead of a number that is drawn.
+    """
+
+    mu: Annotated[NonNegativeFloat, UnusedUnless("every", None)] = 2.0
+    max_repeats: Annotated[int, Field(ge=2, le=10**6), UnusedUnless("every", None)] = 16
+    every: Annotated[PositiveInt, Field(ge=2)] | None = None
+    kind: Literal["noise_repetition"] = "noise_repetition"
+    path: ClassVar[str] = "tfsac.policies.exploration:NoiseRepetition"
+
+
+GaussianExplorationParameters = Annotated[AdditiveNoiseParameters | NoiseRepetitionParameters, ByKind()]
+
+
+@parameters
+class EpsilonGreedyParameters(ClassParameters):
+    """With probability epsilon a uniform valid action instead of the policy's, in each environment on its own.
+
+    Attributes:
+        initial_epsilon, final_epsilon: at first, and what it comes to.
+        decay_steps: environment steps until it is there ("linear"), or until 1/e of the way is left ("exponential").
+    """
+
+    initial_epsilon: UnitInterval = 0.95
+    final_epsilon: UnitInterval = 0.1
+    decay_steps: PositiveInt = 10_000
+    decay: Literal["linear", "exponential"] = "exponential"
+    path: ClassVar[str] = "tfsac.policies.exploration:EpsilonGreedy"
+
+    def epsilon(self, env_steps: int) -> float:
+        """Returns epsilon after so many environment steps."""
+        gone = env_steps / self.decay_steps
+        left = math.exp(-gone) if self.decay == "exponential" else max(0.0, 1.0 - gone)
+        return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
+
+
+MIXING = ("Adafactor", "Lamb", "Muon")  # whose steps depend on a variable's shape, or on all of its weights
+
+
+@parameters
+class BaseAgentParameters(ClassParameters):
+    """What the parameters of all agents share. A class of your own has a `path`, "MODULE:CLASS" of the agent.
 
     Attributes:
         algorithm: what is computed and how often.
         exploration: beyond the policy's own sampling, or None.
         memory: the replay.
         networks: by name, "policy" among them; one batch trains all.
-        path: of the agent's class, as "MODULE:CLASS".
         discrete_actions: whether it has discrete actions; None leaves it to the agent to refuse an environment.
+        heads: class of each network's head, by name; "trunk" may be left out. Empty for any networks.
+        with_target: the networks that may have a target network.
+        recurrent: whether networks may have an LSTM.
+        ensemble: whether critics may have the layers and distributions of an ensemble.
 
     Example:
         >>> @parameters
@@ -170,14 +302,18 @@ class BaseAgentParameters(ClassParameters):
     memory: MemoryParameters | SequenceReplayParameters | EpisodicReplayParameters
     networks: dict[str, NetworkParameters]
     discrete_actions: ClassVar[bool | None] = None
+    heads: ClassVar[dict[str, type]] = {}
+    with_target: ClassVar[tuple[str, ...]] = ("q",)
+    recurrent: ClassVar[bool] = False
+    ensemble: ClassVar[bool] = False
 
     @property
     def batch_size(self) -> int:
-        """Rows of an update."""
+        """Entries of the batch of an update."""
         return self.networks["policy"].batch_size
 
     def check_batch(self, replicas: int = 1) -> None:
-        """Raises ParameterError where replicas cannot share a batch, or its demonstrated rows, equally."""
+        """Rejects a batch that replicas cannot share equally."""
         if self.batch_size % replicas:
             raise ParameterError(f"batch_size must divide by the number of replicas, {replicas}, got {self.batch_size}")
         if isinstance(self.memory, DemonstratedReplayParameters):
@@ -196,42 +332,64 @@ class BaseAgentParameters(ClassParameters):
         return {}
 
     def with_hidden_layers(self, layers: tuple[int, ...]) -> Self:
-        """Returns the parameters with hidden layers of these widths in policy and critics; see
-        `agent_networks.with_hidden_layers`.
+        """Returns the parameters with hidden layers of these widths in policy, V and critics.
+
+        Convolutions, embedders by a named scheme or of another network, and networks after a trunk stay as they are. Of
+        dense layers that were divided between embedder and middleware, the embedder keeps the first.
         """
-        return dataclasses.replace(self, networks=with_hidden_layers(self.networks, layers, self.encoders))
+        networks = dict(self.networks)
+        for name in ["trunk"] if "trunk" in networks else networks:
+            networks[name] = _with_layers(networks[name], layers, name not in self.encoders)
+        return dataclasses.replace(self, networks=networks)
 
-    def check_networks(self, heads: Mapping[str, str], with_target: tuple[str, ...], recurrent: bool = False) -> None:
-        """Checks that there is exactly one network for each name, with the right head, and that the memory suits them.
-
-        Args:
-            heads: kind of the head of each network, by name.
-            with_target: the networks that may have a target network.
-            recurrent: whether networks may have an LSTM.
-
-        Raises:
-            ParameterError: names the network.
-        """
-        networks, agent = self.networks, type(self).__name__
+    def __post_init__(self) -> None:
+        networks, wrong = self.networks, ""
+        heads = {name: head for name, head in self.heads.items() if name in networks or name != "trunk"}
+        if not heads:
+            return
         if networks.keys() != heads.keys():
-            raise ParameterError(f"{agent} has the networks {', '.join(heads)}, got {', '.join(networks)}")
-        for name, kind in heads.items():
-            network, wrong = networks[name], ""
-            if not is_of_kind(network.head_parameters, kind):
-                wrong = f"a head of kind {kind!r}, got {network.head_parameters}"
-            elif name not in with_target and network.create_target_network:
-                wrong = f"no target network: only {', '.join(with_target)} may have one"
-            elif network.middleware_parameters.kind == "lstm" and not recurrent:
-                wrong = "no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
-            if wrong:
-                raise ParameterError(f"The network {name} of {agent} must have {wrong}")
-        check_layers(networks, twin=hasattr(type(self), "has_ensemble"))
-        sizes = {name: network.batch_size for name, network in networks.items()}
-        if len(set(sizes.values())) > 1:
-            raise ParameterError(f"All networks of an agent must have the same batch_size, got {sizes}")
+            wrong = f"have the networks {', '.join(heads)}, got {', '.join(networks)}"
+        for name, network in {} if wrong else networks.items():
+            if not isinstance(network.head_parameters, heads[name]):
+                wrong = f"have {heads[name].__name__} in {name!r}, got {network.head_parameters}"
+            elif name not in self.with_target and network.create_target_network:
+                wrong = f"have no target network of {name!r}, only of {', '.join(self.with_target)}"
+            elif network.middleware_parameters.kind == "lstm" and not self.recurrent:
+                wrong = "have no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
+            elif network.batch_size != self.batch_size:
+                wrong = f"have the same batch_size in all networks, got {self.batch_size} and {network.batch_size}"
+            elif getattr(network.middleware_parameters, "dropout", 0.0):
+                wrong = f"have dropout in the head of critics alone, got it in the middleware of {name!r}"
+            elif not self.ensemble and (
+                network.special_layers or getattr(network.head_parameters, "distribution", None)
+            ):
+                special = network.special_layers or "a distribution of returns"
+                wrong = f"be of kind 'twin_soft_actor_critic' to have {special}, got it in network {name!r}"
+            elif getattr(network.head_parameters, "num_critics", 1) > 1 and network.optimizer_type in MIXING:
+                wrong = f"treat each critic alone, which optimizer_type={network.optimizer_type!r} does not"
+        if wrong:
+            raise ParameterError(f"{type(self).__name__} must {wrong}")
         self.check_batch()
-        if any(networks[name].create_target_network for name in with_target):
+        if any(network.create_target_network for network in networks.values()):
             self.algorithm.updates_between_target_copies()
         else:
             copying = ["rate_for_copying_weights_to_target", "num_steps_between_copying_online_weights_to_target"]
             reject_unused_fields(self.algorithm, copying, "create_target_network=False")
+
+
+def _with_layers(network: NetworkParameters, layers: tuple[int, ...], changes_embedders: bool) -> NetworkParameters:
+    """Returns a network whose hidden layers have these widths; residual blocks refuse them."""
+    head: Any = network.head_parameters
+    middleware: Any = network.middleware_parameters
+    if isinstance(head, QHeadParameters) and head.network_layers_sizes:
+        changed = dataclasses.replace(head, network_layers_sizes=layers)
+        return dataclasses.replace(network, head_parameters=changed)
+    embedders, rest = dict(network.input_embedders_parameters), layers
+    for key, embedder in embedders.items():
+        scheme = embedder.scheme
+        if changes_embedders and isinstance(scheme, tuple) and any(isinstance(layer, int) for layer in scheme):
+            convolutions = tuple(layer for layer in scheme if isinstance(layer, Conv2d))
+            embedders[key] = dataclasses.replace(embedder, scheme=(*convolutions, *layers[:1]))
+            rest = layers[1:]
+    body = dataclasses.replace(middleware, scheme=rest or Scheme.Empty)
+    return dataclasses.replace(network, input_embedders_parameters=embedders, middleware_parameters=body)

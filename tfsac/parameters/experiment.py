@@ -9,20 +9,20 @@ from pydantic_core import to_jsonable_python
 
 from tfsac.parameters.acer import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.parameters.base import (
-    Integer,
+    ByKind,
+    NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    Rising,
     UnusedIf,
     UnusedUnless,
     parameters,
-    python_numbers,
     reject_unused_fields,
 )
 from tfsac.parameters.base_agent import BaseAgentParameters
-from tfsac.parameters.ensemble_options import check_atoms
-from tfsac.parameters.filter_parameters import FilterParameters
 from tfsac.parameters.memories import EpisodicReplayParameters, SQILExperienceReplayParameters
+from tfsac.parameters.networks import ATOM_BOUND, CategoricalValueParameters
 from tfsac.parameters.soft_actor_critic import (
     DiscreteSoftActorCriticAgentParameters,
     SoftActorCriticAgentParameters,
@@ -30,7 +30,6 @@ from tfsac.parameters.soft_actor_critic import (
 )
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, PlayingSteps, Positive, StepMethod
 from tfsac.parameters.taac import TemporallyAbstractActorCriticAgentParameters
-from tfsac.parameters.user_classes import ByKind
 
 AgentParameters = Annotated[
     SoftActorCriticAgentParameters
@@ -58,23 +57,51 @@ class AtariPreprocessingParameters:
     frame_skip: PositiveInt = 4
     screen_size: PositiveInt = 84
     num_stacked_frames: PositiveInt = 4
-    noop_max: Annotated[Integer, Field(ge=0)] = 30
-
-
-def _json_value(value: Any) -> Any:
-    """Returns a value as a config brings it back: with lists instead of tuples."""
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _json_value(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json_value(each) for each in value]
-    if value is None or (isinstance(value, str | int | float) and value == value):  # NaN never compares as equal
-        return value
-    raise ValueError("must be JSON: numbers, strings, lists and dicts; env_fn is for all others")
+    noop_max: NonNegativeInt = 30
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it; parameter objects, such as `EnvironmentSteps(1000)`, become what a config has."""
-    return to_jsonable_python(python_numbers(value), inf_nan_mode="constants")
+    """Returns a value as JSON has it, with Python's numbers instead of NumPy's and parameter objects as in a config."""
+    return to_jsonable_python(value, inf_nan_mode="constants", fallback=_of_numpy)
+
+
+def _of_numpy(value: Any) -> Any:
+    if not hasattr(value, "tolist"):
+        raise ValueError("must be JSON: numbers, strings, lists and dicts; env_fn is for all others")
+    return value.tolist()
+
+
+@parameters
+class ReturnScalingParameters:
+    """Rewards are divided by the running standard deviation of the discounted returns of training.
+
+    Attributes:
+        bound: rewards are divided by at least the largest absolute return over it, so that no return of training
+            exceeds it; None for no bound.
+    """
+
+    bound: PositiveFloat | None = None
+
+
+@parameters
+class FilterParameters:
+    """What happens to rewards and observations between the memory, which keeps them raw, and the agent.
+
+    Attributes:
+        reward_rescale_factor: rewards are multiplied by it; the inverse of a temperature of 1.
+        reward_clipping_range: (low, high) after rescaling, or None.
+        observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
+        observation_clipping: bound of normalised observations, in deviations.
+        reward_normalization: divide by the running standard deviation of the rewards of training, before rescaling.
+        return_scaling: divide by the running standard deviation of the returns of training, before rescaling, or None.
+    """
+
+    reward_rescale_factor: PositiveFloat = 1.0
+    reward_clipping_range: Annotated[tuple[float, float], Rising] | None = None
+    observation_normalization: bool = False
+    observation_clipping: Annotated[PositiveFloat, UnusedIf("observation_normalization", False)] = 10.0
+    reward_normalization: Annotated[bool, UnusedUnless("return_scaling", None)] = False
+    return_scaling: ReturnScalingParameters | None = None
 
 
 @parameters
@@ -82,22 +109,20 @@ class EnvironmentParameters:
     """The environment.
 
     Attributes:
-        level: a Gymnasium environment id, or "pettingzoo:" and the module of a PettingZoo environment, such as
-            "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy. A run whose environment a Python
-            function made has "env_fn:" and the environment's name here; only that function can make it again.
+        level: a Gymnasium environment id; "pettingzoo:" and the module of a PettingZoo environment, whose agents then
+            share one policy; or "env_fn:" and the name of an environment that only a Python function makes again.
         num_envs: environments that run side by side.
         vectorization: "sync" steps them in this process, "subprocess" in equal groups on all cores, one of them here.
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.
         visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others
-            are hidden, which makes the task partially observable. None shows all.
+            are hidden. None shows all.
         step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset; None
             waits. An environment that hangs in this process cannot be stopped, so "sync" refuses it.
         evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, between
             its episodes; "none" judges policies by their last ten training episodes.
-        logged_info: keys of `info` whose value in an episode's last step becomes a metric, the mean over episodes, of
-            training and evaluations; beside `is_success`, which is one wherever an environment gives it.
+        logged_info: keys of `info` whose value in an episode's last step becomes a metric, as `is_success` always does.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -105,13 +130,13 @@ class EnvironmentParameters:
     num_envs: PositiveInt = 1
     vectorization: Literal["sync", "subprocess"] = "sync"
     max_episode_steps: PositiveInt | None = None
-    kwargs: Annotated[dict[str, Any], AfterValidator(_json_value)] = Field(default_factory=dict)
+    kwargs: Annotated[dict[str, Any], AfterValidator(plain)] = Field(default_factory=dict)
     atari: AtariPreprocessingParameters | None = None
-    visible_entries: Annotated[tuple[Annotated[Integer, Field(ge=0)], ...], Field(min_length=1)] | None = None
+    visible_entries: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] | None = None
     step_timeout_seconds: PositiveFloat | None = None
     evaluation: Literal["separate", "shared", "none"] = "separate"
     logged_info: tuple[str, ...] = ()
-    filters: FilterParameters = Field(default_factory=FilterParameters)
+    filters: FilterParameters = FilterParameters()
 
     @property
     def logged_keys(self) -> tuple[str, ...]:
@@ -142,7 +167,7 @@ class ScheduleParameters:
     """
 
     heatup_steps: PlayingSteps = EnvironmentSteps(10_000)
-    random_action_steps: Annotated[Integer, Field(ge=0)] | None = None
+    random_action_steps: NonNegativeInt | None = None
     improve_steps: Annotated[StepMethod, Positive] = EnvironmentSteps(990_000)
     evaluation_steps: Annotated[PlayingSteps, Positive] = EnvironmentEpisodes(5)
     steps_between_evaluation_periods: Annotated[StepMethod, Positive] = EnvironmentSteps(5_000)
@@ -170,8 +195,7 @@ class RunParameters:
         seed: of weights, noise, sampling and environments.
         strategy: devices that compute updates: "none" leaves them to TensorFlow; "one_device" is the first GPU, or the
             CPU; "mirrored" divides each batch among the GPUs of this machine, or logical devices of a CPU;
-            "multi_worker" among the processes of TF_CONFIG. Each worker has its share of the environments and of the
-            memory.
+            "multi_worker" among the processes of TF_CONFIG.
         num_devices: with `strategy` mirrored, how many; by default all GPUs, or two logical devices of a machine
             without.
         asynchronous_collection: collect while updates are computed. The policy that acts is one call of updates old.
@@ -179,8 +203,7 @@ class RunParameters:
             updates are computed. "local" starts a cluster on this machine, "auto" joins the one that runs here. None
             steps them in this process.
         num_actors: with `ray_address`, processes of one CPU core among which the environments are divided.
-        actor_steps: with `ray_address`, environment steps that an actor takes for one message. The policy that acts is
-            up to two messages old.
+        actor_steps: with `ray_address`, environment steps that an actor takes for one message.
         checkpoint_save_steps: environment steps between checkpoints; without it 10 000, or a tenth of a shorter run, at
             least 1000.
         num_checkpoints_to_keep: checkpoints that are kept, the newest; older ones are deleted.
@@ -190,17 +213,15 @@ class RunParameters:
         tensorboard: write TensorBoard events while the run trains, into its folder.
         histograms: with `tensorboard`, also the weights of every network.
         updates_between_diagnostics: n, every n-th update reports all its metrics and the others their losses alone.
-            1 is slower.
         memory_on_disk: keep the replay memory in a memory-mapped file in the run's folder, for memories larger than
             RAM.
         deterministic: use TensorFlow's deterministic kernels.
-        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can. What is gained and lost:
-            docs/scaling.md.
+        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can.
         eager: run updates without compiling them, to debug.
         jit_compile: compile updates with XLA, on one device.
     """
 
-    seed: Annotated[Integer, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     strategy: Literal["none", "one_device", "mirrored", "multi_worker"] = "none"
     num_devices: Annotated[PositiveInt | None, UnusedUnless("strategy", "mirrored")] = None
     asynchronous_collection: bool = False
@@ -251,8 +272,8 @@ class Preset:
 
     agent: AgentParameters = Field(default_factory=SoftActorCriticAgentParameters)
     environment: EnvironmentParameters = Field(default_factory=EnvironmentParameters)
-    schedule: ScheduleParameters = Field(default_factory=ScheduleParameters)
-    validation: PresetValidationParameters = Field(default_factory=PresetValidationParameters)
+    schedule: ScheduleParameters = ScheduleParameters()
+    validation: PresetValidationParameters = PresetValidationParameters()
     levels: Annotated[dict[str, dict[str, Any]], AfterValidator(plain)] = Field(default_factory=dict)
 
     @property
@@ -262,7 +283,14 @@ class Preset:
 
     def __post_init__(self) -> None:
         agent, schedule, filters = self.agent, self.schedule, self.environment.filters
-        check_atoms(agent.networks, filters.return_scaling, filters.reward_rescale_factor)
+        q, scaling = agent.networks.get("q"), filters.return_scaling
+        atoms = getattr(q and q.head_parameters, "distribution", None)
+        scaled = scaling and scaling.bound in (None, ATOM_BOUND) and filters.reward_rescale_factor <= 1
+        if isinstance(atoms, CategoricalValueParameters) and atoms.low is None and not scaled:
+            raise ParameterError(
+                'Atoms between -5 and 5 need environment.filters.return_scaling={"bound": 5.0} and '
+                "reward_rescale_factor <= 1; or set agent.networks.q.head_parameters.distribution.low and high"
+            )
         if filters.return_scaling and getattr(agent.algorithm, "reward_discounts", None):
             raise ParameterError("return_scaling needs the algorithm's discount instead of reward_discounts")
         if isinstance(agent.memory, SQILExperienceReplayParameters):

@@ -7,15 +7,16 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tfsac.parameters.base import (
-    Integer,
+    ByKind,
+    ClassParameters,
     NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    UnitInterval,
     UnusedIf,
     parameters,
 )
-from tfsac.parameters.user_classes import ByKind, ClassParameters
 
 
 @parameters
@@ -38,8 +39,7 @@ class ExperienceReplayParameters(ClassParameters):
 class PrioritizedExperienceReplayParameters(ClassParameters):
     """A ring of transitions sampled by priority, the absolute TD error (arXiv 1511.05952, proportional variant).
 
-    With several updates in a call, the later ones use priorities from before the call; one update a call is the
-    textbook's behaviour.
+    All updates of a call use priorities from before it.
 
     Attributes:
         max_size: transitions of all environments.
@@ -47,31 +47,32 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
         beta: first exponent of the importance weights; 1 corrects the sampling in full.
         beta_anneal_updates: updates over which `beta` grows to 1.
         epsilon: added to every priority, so that nothing is forgotten.
-        device: "cpu" alone.
     """
 
     max_size: PositiveInt = 1_000_000
     device: Literal["cpu"] = "cpu"
-    alpha: Annotated[float, Field(ge=0, le=1)] = 0.6
-    beta: Annotated[float, Field(ge=0, le=1), UnusedIf("alpha", 0.0)] = 0.4
+    alpha: UnitInterval = 0.6
+    beta: Annotated[UnitInterval, UnusedIf("alpha", 0.0)] = 0.4
     beta_anneal_updates: Annotated[PositiveInt, UnusedIf("alpha", 0.0), UnusedIf("beta", 1.0)] = 100_000
     epsilon: Annotated[PositiveFloat, UnusedIf("alpha", 0.0)] = 1e-5
     kind: Literal["prioritized"] = "prioritized"
     path: ClassVar[str] = "tfsac.memories.prioritized:PrioritizedMemory"
 
 
+@parameters
 class DemonstratedReplayParameters(ClassParameters):
     """Base of the parameters of memories in whose batches a fixed number of rows comes from demonstrations.
 
     Attributes:
-        demonstrations: where these are.
+        demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
         num_episodes: how many of their episodes to use, the first ones; None for all.
         max_size: the agent's own transitions, of all environments.
     """
 
-    demonstrations: str
-    num_episodes: int | None
-    max_size: int
+    demonstrations: Annotated[str, Field(min_length=1)]
+    num_episodes: PositiveInt | None = None
+    max_size: PositiveInt = 1_000_000
+    device: Literal["cpu"] = "cpu"
 
     def check_batch(self, batch_size: int, replicas: int = 1) -> None:
         """Raises ParameterError where a global batch has no number of demonstrated rows that replicas can share."""
@@ -86,16 +87,8 @@ class DemonstratedReplayParameters(ClassParameters):
 class SQILExperienceReplayParameters(DemonstratedReplayParameters):
     """Soft Q imitation learning (arXiv 1905.11108): half of every batch is demonstrated, with reward 1; the other half
     is the agent's own, with reward 0. The environment's rewards are never learned from.
-
-    Attributes:
-        demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
-        device: "cpu" alone.
     """
 
-    demonstrations: Annotated[str, Field(min_length=1)]
-    num_episodes: PositiveInt | None = None
-    max_size: PositiveInt = 1_000_000
-    device: Literal["cpu"] = "cpu"
     kind: Literal["sqil"] = "sqil"
     path: ClassVar[str] = "tfsac.memories.prior_data:SQILMemory"
 
@@ -106,32 +99,25 @@ class PriorDataReplayParameters(DemonstratedReplayParameters):
     that it recorded; the others are the agent's own. Both are sampled uniformly, from the first update on.
 
     Attributes:
-        demonstrations: the data: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
         share: of the rows of a batch that come from the data; `share * batch_size` is rounded.
-        device: "cpu" alone.
     """
 
-    demonstrations: Annotated[str, Field(min_length=1)]
-    num_episodes: PositiveInt | None = None
     share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    max_size: PositiveInt = 1_000_000
-    device: Literal["cpu"] = "cpu"
     kind: Literal["prior_data"] = "prior_data"
     path: ClassVar[str] = "tfsac.memories.prior_data:PriorDataMemory"
 
 
 @parameters
 class SequenceReplayParameters(ClassParameters):
-    """A ring of steps, sampled uniformly as sequences of consecutive rows; `max_size` counts steps of all environments.
+    """A ring of steps, sampled uniformly as sequences.
 
     Attributes:
         max_size: steps of all environments.
-        sequence_length: T, rows of a sequence, at least 2, because a target needs the row after. A longer one looks
-            further ahead before it bootstraps, and an update costs T times as many rows.
+        sequence_length: T, consecutive entries. A longer one looks further ahead before it bootstraps and costs more.
     """
 
     max_size: PositiveInt = 1_000_000
-    sequence_length: Annotated[Integer, Field(ge=2)] = 4
+    sequence_length: Annotated[PositiveInt, Field(ge=2)] = 4
     kind: Literal["sequences"] = "sequences"
     path: ClassVar[str] = "tfsac.memories.sequences:SequenceMemory"
 
@@ -141,8 +127,7 @@ class EpisodicReplayParameters(ClassParameters):
     """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform segment of it.
 
     Attributes:
-        max_size: steps of all finished episodes; the oldest episodes make room. Running episodes are kept beside them,
-            for all environments back to the start of the longest.
+        max_size: steps of all finished episodes; the oldest make room. Running episodes are kept in addition.
         replay_start_size: steps of finished episodes before the first replay.
     """
 

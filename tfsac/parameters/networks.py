@@ -1,29 +1,38 @@
-"""Parameters of the networks: embedders by observation key, middleware, one head, optimizer (Coach's vocabulary)."""
+"""Parameters of the networks: layers and heads, and how a network is trained (Coach's vocabulary)."""
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tfsac.parameters.base import (
+    ByKind,
+    ClassParameters,
     Fraction,
     NonNegativeFloat,
+    NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
+    Rising,
     UnusedIf,
+    UnusedUnless,
     parameters,
     reject_unused_fields,
 )
-from tfsac.parameters.head_parameters import CategoricalPolicyHeadParameters, HeadParameters, SACPolicyHeadParameters
-from tfsac.parameters.hidden_layers import FCMiddlewareParameters, MiddlewareParameters
-from tfsac.parameters.keras_names import OPTIMIZERS, Activation, Initializer, OptimizerName
-from tfsac.parameters.learning_rates import LearningRateDecayParameters
 
-FEATURES = "features"  # the key under which networks read what a common one computes
-OPTIMIZER_FIELDS = ("optimizer_epsilon", "adam_optimizer_beta1", "adam_optimizer_beta2", "rms_prop_optimizer_decay")
+Activation = Literal[
+    "celu", "elu", "exponential", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
+    "linear", "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_shrink",
+    "softmax", "softplus", "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus", "swish", "tanh",
+    "tanh_shrink",
+]  # fmt: skip
+ACTIVATIONS: tuple[str, ...] = get_args(Activation)
+Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns", "lecun_normal", "fan_in_uniform"]
 
 
 @parameters
@@ -43,8 +52,8 @@ class Conv2d:
         return -(-side // self.stride) if self.padding == "same" else (side - self.kernel_size) // self.stride + 1
 
 
-class EmbedderScheme(enum.StrEnum):
-    """Named embedders: dense layers for a vector, convolutions for an image (`networks.embedders`)."""
+class Scheme(enum.StrEnum):
+    """Named layers: of middleware `MIDDLEWARE_WIDTHS`, of embedders those in `networks.embedders`."""
 
     Empty = "Empty"
     Shallow = "Shallow"
@@ -52,8 +61,14 @@ class EmbedderScheme(enum.StrEnum):
     Deep = "Deep"
 
 
-# A scheme may also be given by its name.
-EmbedderName = Annotated[EmbedderScheme, Field(strict=False)]
+EmbedderScheme = Scheme  # Coach has two
+MiddlewareScheme = Scheme
+MIDDLEWARE_WIDTHS: dict[Scheme, tuple[int, ...]] = {
+    Scheme.Empty: (),
+    Scheme.Shallow: (64,),
+    Scheme.Medium: (512,),
+    Scheme.Deep: (128, 128, 128),
+}
 
 
 @parameters
@@ -66,18 +81,360 @@ class InputEmbedderParameters:
         flatten: dense layers, without convolutions, over the entries of an image or of any other array.
     """
 
-    scheme: EmbedderName | tuple[PositiveInt | Conv2d, ...] = EmbedderScheme.Medium
+    scheme: Scheme | tuple[PositiveInt | Conv2d, ...] = Scheme.Medium
     activation_function: Activation = "relu"
     flatten: bool = False
 
     def __post_init__(self) -> None:
-        scheme = () if isinstance(self.scheme, EmbedderScheme) else self.scheme
+        scheme = () if isinstance(self.scheme, Scheme) else self.scheme
         convolutions = [isinstance(layer, Conv2d) for layer in scheme]
         if convolutions != sorted(convolutions, reverse=True) or (self.flatten and any(convolutions)):
             raise ParameterError(f"Convolutions come before dense layers, and not with flatten=True, got {scheme}")
 
 
+USED_BY_LAYERS = UnusedIf("scheme", (), Scheme.Empty)
+
+
+@parameters
+class NormalizationParameters:
+    """Normalisation of hidden layers, with a scale (and a bias) for each unit.
+
+    Attributes:
+        kind: "layer" over the units of each row (arXiv 1607.06450), "rms" the same without mean and bias
+            (arXiv 1910.07467), "batch" over the rows of the batch (arXiv 1502.03167), whose running statistics act;
+            "batch_renorm" corrects the batch's statistics towards the running ones (arXiv 1702.03275).
+        placement: before the activation of each layer, or after it.
+        normalize_input: also normalise what the first layer reads.
+    """
+
+    kind: Literal["layer", "rms", "batch", "batch_renorm"]
+    placement: Literal["before", "after"] = "before"
+    normalize_input: bool = False
+
+
+class _Layers:
+    """Dense layers of a scheme."""
+
+    scheme: Any
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the dense layers."""
+        return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, Scheme) else self.scheme
+
+
+@parameters
+class FCMiddlewareParameters(_Layers):
+    """Dense layers; as middleware between the merged embeddings and the head.
+
+    Attributes:
+        scheme: a named scheme or the widths of the layers.
+        activation_function: after every layer.
+        normalization: of every layer, or None. A layer before batch normalisation has no bias, which that would remove.
+        dropout: rate of units that are left out of every layer before its normalisation and activation while critics
+            learn (arXiv 2110.02034); of an ensemble of critics alone.
+    """
+
+    scheme: Scheme | tuple[PositiveInt, ...] = Scheme.Medium
+    activation_function: Annotated[Activation, USED_BY_LAYERS] = "relu"
+    normalization: Annotated[NormalizationParameters | None, USED_BY_LAYERS] = None
+    dropout: Annotated[Fraction, USED_BY_LAYERS] = 0.0
+    kind: Literal["fc"] = "fc"
+
+
+@parameters
+class ResidualMiddlewareParameters:
+    """Residual blocks: a dense layer, blocks `x + f(x)` that are four times as wide inside, a normalisation.
+
+    Attributes:
+        block: "simba" has layer normalisation before each block's dense layers and at the end (SimBa, arXiv
+            2410.09754). "flash" has batch normalisation of the input and of each dense layer in a block, and RMS
+            normalisation at the end (FlashSAC, github.com/Holiday-Robot/FlashSAC); its dense layers have no bias.
+        width: of the dense layer and of what each block adds to.
+        num_blocks: how many blocks.
+    """
+
+    block: Literal["simba", "flash"] = "simba"
+    width: PositiveInt = 256
+    num_blocks: PositiveInt = 1
+    kind: Literal["residual"] = "residual"
+
+
+@parameters
+class LSTMMiddlewareParameters(_Layers):
+    """Dense layers as in `FCMiddlewareParameters`, then an LSTM, whose state carries what was observed in the episode.
+
+    Attributes:
+        number_of_lstm_cells: width of its hidden state and of its cells.
+        scheme: of the dense layers before it.
+        activation_function: after every dense layer.
+    """
+
+    number_of_lstm_cells: PositiveInt = 256
+    scheme: Scheme | tuple[PositiveInt, ...] = Scheme.Empty
+    activation_function: Annotated[Activation, USED_BY_LAYERS] = "relu"
+    kind: Literal["lstm"] = "lstm"
+
+
+BodyParameters = Annotated[FCMiddlewareParameters | ResidualMiddlewareParameters, ByKind()]
+MiddlewareParameters = Annotated[
+    FCMiddlewareParameters | ResidualMiddlewareParameters | LSTMMiddlewareParameters, ByKind()
+]
+
+
+def normalizes_batches(body: Any) -> bool:
+    """Returns whether layers, or none, normalise the rows of a batch together."""
+    if isinstance(body, ResidualMiddlewareParameters):
+        return body.block == "flash"
+    normalization = getattr(body, "normalization", None)
+    return normalization is not None and normalization.kind in ("batch", "batch_renorm")
+
+
+FEATURES = "features"  # the key under which networks read what a common one computes
 MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
+LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
+ATOM_BOUND = 5.0  # of scaled returns, where the atoms have no bounds of their own
+LogStd = Annotated[float, Field(ge=LOG_STD_BOUNDS[0], le=LOG_STD_BOUNDS[1])]
+
+
+@parameters
+class SACPolicyHeadParameters(ClassParameters):
+    """A squashed Gaussian: location and log standard deviation of every action dimension.
+
+    Attributes:
+        loss_weight: factor of the policy loss.
+        init_w: bound of uniform first weights and biases of the output layer, instead of `initializer`, or None.
+        log_std_bounds: (low, high) of the log standard deviation, between -20 and 2.
+        log_std: how it stays inside: "clip" cuts off what is beyond, where the gradient is zero; "tanh" is
+            `low + (high - low) / 2 * (1 + tanh(raw))`, which begins near the middle.
+    """
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
+    init_w: PositiveFloat | None = None
+    log_std_bounds: Annotated[tuple[LogStd, LogStd], Rising] = LOG_STD_BOUNDS
+    log_std: Literal["clip", "tanh"] = "clip"
+    kind: Literal["sac_policy"] = "sac_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:PolicyHead"
+
+
+@parameters
+class CategoricalValueParameters:
+    """A categorical distribution of returns over fixed atoms (C51, arXiv 1707.06887).
+
+    Attributes:
+        num_atoms: how many, evenly between the bounds.
+        low, high: the bounds of scaled returns, beyond which their mass is moved to the bound. None for both where the
+            filter `return_scaling` keeps returns within its own bound.
+    """
+
+    num_atoms: Annotated[PositiveInt, Field(ge=2)] = 101
+    low: float | None = None
+    high: float | None = None
+    kind: Literal["categorical"] = "categorical"
+
+    def __post_init__(self) -> None:
+        low, high = self.low, self.high
+        if (low is None) != (high is None) or (low is not None and high is not None and low >= high):
+            raise ParameterError(f"Atoms need bounds low < high, or None for both, got {low} and {high}")
+
+
+@parameters
+class QuantileValueParameters:
+    """Quantiles of the distribution of returns (QR-DQN, arXiv 1710.10044; TQC, arXiv 2005.04269).
+
+    Attributes:
+        num_quantiles: of each critic.
+        drop_per_critic: how many quantiles a critic, the largest, the target reduction "pool" drops; more estimate
+            lower.
+    """
+
+    num_quantiles: PositiveInt = 25
+    drop_per_critic: NonNegativeInt = 2
+    kind: Literal["quantile"] = "quantile"
+
+    def __post_init__(self) -> None:
+        if self.drop_per_critic >= self.num_quantiles:
+            raise ParameterError(f"drop_per_critic must be < num_quantiles={self.num_quantiles}, got {self}")
+
+
+WITHOUT_BLOCKS = UnusedUnless("residual_blocks", None)
+USED_BY_HIDDEN_LAYERS = (WITHOUT_BLOCKS, UnusedIf("network_layers_sizes", ()))
+
+
+@parameters
+class QHeadParameters(ClassParameters):
+    """N independent Q functions of the embedding, and of the action where it is continuous (arXiv 2101.05982).
+
+    Each has one value; with discrete actions a value for each, and with several rewards one for each.
+
+    Attributes:
+        network_layers_sizes: widths of the hidden layers of each Q function.
+        activation_function: after every hidden layer.
+        loss_weight: factor of the critic loss, which is a sum over the Q functions.
+        num_critics: N; 2 are twin critics.
+        initializer: of the output layers.
+        init_w: bound of uniform first weights and biases of the output layers, instead of `initializer`, or None.
+        normalization, dropout: of the hidden layers; see `FCMiddlewareParameters`.
+        residual_blocks: instead of hidden layers, or None.
+        distribution: of returns, whose mean is Q; None for Q alone.
+    """
+
+    network_layers_sizes: Annotated[tuple[PositiveInt, ...], WITHOUT_BLOCKS] = (256, 256)
+    activation_function: Annotated[Activation, *USED_BY_HIDDEN_LAYERS] = "relu"
+    loss_weight: NonNegativeFloat = 1.0
+    num_critics: PositiveInt = 2
+    initializer: Annotated[Initializer, UnusedUnless("init_w", None)] = "xavier"
+    init_w: PositiveFloat | None = None
+    normalization: Annotated[NormalizationParameters | None, *USED_BY_HIDDEN_LAYERS] = None
+    dropout: Annotated[Fraction, *USED_BY_HIDDEN_LAYERS] = 0.0
+    residual_blocks: ResidualMiddlewareParameters | None = None
+    distribution: Annotated[CategoricalValueParameters | QuantileValueParameters, ByKind()] | None = None
+    kind: Literal["q"] = "q"
+    path: ClassVar[str] = "tfsac.networks.heads:QHead"
+    earlier_kinds: ClassVar[tuple[str, ...]] = ("sac_q", "discrete_q", "trajectory_q", "ensemble_q")
+
+    @property
+    def body(self) -> FCMiddlewareParameters | ResidualMiddlewareParameters:
+        """The hidden layers of each Q function."""
+        return self.residual_blocks or FCMiddlewareParameters(
+            self.network_layers_sizes, self.activation_function, self.normalization, self.dropout
+        )
+
+    @classmethod
+    def with_current_names(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Returns fields without `twin_critic` and `body_parameters` of earlier versions."""
+        fields = {**fields, "kind": "q"} if fields.get("kind") in cls.earlier_kinds else dict(fields)
+        if "twin_critic" in fields:
+            fields["num_critics"] = 2 if fields.pop("twin_critic") else 1
+        body = fields.pop("body_parameters", {})
+        body = dict(body if isinstance(body, dict) else vars(body))
+        if body.get("kind") == "residual":
+            fields["residual_blocks"] = body
+        elif body:
+            fields["network_layers_sizes"] = body.pop("scheme", Scheme.Medium)
+            fields |= {name: value for name, value in body.items() if name != "kind"}
+        if isinstance(scheme := fields.get("network_layers_sizes"), str):
+            fields["network_layers_sizes"] = MIDDLEWARE_WIDTHS[Scheme(scheme)]
+        return fields
+
+
+SACQHeadParameters = DiscreteQHeadParameters = TrajectoryQHeadParameters = QHeadParameters  # their earlier names
+EnsembleQHeadParameters = TwinQHeadParameters = QHeadParameters
+
+
+@parameters
+class VHeadParameters(ClassParameters):
+    """One state value; `loss_weight` is a factor of its loss, `initializer` that of the output layer."""
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["v"] = "v"
+    path: ClassVar[str] = "tfsac.networks.heads:VHead"
+
+
+@parameters
+class CategoricalPolicyHeadParameters(ClassParameters):
+    """A categorical distribution over discrete actions, one logit of each; its fields are as in `VHeadParameters`."""
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["categorical_policy"] = "categorical_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:CategoricalHead"
+
+
+@parameters
+class GaussianPolicyHeadParameters(ClassParameters):
+    """An unbounded Gaussian: mean and variance of every action dimension.
+
+    Attributes:
+        bound_mean: the mean is a tanh, inside the bounds [-1, 1] of the actions; the environment clips samples beyond
+            them.
+        covariance: "diagonal" has a variance for each dimension, "spherical" one for all.
+        min_variance: added to the softplus that makes variances positive.
+    """
+
+    bound_mean: bool = True
+    covariance: Literal["diagonal", "spherical"] = "diagonal"
+    min_variance: PositiveFloat = 1e-6
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["gaussian_policy"] = "gaussian_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:GaussianHead"
+
+
+@parameters
+class FeaturesHeadParameters(ClassParameters):
+    """No layer: what the network computes are the features that other networks read under the key "features"."""
+
+    kind: Literal["features"] = "features"
+    path: ClassVar[str] = "tfsac.networks.heads:FeaturesHead"
+
+
+HeadParameters = Annotated[
+    SACPolicyHeadParameters
+    | QHeadParameters
+    | VHeadParameters
+    | CategoricalPolicyHeadParameters
+    | GaussianPolicyHeadParameters
+    | FeaturesHeadParameters,
+    ByKind(),
+]
+
+EPSILON = {"optimizer_epsilon": "epsilon"}
+MOMENTS = EPSILON | {"adam_optimizer_beta1": "beta_1", "adam_optimizer_beta2": "beta_2"}
+# By name, arguments of Keras's class by the field of `NetworkParameters` that gives them. Keras also has Ftrl, whose
+# first step forgets the weights it begins with, and ScheduleFreeAdamW, which keeps its own copy of the first weights:
+# neither can begin with those of another run.
+OPTIMIZERS: dict[str, dict[str, str]] = {
+    "Adam": MOMENTS,
+    "AdamW": MOMENTS,
+    "RMSProp": {**EPSILON, "rms_prop_optimizer_decay": "rho"},
+    "SGD": {},
+    "Adadelta": EPSILON,
+    "Adafactor": {},
+    "Adagrad": EPSILON,
+    "Adamax": MOMENTS,
+    "Lamb": MOMENTS,
+    "Lion": {},
+    "Muon": EPSILON,
+    "Nadam": MOMENTS,
+}
+
+
+OptimizerName = Annotated[
+    Literal[
+        "Adam", "AdamW", "RMSProp", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adamax", "Lamb", "Lion", "Muon", "Nadam"
+    ],
+    BeforeValidator(lambda name: "RMSProp" if name == "RMSprop" else name),  # as Keras writes it
+]  # fmt: skip
+
+
+@parameters
+class LearningRateDecayParameters:
+    """How a `learning_rate`, which subclasses have, falls with the agent's updates.
+
+    Attributes:
+        learning_rate_decay_type: "exponential" multiplies by `learning_rate_decay_rate` every
+            `learning_rate_decay_steps` updates; "linear" goes evenly to `learning_rate_end` over so many updates, and
+            "cosine" along half a cosine.
+        learning_rate_decay_rate: factor of the exponential decay.
+        learning_rate_decay_steps: number of updates; "run" is all of the run (linear and cosine), 0 a constant rate.
+        learning_rate_end: where a linear or cosine decay ends and stays.
+    """
+
+    _: dataclasses.KW_ONLY
+    learning_rate_decay_type: Literal["exponential", "linear", "cosine"] = "exponential"
+    learning_rate_decay_rate: Annotated[PositiveFloat, UnusedUnless("learning_rate_decay_type", "exponential")] = 1.0
+    learning_rate_decay_steps: NonNegativeInt | Literal["run"] = 0
+    learning_rate_end: Annotated[NonNegativeFloat, UnusedIf("learning_rate_decay_type", "exponential")] = 0.0
+
+    def __post_init__(self) -> None:
+        steps, exponential = self.learning_rate_decay_steps, self.learning_rate_decay_type == "exponential"
+        falls = not exponential or self.learning_rate_decay_rate != 1.0
+        if falls != bool(steps) or (exponential and steps == "run"):
+            allowed = "0 of a constant rate, at least 1 of one that falls, or 'run' of a linear or cosine decay"
+            raise ParameterError(f"learning_rate_decay_steps must be {allowed}, got {steps!r}")
 
 
 @parameters
@@ -92,9 +449,8 @@ class NetworkParameters(LearningRateDecayParameters):
         initializer: of all layers but the head's output.
         optimizer_type: "Adam", "AdamW", "RMSProp" or another one of Keras, by the name of its class.
         learning_rate: step size, at first.
-        weight_decay: every step takes this part of the weights, times the learning rate, beside what the gradients
-            change (decoupled, arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW and Muon and nothing of the
-            others.
+        weight_decay: decoupled, times the learning rate (arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW
+            and Muon.
         optimizer_epsilon: added to the root of the second moment; by RMSProp inside the root.
         adam_optimizer_beta1, adam_optimizer_beta2: decay of the two moments of Adam, AdamW, Adamax, Lamb and Nadam.
         rms_prop_optimizer_decay: decay of RMSProp's second moment.
@@ -105,9 +461,8 @@ class NetworkParameters(LearningRateDecayParameters):
         replace_mse_with_huber_loss: linear beyond an error of 1 (networks that regress: V and Q).
         unit_weights: "kernels" scales each unit's column of every kernel to norm 1 at first and after every step (XQC);
             "all" also the scales and biases of each normalisation to the root of their number (FlashSAC); "none"
-            neither. Only for networks of an ensemble of critics and their policy.
-        create_target_network: keep a target network (of V, or of Q where there is no V; without it the critic's target
-            uses the network itself).
+            neither. Only of ensembles.
+        create_target_network: keep a target network; without one the critic's target uses the network itself.
     """
 
     head_parameters: HeadParameters
@@ -142,13 +497,62 @@ class NetworkParameters(LearningRateDecayParameters):
         return key.removeprefix(MADE_BY) if key.startswith(MADE_BY) else None
 
     @property
+    def special_layers(self) -> str | None:
+        """What only the update of an ensemble of critics computes in the layers, or None."""
+        bodies = [self.middleware_parameters, getattr(self.head_parameters, "body", None)]
+        if any(map(normalizes_batches, bodies)):
+            return "batch normalisation"
+        if any(getattr(body, "dropout", 0.0) for body in bodies):
+            return "dropout"
+        return "unit_weights" if self.unit_weights != "none" else None
+
+    @property
     def loss_weight(self) -> float:
         """Factor of the head's loss."""
         return getattr(self.head_parameters, "loss_weight", 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.head_parameters, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
-            reject_unused_fields(self, ["replace_mse_with_huber_loss"], "a policy, which does not regress")
-        unused = set(OPTIMIZER_FIELDS) - set(OPTIMIZERS[self.optimizer_type])
+        head = self.head_parameters
+        distribution = getattr(head, "distribution", None)
+        if distribution or isinstance(head, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
+            because = f"distribution={distribution}" if distribution else "a policy, which does not regress"
+            reject_unused_fields(self, ["replace_mse_with_huber_loss"], because)
+        unused = {*MOMENTS, "rms_prop_optimizer_decay"} - set(OPTIMIZERS[self.optimizer_type])
         reject_unused_fields(self, unused, f"optimizer_type={self.optimizer_type!r}")
+
+
+def network_of(
+    head: Any,
+    embedder: Scheme | tuple[int | Conv2d, ...] = (),
+    layers: tuple[int, ...] = (),
+    key: str = "observation",
+    activation: Activation = "relu",
+    lstm_cells: int | None = None,
+    **fields: Any,
+) -> NetworkParameters:
+    """Returns a network with an embedder, hidden layers and perhaps an LSTM, all of one activation."""
+    # A Q of continuous actions reads the raw observation beside the action, so all its layers belong to the head.
+    dense: dict[str, Any] = {"scheme": Scheme.Empty}
+    if layers:
+        dense = {"scheme": layers, "activation_function": activation}
+    lstm = LSTMMiddlewareParameters(lstm_cells, **dense) if lstm_cells else None
+    body: dict[str, Any] = {
+        "input_embedders_parameters": {key: InputEmbedderParameters(embedder or Scheme.Empty, activation)},
+        "middleware_parameters": lstm or FCMiddlewareParameters(**dense),
+    }
+    return NetworkParameters(head, **{**body, **fields})
+
+
+def with_q(policy: NetworkParameters, q: QHeadParameters, *body: Any, **fields: Any) -> dict[str, NetworkParameters]:
+    """Returns a policy and critics with a target network."""
+    return {"policy": policy, "q": network_of(q, *body, **{"create_target_network": True, **fields})}
+
+
+def networks_made_by(function: str, networks: Mapping[str, NetworkParameters]) -> dict[str, NetworkParameters]:
+    """Returns how networks that a Python function makes are trained.
+
+    They read an observation that no environment gives, so layers are never built in place of the function's.
+    """
+    reads = {f"{MADE_BY}{function}": InputEmbedderParameters()}
+    return {name: dataclasses.replace(network, input_embedders_parameters=reads) for name, network in networks.items()}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 HIDDEN_LAYERS = "agent.hidden_layers"  # stands for the layers of policy and critics; no field of its own
 # Paths in a preset by the other name; run.NAME is a field of RunParameters.
 PATHS = {
@@ -49,25 +46,3 @@ PATHS = {
 def normalized(name: str) -> str:
     """Returns a name in lower case with underscores."""
     return name.lower().replace("-", "_")
-
-
-def find_path(name: str, tree: Mapping[str, Any]) -> str | None:
-    """Returns the path of the parameter of a preset (plain dicts) that is meant by "gamma" or "algorithm.discount"."""
-    name, paths = normalized(name), [*_paths(tree), HIDDEN_LAYERS]
-    same = [path for path in paths if f".{path}".endswith(f".{name}")]
-    if same:
-        return min(same, key=lambda path: ("*" not in path, path.count(".")))
-    known = PATHS.get(name.rpartition(".")[2], "")
-    return known if known in paths or known.startswith("run.") else None
-
-
-def _paths(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields the paths of a preset's parameters; what all networks have is also a path with `*`."""
-    for key, value in tree.items():
-        path = f"{prefix}{key}"
-        yield path
-        if path == "agent.networks":
-            first, *others = ([*_paths(network)] for network in value.values())
-            yield from (f"{path}.*.{field}" for field in first if all(field in fields for fields in others))
-        if isinstance(value, Mapping) and path != "levels":  # which repeats paths
-            yield from _paths(value, f"{path}.")

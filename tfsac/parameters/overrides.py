@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsac.parameters.base import ParameterError, from_json, nearest, suggestion, to_json
+from tfsac.parameters.base import ParameterError, from_json, suggestion, to_json
 from tfsac.parameters.experiment import Preset, plain
-from tfsac.parameters.other_names import HIDDEN_LAYERS, find_path
+from tfsac.parameters.other_names import HIDDEN_LAYERS, PATHS, normalized
 from tfsac.parameters.steps import STEPS
 from tfsac.utils.files import leaves
 
@@ -70,12 +70,12 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     for path, value in changes.items():
         if path == HIDDEN_LAYERS:
             layers = tuple(value) if isinstance(value, list) else value
-            tree["agent"] = to_json(from_json(Preset, json.dumps(tree)).agent.with_hidden_layers(layers))
+            tree["agent"] = to_json(from_json(Preset, tree).agent.with_hidden_layers(layers))
             continue
         _assign(tree, path.split("."), plain(value), path, tree)
         with contextlib.suppress(ParameterError):  # the next change may set what this one left to its default
-            tree = to_json(from_json(Preset, json.dumps(tree)))
-    return from_json(Preset, json.dumps(tree))
+            tree = to_json(from_json(Preset, tree))
+    return from_json(Preset, tree)
 
 
 def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, Any]) -> None:
@@ -95,21 +95,33 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
 
 
 def _suggested(unknown: str, node: Any, tree: dict[str, Any]) -> str:
-    """Returns what may be meant by the unknown rest of a path at a node of the tree."""
-    path, fields = find_path(unknown, tree), list(node) if isinstance(node, dict) else []
-    if path and path.startswith("run."):
-        name = path.removeprefix("run.")
+    """Returns what may be meant by the unknown rest of a path at a node of the tree, perhaps in another library."""
+    paths, fields = [*_paths(tree), HIDDEN_LAYERS], list(node) if isinstance(node, dict) else []
+    known = PATHS.get(normalized(unknown).rpartition(".")[2], "")
+    same = [path for path in paths if f".{path}".endswith(f".{normalized(unknown)}")]
+    if same or known in paths:
+        return f" Did you mean {min(same, key=lambda path: ('*' not in path, path.count('.')), default=known)!r}?"
+    if known.startswith("run."):
+        name = known.removeprefix("run.")
         return f" Did you mean the flag --{name}, tfsac.RunParameters({name}=...)?"
-    if path:
-        return f" Did you mean {path!r}?"
-    return suggestion(unknown.partition(".")[0], fields) if fields else nearest(unknown, fields)
+    return suggestion(unknown.partition(".")[0], fields) if fields else ""
+
+
+def _paths(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yields the paths of a preset's parameters; what all networks have is also a path with `*`."""
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        yield path
+        if path == "agent.networks":
+            first, *rest = ([*_paths(network)] for network in value.values())
+            yield from (f"{path}.*.{field}" for field in first if all(field in fields for fields in rest))
+        if isinstance(value, Mapping) and path != "levels":  # which repeats paths
+            yield from _paths(value, f"{path}.")
 
 
 def for_level(preset: Preset, level: str) -> Preset:
-    """Returns the preset for another level, with what its `levels` table says of it.
-
-    A level without an acceptance threshold in that table has none, and all entries of its observations are visible: the
-    preset's threshold and entries belong to another task.
+    """Returns the preset for another level, with what its `levels` table says of it. The preset's own threshold and
+    visible entries belong to another task.
     """
     if level == preset.environment.level:
         return preset

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+import dataclasses
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.agent_networks import (
-    discrete_soft_actor_critic_networks,
-    soft_actor_critic_networks,
-    twin_soft_actor_critic_networks,
-)
-from tfsac.parameters.base import ParameterError, PositiveInt, parameters
-from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
-from tfsac.parameters.ensemble_options import check_critics, is_plain_twin
-from tfsac.parameters.exploration_parameters import EpsilonGreedyParameters, GaussianExplorationParameters
-from tfsac.parameters.memories import ExperienceReplayParameters, MemoryParameters
-from tfsac.parameters.networks import EmbedderScheme, NetworkParameters
-from tfsac.parameters.temperatures import (
+from tfsac.parameters.base import ByKind, ParameterError, PositiveInt, parameters, reject_unused_fields
+from tfsac.parameters.base_agent import (
     AutoAlphaParameters,
+    BaseAgentParameters,
     DiscreteAutoAlphaParameters,
     DiscreteTemperatureParameters,
+    EpsilonGreedyParameters,
+    GaussianExplorationParameters,
+    OffPolicyAlgorithmParameters,
     TemperatureParameters,
 )
-from tfsac.parameters.user_classes import ByKind
+from tfsac.parameters.memories import ExperienceReplayParameters, MemoryParameters
+from tfsac.parameters.networks import (
+    BodyParameters,
+    CategoricalPolicyHeadParameters,
+    CategoricalValueParameters,
+    Conv2d,
+    NetworkParameters,
+    QHeadParameters,
+    QuantileValueParameters,
+    SACPolicyHeadParameters,
+    Scheme,
+    VHeadParameters,
+    network_of,
+    normalizes_batches,
+    with_q,
+)
+
+# Of an ensemble of critics.
+OPTIONS = {"critic_subset", "target_reduction", "policy_reduction", "entropy_in_target"}
+OPTIONS |= {"joint_critic_forward", "joint_policy_forward"}
+REDUCTIONS = {
+    type(None): ("min", "mean", "index_min", "own"),
+    CategoricalValueParameters: ("index_min", "mean", "own"),
+    QuantileValueParameters: ("pool", "index_min", "mean", "own"),
+}
 
 
 @parameters
@@ -37,10 +56,9 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
 
     Attributes:
         update_order: of the steps of one update; the target networks move last, and a fixed temperature never moves.
-            "critic_first" is critic, policy, temperature, each seeing what the one before left (DI-engine;
-            Stable-Baselines3, whose temperature steps first but is used as it was before). "simultaneous" takes the
-            gradients of policy and critic, and of the temperature, at the weights with which the update begins
-            (Spinning Up). "policy_first" is policy, temperature, critic, each seeing what the one before left.
+            "critic_first" is critic, policy, temperature (DI-engine; Stable-Baselines3) and "policy_first" is policy,
+            temperature, critic, each seeing what the one before left. "simultaneous" takes all gradients at the weights
+            with which the update begins (Spinning Up).
         temperature: fixed or automatic.
         critic_subset: M, the target is of M critics, drawn for each update (REDQ, arXiv 2101.05982); None
             for all. This and what follows are of options of an ensemble of critics.
@@ -56,7 +74,7 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """
 
     update_order: Literal["critic_first", "policy_first", "simultaneous"] = "critic_first"
-    temperature: TemperatureParameters = Field(default_factory=AutoAlphaParameters)
+    temperature: TemperatureParameters = AutoAlphaParameters()
     critic_subset: PositiveInt | None = None
     target_reduction: Literal["min", "mean", "index_min", "own", "pool"] = "min"
     policy_reduction: Literal["min", "mean"] = "min"
@@ -67,52 +85,123 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
 
 @parameters
 class DiscreteSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
-    """Soft actor-critic for discrete actions (DI-engine; Christodoulou 2019, arXiv 1910.07207).
+    """Soft actor-critic for discrete actions (DI-engine; Christodoulou 2019, arXiv 1910.07207)."""
 
-    Attributes:
-        temperature: fixed or automatic.
+    temperature: DiscreteTemperatureParameters = DiscreteAutoAlphaParameters()
+
+
+def soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256), head_initializer: Any = "xavier", **trained: Any
+) -> dict[str, NetworkParameters]:
+    """Returns the policy, v and q networks of soft actor-critic by name, as the parameters of the agent want them.
+
+    Args:
+        layers: widths of the hidden layers of each network; the first is the embedder, the others the middleware.
+        head_initializer: of the output layers.
+        **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
     """
+    policy, v = SACPolicyHeadParameters(initializer=head_initializer), VHeadParameters(initializer=head_initializer)
+    q = QHeadParameters(tuple(layers), initializer=head_initializer)
+    return {
+        "policy": network_of(policy, layers[:1], layers[1:], **trained),
+        "v": network_of(v, layers[:1], layers[1:], **{"create_target_network": True, **trained}),
+        "q": network_of(q, **trained),
+    }
 
-    temperature: DiscreteTemperatureParameters = Field(default_factory=DiscreteAutoAlphaParameters)
+
+def twin_soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256),
+    twin_critic: bool = True,
+    init_w: float | None = None,
+    critic_loss_weight: float = 1.0,
+    policy_input: str = "observation",
+    critic_input: str = "observation",
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of soft actor-critic with target critics.
+
+    Args:
+        layers, **trained: see `soft_actor_critic_networks`.
+        twin_critic: two Q functions instead of one.
+        init_w: bound of the policy's uniform first output weights, or None.
+        critic_loss_weight: factor of the squared errors (Spinning Up 0.5, DI-engine 1).
+        policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
+    """
+    q = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
+    policy = network_of(SACPolicyHeadParameters(init_w=init_w), layers[:1], layers[1:], policy_input, **trained)
+    return with_q(policy, q, key=critic_input, **trained)
+
+
+def ensemble_soft_actor_critic_networks(
+    critics: QHeadParameters,
+    policy: BodyParameters,
+    policy_head: SACPolicyHeadParameters | None = None,
+    target_network: bool = True,
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of soft actor-critic with an ensemble of critics.
+
+    Args:
+        critics: the head of q, whose layers read observations and actions.
+        policy: hidden layers of the policy.
+        policy_head: of the policy; None for the usual one.
+        target_network: of q.
+        **trained: see `soft_actor_critic_networks`.
+    """
+    head = policy_head or SACPolicyHeadParameters()
+    network = network_of(head, **{"middleware_parameters": policy, **trained})
+    return with_q(network, critics, **{"create_target_network": target_network, **trained})
+
+
+def discrete_soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256),
+    twin_critic: bool = True,
+    critic_loss_weight: float = 1.0,
+    embedder: Scheme | tuple[int | Conv2d, ...] = Scheme.Empty,
+    policy_input: str = "observation",
+    critic_input: str = "observation",
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of discrete soft actor-critic.
+
+    Args:
+        layers: widths of the hidden layers of the policy and of each Q function, after the embedder.
+        embedder: of the observations; `EmbedderScheme.Medium` for images. Both Q functions read one embedder.
+        twin_critic, critic_loss_weight, policy_input, critic_input, **trained: see `twin_soft_actor_critic_networks`.
+    """
+    q = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
+    policy = network_of(CategoricalPolicyHeadParameters(), embedder, layers, policy_input, **trained)
+    return with_q(policy, q, embedder, key=critic_input, **trained)
 
 
 @parameters
 class SoftActorCriticAgentParameters(BaseAgentParameters):
-    """Coach's soft actor-critic: policy, twin Q, and V with its target network.
+    """Coach's soft actor-critic: "policy", twin "q", and "v" with its target network."""
 
-    Attributes:
-        exploration: noise beyond the policy's own or that noise repeated, or None.
-        networks: "policy", "v" and "q".
-    """
-
-    algorithm: SoftActorCriticAlgorithmParameters = Field(default_factory=SoftActorCriticAlgorithmParameters)
+    algorithm: SoftActorCriticAlgorithmParameters = SoftActorCriticAlgorithmParameters()
     exploration: GaussianExplorationParameters | None = None
-    memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
+    memory: MemoryParameters = ExperienceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=soft_actor_critic_networks)
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.sac_v:SoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
-
-    def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "v": "v", "q": "q"}, with_target=("v",))
+    heads: ClassVar[dict[str, type]] = {"policy": SACPolicyHeadParameters, "v": VHeadParameters, "q": QHeadParameters}
+    with_target: ClassVar[tuple[str, ...]] = ("v",)
 
 
 @parameters
 class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
-    """Spinning Up's and DI-engine's soft actor-critic: policy and twin Q with its target network.
+    """Spinning Up's and DI-engine's soft actor-critic: "policy" and twin "q" with its target network."""
 
-    Attributes:
-        exploration: noise beyond the policy's own or that noise repeated, or None.
-        networks: "policy" and "q".
-    """
-
-    algorithm: TwinSoftActorCriticAlgorithmParameters = Field(default_factory=TwinSoftActorCriticAlgorithmParameters)
+    algorithm: TwinSoftActorCriticAlgorithmParameters = TwinSoftActorCriticAlgorithmParameters()
     exploration: GaussianExplorationParameters | None = None
-    memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
+    memory: MemoryParameters = ExperienceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.sac:TwinSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
+    heads: ClassVar[dict[str, type]] = {"policy": SACPolicyHeadParameters, "q": QHeadParameters}
+    ensemble: ClassVar[bool] = True
 
     @property
     def class_path(self) -> str:
@@ -123,34 +212,57 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     @property
     def has_ensemble(self) -> bool:
         """Whether the critics have options beyond those of one or two plain ones."""
-        return not is_plain_twin(self.algorithm, self.networks)
+        head: Any = self.networks["q"].head_parameters
+        options = {field.name: field.default for field in dataclasses.fields(self.algorithm) if field.name in OPTIONS}
+        usual = all(getattr(self.algorithm, name) == default for name, default in options.items())
+        special = any(network.special_layers for network in self.networks.values())
+        return (
+            not usual
+            or special
+            or bool(head.num_critics > 2 or head.normalization or head.residual_blocks or head.distribution)
+        )
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))
-        check_critics(self.algorithm, self.networks)
+        super().__post_init__()
+        algorithm, policy, q = self.algorithm, self.networks["policy"], self.networks["q"]
+        head: Any = q.head_parameters
+        allowed = REDUCTIONS[type(head.distribution)]
+        if algorithm.target_reduction not in allowed:
+            names = f"{' or '.join(map(repr, allowed))} with distribution={head.distribution}"
+            raise ParameterError(f"target_reduction must be {names}, got {algorithm.target_reduction!r}")
+        if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
+            because = f"target_reduction={algorithm.target_reduction!r}"
+            reject_unused_fields(head.distribution, ["drop_per_critic"], because)
+        bodies = (head.body, q.middleware_parameters)
+        if any(map(normalizes_batches, bodies)):
+            kinds = [normalization.kind for body in bodies if (normalization := getattr(body, "normalization", None))]
+            wrong = not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous"
+            if wrong or ("batch_renorm" in kinds and q.create_target_network):
+                needs = "joint_critic_forward=True, an update_order other than 'simultaneous'"
+                renorm = "and with 'batch_renorm' create_target_network=False"
+                raise ParameterError(f"Critics with batch normalisation need {needs} {renorm}, got {algorithm}")
+        if not normalizes_batches(policy.middleware_parameters):
+            reject_unused_fields(algorithm, ["joint_policy_forward"], "a policy without batch normalisation")
 
 
 @parameters
 class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
-    """Soft actor-critic for discrete actions: policy and twin Q of every action, with its target network.
+    """Soft actor-critic for discrete actions: "policy" and twin "q" of every action, with its target network.
 
     Attributes:
-        exploration: random actions beside the policy's own sampling, or None.
-        networks: "policy" and "q".
         shared_encoder: the policy reads the features of q's embedders instead of its own; the critic loss alone trains
             them. Both networks then describe the same embedders.
     """
 
-    algorithm: DiscreteSoftActorCriticAlgorithmParameters = Field(
-        default_factory=DiscreteSoftActorCriticAlgorithmParameters
-    )
+    algorithm: DiscreteSoftActorCriticAlgorithmParameters = DiscreteSoftActorCriticAlgorithmParameters()
     exploration: Annotated[EpsilonGreedyParameters, ByKind()] | None = None
-    memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
+    memory: MemoryParameters = ExperienceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_soft_actor_critic_networks)
     shared_encoder: bool = False
     kind: Literal["discrete_soft_actor_critic"] = "discrete_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = True
+    heads: ClassVar[dict[str, type]] = {"policy": CategoricalPolicyHeadParameters, "q": QHeadParameters}
 
     @property
     def encoders(self) -> dict[str, str]:
@@ -158,10 +270,10 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         return {"policy": "q"} if self.shared_encoder else {}
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "categorical_policy", "q": "q"}, with_target=("q",))
+        super().__post_init__()
         policy, q = self.networks["policy"], self.networks["q"]
         embedders = policy.input_embedders_parameters
-        layers = any(embedder.scheme not in (EmbedderScheme.Empty, ()) for embedder in embedders.values())
+        layers = any(embedder.scheme not in (Scheme.Empty, ()) for embedder in embedders.values())
         same = (policy.embedding_merger_type, policy.initializer) == (q.embedding_merger_type, q.initializer)
         if self.shared_encoder and not (layers and same and embedders == q.input_embedders_parameters):
             same_fields = "input_embedders_parameters (with layers), embedding_merger_type and initializer"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
+import numbers
 import re
 from typing import Annotated, Any
 
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from tfsac.parameters.base import Integer, parameters
-
-Count = Annotated[Integer, Field(ge=0, lt=2**53)]
+from tfsac.parameters.base import parameters
 
 
+@parameters
 class _Steps:
     """A number of steps, which JSON and the command line write as Python does: "EnvironmentSteps(1000)"."""
 
-    num_steps: Any
+    num_steps: Annotated[int, Field(ge=0, lt=2**53)]
 
     @pydantic.model_serializer
     def _text(self) -> str:
@@ -28,37 +27,32 @@ class _Steps:
 class EnvironmentSteps(_Steps):
     """A number of environment transitions, summed over the environments that run side by side."""
 
-    num_steps: Count
-
 
 @parameters
 class EnvironmentEpisodes(_Steps):
     """A number of finished episodes."""
-
-    num_steps: Count
 
 
 @parameters
 class TrainingSteps(_Steps):
     """A number of gradient updates."""
 
-    num_steps: Count
-
 
 UNITS = {unit.__name__: unit for unit in (EnvironmentSteps, EnvironmentEpisodes, TrainingSteps)}
 STEPS = re.compile(rf"({'|'.join(UNITS)})\((\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\)")  # unit and number
 
 
-def _parse(value: Any) -> Any:
-    if isinstance(value, tuple(UNITS.values())):
+def _in(*units: type[_Steps]) -> BeforeValidator:
+    def parse(value: Any) -> Any:
+        if isinstance(value, numbers.Real):
+            value = EnvironmentSteps(value)  # type: ignore[arg-type]  # a whole float, which becomes an integer
+        if isinstance(value, str) and (match := STEPS.fullmatch(value)):
+            value = UNITS[match[1]](float(match[2]))  # type: ignore[arg-type]
+        if not isinstance(value, units):
+            raise ValueError(f"expected {' or '.join(f'{unit.__name__}(n)' for unit in units)}")
         return value
-    if type(value) is int or (isinstance(value, float) and value.is_integer()):
-        return EnvironmentSteps(int(value))
-    match = STEPS.fullmatch(value) if isinstance(value, str) else None
-    number = float(match[2]) if match else math.nan
-    if match is None or not number.is_integer():
-        raise ValueError(f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a number of environment steps")
-    return UNITS[match[1]](int(number))
+
+    return BeforeValidator(parse)
 
 
 def _positive(steps: Any) -> Any:
@@ -67,6 +61,8 @@ def _positive(steps: Any) -> Any:
     return steps
 
 
-StepMethod = Annotated[EnvironmentSteps | EnvironmentEpisodes | TrainingSteps, BeforeValidator(_parse)]
-PlayingSteps = Annotated[EnvironmentSteps | EnvironmentEpisodes, BeforeValidator(_parse)]
+StepMethod = Annotated[
+    EnvironmentSteps | EnvironmentEpisodes | TrainingSteps, _in(EnvironmentSteps, EnvironmentEpisodes, TrainingSteps)
+]
+PlayingSteps = Annotated[EnvironmentSteps | EnvironmentEpisodes, _in(EnvironmentSteps, EnvironmentEpisodes)]
 Positive = AfterValidator(_positive)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.agent_networks import temporally_abstract_networks
-from tfsac.parameters.base import ParameterError, PositiveFloat, PositiveInt, Rising, UnusedIf, UnusedUnless, parameters
+from tfsac.parameters.base import (
+    ByKind,
+    PositiveFloat,
+    PositiveInt,
+    Rising,
+    UnitInterval,
+    UnusedIf,
+    UnusedUnless,
+    parameters,
+)
 from tfsac.parameters.base_agent import BaseAgentParameters, OffPolicyAlgorithmParameters
 from tfsac.parameters.memories import SequenceReplayParameters
-from tfsac.parameters.networks import NetworkParameters
-from tfsac.parameters.user_classes import ByKind
+from tfsac.parameters.networks import NetworkParameters, QHeadParameters, SACPolicyHeadParameters, network_of, with_q
 
 Probability = Annotated[float, Field(gt=0, lt=1)]
 
@@ -20,8 +27,7 @@ Probability = Annotated[float, Field(gt=0, lt=1)]
 class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Temporally abstract actor-critic (ALF; Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
-    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or keeps the one
-    before.
+    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or not.
 
     Attributes:
         trajectory: the actions while it is kept: "constant" repeats the action (TAAC), "linear" lets it change
@@ -32,67 +38,65 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
         randomize_first_state_tau: begin episodes of training with a uniform previous trajectory instead of zeros.
         b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed,
             either of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
-        compare_through: "sampled" is ALF's operator; "unbiased" averages over the current switch policy where the
-            stored step kept.
-        epsilon_greedy: probability with which a deterministic policy nevertheless draws its proposal and,
-            independently, its choice. Exported policies have none.
+        compare_through: "sampled" is ALF's operator; "unbiased" averages over the switch policy where a step kept.
+        epsilon_greedy: probability with which a deterministic evaluation draws its proposal and, independently, choice.
         initial_alpha: first value of both temperatures, of the switch and of the proposal.
         alpha_learning_rate: of their Adam.
         min_prob: probability of the rarer of switching and keeping, and in each action dimension the density relative
-            to the range, from which the target entropies follow: one number for both or (switch, action). A larger one
-            switches and acts more randomly; for the switch below 0.5, beyond which 0.9 means what 0.1 does.
-        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action); of the switch between 0 and
-            0.69.
+            to the range, from which the target entropies follow: one number for both or (switch, action). That of the
+            switch is below 0.5.
+        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action).
         reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones.
-            One of 0 leaves its reward to the critics alone.
         reward_discounts: gamma of each reward instead of `discount`, or None.
+        n_step: 1, because the targets look several steps ahead, up to `agent.memory.sequence_length`.
     """
 
-    discount: Annotated[float, Field(ge=0, le=1), UnusedUnless("reward_discounts", None)] = 0.99
+    n_step: Literal[1] = 1
+    discount: Annotated[UnitInterval, UnusedUnless("reward_discounts", None)] = 0.99
     trajectory: Literal["constant", "linear", "quadratic"] = "constant"
     inverse_mode: Annotated[bool, UnusedIf("trajectory", "constant")] = True
     max_repeat_steps: PositiveInt | None = None
     randomize_first_state_tau: bool = False
     b1_advantage_clipping: Annotated[tuple[float | None, float | None], Rising] | None = None
     compare_through: Literal["sampled", "unbiased"] = "sampled"
-    epsilon_greedy: Annotated[float, Field(ge=0, le=1)] = 0.0
+    epsilon_greedy: UnitInterval = 0.0
     initial_alpha: PositiveFloat = 1.0
     alpha_learning_rate: PositiveFloat = 3e-4
     min_prob: Annotated[Probability | tuple[Probability, Probability], UnusedUnless("target_entropy", None)] = 0.1
     target_entropy: float | tuple[float, float] | None = None
     reward_weights: tuple[float, ...] | None = None
-    reward_discounts: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
+    reward_discounts: tuple[UnitInterval, ...] | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_step != 1:
-            raise ParameterError(
-                "This agent's targets already look several steps ahead, so n_step must be 1, got "
-                f"{self.n_step}: agent.memory.sequence_length says how many steps at most"
-            )
-        switch = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
-        if switch == 0.5 and self.target_entropy is None:
-            raise ParameterError("min_prob of the switch must not be 0.5: no temperature reaches the largest entropy")
+
+def temporally_abstract_networks(
+    layers: tuple[int, ...] = (256, 256), num_critics: int = 2, init_w: float = 0.003, **trained: Any
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of temporally abstract actor-critic.
+
+    The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the
+    embedding.
+
+    Args:
+        layers: widths of the hidden layers of each network; both read raw observations.
+        num_critics: independent Q functions.
+        init_w: bound of the first output weights of the critics.
+        **trained: see `soft_actor_critic_networks`.
+    """
+    q = QHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)
+    return with_q(network_of(SACPolicyHeadParameters(), layers=layers, **trained), q, **trained)
 
 
 @parameters
 class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
-    """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: policy and critics with their target networks.
-
-    Attributes:
-        memory: the replay; a batch has `batch_size` sequences of `sequence_length` rows.
-        networks: "policy" and "q".
+    """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: "policy" and "q" with its target network. A batch has
+    `batch_size` sequences.
     """
 
-    algorithm: TemporallyAbstractActorCriticAlgorithmParameters = Field(
-        default_factory=TemporallyAbstractActorCriticAlgorithmParameters
-    )
+    algorithm: TemporallyAbstractActorCriticAlgorithmParameters = TemporallyAbstractActorCriticAlgorithmParameters()
     exploration: None = None
-    memory: Annotated[SequenceReplayParameters, ByKind()] = Field(default_factory=SequenceReplayParameters)
+    memory: Annotated[SequenceReplayParameters, ByKind()] = SequenceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=temporally_abstract_networks)
     kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
     path: ClassVar[str] = "tfsac.agents.taac:TemporallyAbstractActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
-
-    def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))
+    heads: ClassVar[dict[str, type]] = {"policy": SACPolicyHeadParameters, "q": QHeadParameters}

@@ -89,15 +89,8 @@ class BasePolicy(ABC):
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
-        """Refuses what the policy cannot act in, before networks are made.
-
-        Args:
-            parameters: of the agent.
-            spec: of the environment.
-            custom_models: whether custom Keras models take the place of the parameters' layers.
-
-        Raises:
-            TfsacError: it cannot.
+        """Raises a TfsacError for what the policy cannot act in, perhaps with custom Keras models, before networks are
+        made.
         """
         check_actions(parameters.kind, parameters.discrete_actions, spec.action)
 
@@ -115,14 +108,7 @@ class BasePolicy(ABC):
     def spec_of_network(
         cls, name: str, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network]
     ) -> Spec:
-        """Returns what the named network reads and computes, of one agent.
-
-        Args:
-            name: of one of the agent's networks.
-            parameters: of the agent.
-            spec: of the environment.
-            networks: those that were made before it.
-        """
+        """Returns what one of the agent's networks reads and computes, of one agent; `networks` were made before it."""
         return spec.single_agent()
 
     # -- acting --------------------------------------------------------------------------------------------------------

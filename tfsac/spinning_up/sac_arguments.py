@@ -10,9 +10,9 @@ from pydantic import Field
 
 from tfsac.catalog import load_preset
 from tfsac.parameters import EnvironmentParameters, Preset, PresetValidationParameters, RunParameters, override
-from tfsac.parameters.base import Integer, parameters
+from tfsac.parameters.base import parameters
 
-Count = Annotated[Integer, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
 
 
 @parameters
@@ -42,7 +42,7 @@ class SpinningUpArguments:
         0.98
     """
 
-    seed: Annotated[Integer, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     steps_per_epoch: Count = 4000
     epochs: Count = 100
     replay_size: Count = 1_000_000
@@ -51,7 +51,7 @@ class SpinningUpArguments:
     lr: Annotated[float, Field(gt=0)] = 1e-3
     alpha: Annotated[float, Field(ge=0)] = 0.2
     batch_size: Count = 100
-    start_steps: Annotated[Integer, Field(ge=0)] = 10_000
+    start_steps: Annotated[int, Field(ge=0)] = 10_000
     update_after: Count = 1000
     update_every: Count = 50
     num_test_episodes: Count = 10

@@ -16,7 +16,6 @@ from tfsac.environments import make, maker, spec_of
 from tfsac.environments.check import time_limit_of
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters, networks_made_by, to_json
-from tfsac.parameters.base import python_numbers
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
@@ -98,7 +97,7 @@ def sac(
             "sac needs Boxes of observations (gymnasium.wrappers.FlattenObservation makes one of a Dict) and actions; "
             f"tfsac.train has agents for others, got {env.observation_space} and {env.action_space}"
         )
-    spec, ac_kwargs, models = spec_of(env), python_numbers(dict(ac_kwargs or {})), None
+    spec, ac_kwargs, models = spec_of(env), dict(ac_kwargs or {}), None
     limits = (max_ep_len, env.spec and env.spec.max_episode_steps, time_limit_of(env))
     level, limit = _level_of(env_fn), min(limit for limit in limits if limit)
     environment = EnvironmentParameters(level or EnvironmentParameters.level, max_episode_steps=limit)
@@ -141,4 +140,4 @@ def _level_of(env_fn: Callable[[], gym.Env]) -> str | None:
 
 def _plain(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns arguments as JSON values."""
-    return json.loads(json.dumps(kwargs, default=repr))
+    return json.loads(json.dumps(kwargs, default=lambda x: x.tolist() if hasattr(x, "tolist") else repr(x)))

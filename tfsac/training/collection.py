@@ -40,22 +40,19 @@ class Collector:
             NonFiniteError: the action is not finite.
         """
         environments = self.environments
-        observation = environments.observation
         mode: Mode = "random" if env_steps < random_until else "explore"
-        normalised = self.filters.observation(observation)
+        normalised = self.filters.observation(environments.observation)
         rng_state = self.policy.rng.bit_generator.state
         first = environments.is_first
         try:
             action, policy_state, extras = self.policy.act(normalised, self.policy_state, first, mode, env_steps)
             refuse_non_finite_action(action, f"at environment step {env_steps}")
-            result = environments.step(action)
+            step = environments.step(action)
         except BaseException:  # a step that was not made drew no random numbers
             self.policy.rng.bit_generator.state = rng_state
             raise
         self.policy_state = policy_state
-        following, length = result.observation, result.length
-        step = Step(observation, action, *result[1:4], result.next_observation, dict(extras), length, following)
-        return step._replace(logged=result.logged, info=result.info)
+        return step._replace(extras=dict(extras))
 
     def sync_from(self, learned: BasePolicy, actor_weights: list[np.ndarray] | None = None) -> None:
         """Acts from now on as the agent's policy does, perhaps its own; the last update returned `actor_weights`."""

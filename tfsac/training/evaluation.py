@@ -14,7 +14,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import episode_seed, name_of_environment
-from tfsac.environments.check import check_finite, longest_episode, placed
+from tfsac.environments.check import longest_episode, placed
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
@@ -132,7 +132,6 @@ def evaluate(
             observation, first_observation = first_observation, None
             if observation is None:
                 observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns)))
-            check_finite(observation, 0.0)
         total, length, done = 0.0, 0, False
         if begin is not None:
             begin()
@@ -145,7 +144,6 @@ def evaluate(
                 step_action = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
                 next_observation, reward, terminated, truncated, info = env.step(step_action)
                 total, length = total + float(reward), length + 1
-                check_finite(next_observation, total)
             if length == longest and not terminated and not truncated:
                 truncated = True
                 warnings.warn(

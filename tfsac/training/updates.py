@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,9 @@ class Updates:
         self.wait()
         if self.pending is not None:
             result, self.pending = self.pending, None
-            self.memory.update_priorities(result.priority)
+            if result.priority.size:
+                prioritized: Any = self.memory
+                prioritized.update_priorities(result.priority)
             self.collector.sync_from(self.agent.policy, result.actor_weights)
 
     def arrays(self) -> dict[str, np.ndarray]:
