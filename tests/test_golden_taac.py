@@ -176,14 +176,15 @@ def test_values_on_the_way_match_row_by_row(kind, variant, monkeypatch):
     golden_tools.record(seen, monkeypatch, taac, "choice")
     for name in ("compare_through_returns", "critic_loss", "policy_loss"):
         golden_tools.record(seen, monkeypatch, losses, name)
-    golden_tools.record(seen, monkeypatch, agent.policy, "propose")
+    golden_tools.record(seen, monkeypatch, agent, "propose")
+    golden_tools.record(seen, monkeypatch, agent.policy.trajectory, "plan")
     agent.update(stacked)
-    (_, proposal), (arguments, found) = seen["propose"], seen["choice"]
-    close(proposal.policy.loc, golden["inter/mean"], "mean")
-    close(proposal.policy.log_scale, golden["inter/log_std"], "log_std")
-    close(proposal.action_BA, golden["inter/action"], "action")
-    close(-proposal.log_prob_B, golden["inter/action_entropy"], "action entropy")
-    for prefix, tau in (("tau0", proposal.kept), ("tau1", proposal.planned)):
+    (_, proposed), (arguments, found) = seen["propose"], seen["choice"]
+    close(proposed.policy.loc, golden["inter/mean"], "mean")
+    close(proposed.policy.log_scale, golden["inter/log_std"], "log_std")
+    close(seen["plan"][0][0], golden["inter/action"], "action")
+    close(-proposed.log_prob_R, golden["inter/action_entropy"], "action entropy")
+    for prefix, tau in (("tau0", proposed.kept), ("tau1", proposed.planned)):
         for name in agent.policy.trajectory.fields:
             if f"inter/{prefix}/{name[-1]}" in golden:
                 close(tau[name], golden[f"inter/{prefix}/{name[-1]}"], f"{prefix} {name}")

@@ -4,8 +4,8 @@ happen. `sac_v.py` is Coach's agent with V, `sac.py` the one with twin critics.
 The formulas of the losses are in `tfsac/losses/`, `learner.py` has what the agents share, `compiled_updates.py` the
 compiled loop that calls `update_once`, and `batches.py` how its batches reach the graph.
 
-A suffix names the axes of a tensor: B rows of a batch, N critics, A action dimensions or discrete actions, T time, D
-rewards a step, R = T * B rows, J sampled actions of a row, S parameters of a distribution. Docstrings also have U
+A suffix names the axes of a tensor: B batch entries, N critics, A action dimensions or discrete actions, T time, D
+rewards a step, R = T * B, J sampled actions of an entry, S parameters of a distribution. Docstrings also have U
 updates of a call, M metrics, E environments and P agents that share a policy.
 """
 

@@ -155,10 +155,6 @@ def discount_of_episodes(steps: int) -> float:
     """Returns a discount for episodes of so many decisions: `1 - 5 / steps`, kept between 0.95 and 0.995.
 
     Its horizon, `1 / (1 - discount)`, is a fifth of an episode (SimBa, arXiv 2410.09754).
-
-    Example:
-        >>> discount_of_episodes(1000)
-        0.995
     """
     return min(max(1.0 - 5.0 / steps, 0.95), 0.995)
 
@@ -259,10 +255,8 @@ class EpsilonGreedyParameters(ClassParameters):
     """With probability epsilon a uniform valid action instead of the policy's, in each environment on its own.
 
     Attributes:
-        initial_epsilon: at first.
-        final_epsilon: what it comes to.
+        initial_epsilon, final_epsilon: at first, and what it comes to.
         decay_steps: environment steps until it is there ("linear"), or until 1/e of the way is left ("exponential").
-        decay: how it goes down.
     """
 
     initial_epsilon: UnitInterval = 0.95

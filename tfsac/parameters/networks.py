@@ -203,7 +203,6 @@ class SACPolicyHeadParameters(ClassParameters):
 
     Attributes:
         loss_weight: factor of the policy loss.
-        initializer: of the output layer.
         init_w: bound of uniform first weights and biases of the output layer, instead of `initializer`, or None.
         log_std_bounds: (low, high) of the log standard deviation, between -20 and 2.
         log_std: how it stays inside: "clip" cuts off what is beyond, where the gradient is zero; "tanh" is
@@ -353,8 +352,6 @@ class GaussianPolicyHeadParameters(ClassParameters):
             them.
         covariance: "diagonal" has a variance for each dimension, "spherical" one for all.
         min_variance: added to the softplus that makes variances positive.
-        loss_weight: factor of the policy loss.
-        initializer: of the output layers.
     """
 
     bound_mean: bool = True
