@@ -45,7 +45,7 @@ from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of,
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
-from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, terminal_or_notebook
+from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
 from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
@@ -94,7 +94,7 @@ class Run:
         initial_weights: str | pathlib.Path | None = None,
         env_fn: Callable[[], gym.Env] | None = None,
         models: ModelMaker | None = None,
-        make_terminal: MakeTerminal = terminal_or_notebook,
+        make_terminal: MakeTerminal = TerminalLogger,
         restore_memory: bool = False,
         loggers: Sequence[Logger | str] = (),
     ):
