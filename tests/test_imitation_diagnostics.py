@@ -40,7 +40,7 @@ def make_agent(kind, memory=SQIL, spec=None, **reads):
         made = p.DiscreteSoftActorCriticAgentParameters(algorithm, networks=networks)
     preset = p.Preset(agent=dataclasses.replace(made, memory=memory))
     usual = discrete_spec(3, 4, masked=True) if kind == "discrete" else vector_spec(3, 2)
-    return build_agent(preset, p.RunParameters(seed=1, eager=True), spec or usual)
+    return build_agent(preset, p.RunParameters(seed=1, eager=True, updates_between_diagnostics=1), spec or usual)
 
 
 def batches(agent, updates=1, expert=ALTERNATING, seed=0):
