@@ -380,10 +380,12 @@ class Run:
 
     def restore(self) -> None:
         """Brings a new run to where the newest whole checkpoint in its folder was taken."""
-        restored = self.checkpoints.restore()
-        if self.directory.config.is_file():  # a missing one is made again
-            check_spaces(self.directory, self.environments.spec)
+        exists = self.directory.config.is_file()  # a missing one is made again
+        if exists:
             check_order(self.directory, self.environments.spec)
+        restored = self.checkpoints.restore()
+        if exists:
+            check_spaces(self.directory, self.environments.spec)
         for note in restored.notes:
             self.print(note)
         with wrap_checkpoint_errors(restored.path):
