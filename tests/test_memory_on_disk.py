@@ -60,7 +60,8 @@ def sampled(memory, seed):
     if isinstance(memory, EpisodicMemory):
         return memory.batches(3, 4, rng)
     sample = memory.sample(3, 4, rng)
-    memory.update_priorities(rng.random((3, 4)))
+    if isinstance(memory, PrioritizedMemory):
+        memory.update_priorities(rng.random((3, 4)))
     return sample
 
 

@@ -29,7 +29,7 @@ import tensorflow as tf
 from tfsac.errors import TfsacError
 from tfsac.utils.files import remove_temporary
 
-FORMAT = 4
+FORMAT = 5
 MANIFEST, CHUNKS, SEAL = "manifest.json", "memory", "sha256"
 STEP = re.compile(r"\d+", re.ASCII)
 ROWS = re.compile(r"rows-\d{10,19}-\d{10,19}-[0-9a-f]{12}\.npy", re.ASCII)
@@ -81,7 +81,7 @@ def read_manifest(checkpoint: pathlib.Path) -> dict[str, Any]:
         raise ValueError(f"{MANIFEST} does not have its checksum")
     if manifest["format"] != FORMAT:  # not damaged, so none before it is used
         raise CheckpointError(
-            f"{checkpoint} has format {manifest['format']}, of another version; this one reads {FORMAT}"
+            f"{checkpoint} has format {manifest['format']}, of another version of tfsac; this one reads {FORMAT}"
         )
     if any(pathlib.PurePath(name).name != name for name in [*manifest["files"], *manifest["run_files"]]):
         raise ValueError(f"{MANIFEST} names files in other folders")
