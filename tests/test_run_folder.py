@@ -161,6 +161,20 @@ def test_a_damaged_config_is_named_together_with_its_copy(run, content):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.usefixtures("untraced")
+def test_an_altered_config_is_refused_at_a_resume_together_with_its_copy(run):
+    config, copy = run / "config.json", run / "checkpoints" / "000000060" / "config.json"
+    content = config.read_text()
+    config.write_text(content.replace("EnvironmentSteps(30)", "EnvironmentSteps(70)"))  # another bit of the schedule
+    with pytest.raises(TfsacError, match=f"{config} .*checksum.* {copy}") as error, resumed(run):
+        pass
+    assert "\n" not in str(error.value)
+    for accepted in (copy.read_text(), content.replace('"sha256"', '"earlier versions have no checksum"')):
+        config.write_text(accepted)
+        with resumed(run) as trainer:
+            assert trainer.counters.env_steps == 60
+
+
 def test_a_missing_config_is_made_again(run):
     (run / "config.json").unlink()
     with resumed(run):

@@ -17,7 +17,7 @@ from filelock import FileLock
 from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
-from tfsac.training.checkpoints.format import checkpoints_in, newest_complete
+from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
 from tfsac.training.run_lock import acquire
 from tfsac.utils.files import atomic_write, check_new_folder, read_object, remove_temporary
 from tfsac.utils.imports import IMPORT_FOLDERS
@@ -34,7 +34,7 @@ class RunDirectory:
 
     Attributes:
         path: of the folder, absolute.
-        config: the resolved preset, how it was run, command, versions and git state.
+        config: the resolved preset, how it was run, command, versions and git state, with a checksum.
         metrics: a line for each evaluation.
         best: weights of the best evaluation.
         checkpoints: to resume from.
@@ -82,7 +82,16 @@ class RunDirectory:
     def note_resume(self, preset: Preset, run: RunParameters, step: int, run_files: Mapping[str, bytes]) -> None:
         """Brings the run's files to their contents `run_files` at a checkpoint, and adds where and how the run was
         continued to the config. What killed writers left is removed.
+
+        Raises:
+            TfsacError: the config differs from its checksum. Those of earlier versions have none.
         """
+        earlier = read_object(self.config) if self.config.is_file() else json.loads(run_files.get(CONFIG, b"{}"))
+        if self.config.is_file() and SEAL in earlier and sealed(earlier) != self.config.read_bytes():
+            raise TfsacError(
+                f"{self.config} is damaged or was edited: it differs from its checksum. Replace it by its copy "
+                f"{self.checkpoints / f'{step:09d}' / CONFIG}, or remove its {SEAL!r} to keep it as it is"
+            )
         remove_temporary(self.path)
         for name, content in run_files.items():
             path = self.path / name
@@ -91,14 +100,13 @@ class RunDirectory:
                     file.write(content)
         if BEST not in run_files:
             self.best.unlink(missing_ok=True)
-        earlier = read_object(self.config) if self.config.is_file() else json.loads(run_files.get(CONFIG, b"{}"))
         resumed = [*earlier.get("resumed", []), {"env_steps": step, **provenance()}]
         self._write(preset, run, resumed, earlier)
 
     def add_to_config(self, values: Mapping[str, Any]) -> None:
         """Adds values to the top level of the config."""
         with atomic_write(self.config) as file:
-            file.write(json.dumps({**read_object(self.config), **values}, indent=2).encode())
+            file.write(sealed({**read_object(self.config), **values}))
 
     def _write(
         self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], extra: Mapping[str, Any]
@@ -106,7 +114,7 @@ class RunDirectory:
         # What callbacks have added to the config stays.
         content = {**extra, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
         with atomic_write(self.config) as file:
-            file.write(json.dumps({**content, "import_folders": IMPORT_FOLDERS}, indent=2).encode())
+            file.write(sealed({**content, "import_folders": IMPORT_FOLDERS}))
 
     def read(self) -> tuple[Preset, RunParameters]:
         """Returns the preset and how it was run."""
