@@ -1,7 +1,6 @@
 """The Python interface: what it refuses, how it starts TensorFlow, policies in threads and processes."""
 
 import concurrent.futures
-import copy
 import os
 import pathlib
 import pickle
@@ -171,14 +170,6 @@ def test_a_flipped_bit_in_the_best_weights_is_refused(run_dir, tmp_path, entry):
     for use in (tfsac.load_policy, tfsac.evaluate, lambda run: tfsac.load_policy(run, critics=True)):
         with pytest.raises(ValueError, match=rf"best\.npz is damaged .*{entry}\.npy"):
             use(tmp_path / "run")
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # inside Keras
-def test_a_copy_of_a_policy_has_random_numbers_of_its_own(run_dir):
-    policy = tfsac.load_policy(run_dir, seed=0)
-    copied = copy.deepcopy(policy)
-    samples = [each.act(np.ones(3), deterministic=False).tolist() for each in (policy, copied, policy)]
-    assert samples[0] == samples[1] != samples[2]  # of the same random numbers, each for itself
 
 
 @pytest.mark.parametrize("format", ["saved_model", "tflite"])

@@ -316,9 +316,10 @@ def at_step(step, function):
     return callback
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("actors", "updates"), [(1, 40), pytest.param(2, 1500, marks=pytest.mark.acceptance)])
-def test_a_run_on_actors_learns_with_exact_counters_and_complete_rows(cluster, tmp_path, actors, updates):
+@pytest.mark.acceptance
+def test_a_run_on_actors_learns_with_exact_counters_and_complete_rows(cluster, tmp_path):
+    updates = 1500
+
     class Check(Callback):
         def on_step(self, trainer):
             due = max(trainer.counters.env_steps - 200, 0)
@@ -331,11 +332,11 @@ def test_a_run_on_actors_learns_with_exact_counters_and_complete_rows(cluster, t
         agent__memory__max_size=2000,
         schedule__improve_steps=updates,
     )
-    trainer = on_actors(preset, tmp_path / "run", callbacks=[Check()], num_actors=actors)
+    trainer = on_actors(preset, tmp_path / "run", callbacks=[Check()])
     result = trainer.run()
     steps = 200 + updates
     assert (result.counters.env_steps, result.counters.updates, result.counters.episodes) == (steps, updates, steps)
-    assert updates < 1500 or result.best_return > -0.15  # as in this process: a uniform policy gets -2.7
+    assert result.best_return > -0.15  # as in this process: a uniform policy gets -2.7
     local = Environments(preset.environment, 3)
     np.testing.assert_array_equal(trainer.memory.ring["observation/observation"][0], local.observation["observation"])
     assert trainer.filters.count == steps + 4

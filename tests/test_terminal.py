@@ -22,18 +22,6 @@ TINY = (
 )  # fmt: skip
 
 
-def test_a_reader_that_ends_is_noticed(monkeypatch):
-    reading, writing = os.pipe()
-    os.close(reading)
-    with open(writing, "w") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        terminal = TerminalLogger()
-        terminal.print("a line")
-        assert terminal.stdout_closed
-        terminal.print("another one")
-    assert not TerminalLogger().stdout_closed
-
-
 @pytest.mark.parametrize("width", [20, 300])
 def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))

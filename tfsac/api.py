@@ -87,7 +87,7 @@ def train(
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
     run = trainer.parts
-    with run.lock if run.workers.task.is_chief else contextlib.nullcontext():
+    with run.directory.lock if run.workers.task.is_chief else contextlib.nullcontext():
         directory = trainer.directory
         if run.workers.task.is_chief and directory.policy.exists() and not run.schedule.finished():
             trainer.print(f"{directory.policy} is made again at the end.")
