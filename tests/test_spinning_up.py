@@ -229,6 +229,7 @@ def test_the_preset_is_the_functions_default_on_half_cheetah():
         ({"epochs": 1, "steps_per_epoch": 999}, "improve_steps"),
         ({"env_fn": tiny.CameraArm}, "FlattenObservation"),
         ({"env_fn": TeamIdentity}, "Dict"),
+        ({"logger_kwargs": {"outputdir": "x"}}, "outputdir"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch):

@@ -25,19 +25,19 @@ from tfsac.utils.files import read_object
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 POLICY_RATE = "agent.networks.policy.learning_rate"
+LAYERS, CRITIC_LAYERS = "agent.hidden_layers", "agent.networks.q.head_parameters.network_layers_sizes"
 optuna = pytest.importorskip("optuna")
 
 # -- search spaces -----------------------------------------------------------------------------------------------------
 
 
-CHOICES, WIDTHS = ("[64,64]", "tanh"), ("64", "128")
+CHOICES = ("[64,64]", "tanh")
 DISTRIBUTIONS = {
     "a.b=log(1e-4, 1)": ((1e-4, 1.0), optuna.distributions.FloatDistribution(1e-4, 1.0, log=True)),
     "a.b = uniform(-2,0.5)": ((-2.0, 0.5), optuna.distributions.FloatDistribution(-2.0, 0.5)),
     "a.b=int(1, 8)": ((1, 8), optuna.distributions.IntDistribution(1, 8)),
     "a.b=1-log(0.001, 0.1)": ((0.001, 0.1), optuna.distributions.FloatDistribution(0.001, 0.1, log=True)),
     "a.b=choice([64,64], tanh)": (CHOICES, optuna.distributions.CategoricalDistribution(CHOICES)),
-    "a=width(64, 128)": (WIDTHS, optuna.distributions.CategoricalDistribution(WIDTHS)),
 }
 
 
@@ -66,21 +66,16 @@ def described(name="pendulum_twin_sac"):
     return describe
 
 
-def test_values_become_flags_of_the_run_and_a_width_is_given_to_every_layer_below_its_path():
-    preset = described()([])["preset"]
-    assert parse_dimension(f"{DISCOUNT}=1-log(0.001, 0.1)").assignments(0.02, preset) == [f"--set={DISCOUNT}=0.98"]
-    assert parse_dimension(f"{RATE}=log(1e-4, 1e-2)").assignments(0.002, preset) == [f"--set={RATE}=0.002"]
-    assert parse_dimension("a.b=choice([1,2], x)").assignments("[1,2]", preset) == ["--set=a.b=[1,2]"]
-    dimension = parse_dimension("agent.networks=width(8, 16)")
-    made = described()(dimension.assignments("16", preset))["preset"]["agent"]["networks"]
-    assert made["policy"]["input_embedders_parameters"]["observation"]["scheme"] == [16]
-    assert made["policy"]["middleware_parameters"]["scheme"] == [16]
-    assert made["q"]["head_parameters"]["network_layers_sizes"] == [16, 16]
-    assert dimension.sampled_value({"agent": {"networks": made}}) == "16"
-    residual = described("simba_mujoco")
-    flags = dimension.assignments("8", residual([])["preset"])
-    assert "--set=agent.networks.q.head_parameters.residual_blocks.width=8" in flags
-    residual(flags)
+@pytest.mark.parametrize(
+    ("text", "sampled", "flag"),
+    [
+        (f"{DISCOUNT}=1-log(0.001, 0.1)", 0.02, f"{DISCOUNT}=0.98"),
+        (f"{RATE}=log(1e-4, 1e-2)", 0.002, f"{RATE}=0.002"),
+        ("a.b=choice([1,2], x)", "[1,2]", "a.b=[1,2]"),
+    ],
+)
+def test_values_become_flags_of_the_run(text, sampled, flag):
+    assert parse_dimension(text).flag(sampled) == f"--set={flag}"
 
 
 @pytest.mark.parametrize(
@@ -90,15 +85,15 @@ def test_values_become_flags_of_the_run_and_a_width_is_given_to_every_layer_belo
         (f"{DISCOUNT}=uniform(0.9, 0.95)", None),
         (f"{RATE}=log(1e-4, 1e-2)", 1e-3),
         ("agent.networks.*.batch_size=choice(64, 256)", "256"),
-        ("agent.networks=width(64, 128)", "128"),
-        ("agent.networks=width(64, 32)", None),
+        ("agent.hidden_layers=choice([64,64], [128,128])", "[128,128]"),
+        ("agent.hidden_layers=choice([64,64], [32])", None),
         ("agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)", -1.0),
         ("schedule.heatup_steps=int(500, 2000)", 1000),
         ("environment.kwargs.g=uniform(1, 9)", None),
     ],
 )
 def test_the_first_trial_has_the_values_of_the_preset(text, sampled):
-    assert parse_dimension(text).sampled_value(described()([])["preset"]) == sampled
+    assert parse_dimension(text).sampled_value(described()) == sampled
 
 
 @pytest.mark.parametrize("kind", DEFAULT_SPACES)
@@ -107,27 +102,28 @@ def test_every_kind_of_agent_has_a_default_space_that_fits_a_preset(kind):
     describe = described(dict(zip(DEFAULT_SPACES, [*presets, "acer_pendulum"], strict=True))[kind])
     assert describe([])["preset"]["agent"]["kind"] == kind
     space, left_out = search_space([], describe)
-    assert not left_out and len(space) >= 7
-    assert {RATE, DISCOUNT, "agent.networks"} <= {dimension.path for dimension in space}
+    assert all("no parameter" in line for line in left_out) and len(space) >= 7  # of a fixed temperature
+    assert {RATE, DISCOUNT, LAYERS} <= {dimension.path for dimension in space}
 
 
 def test_a_default_dimension_that_the_preset_refuses_is_left_out_and_named():
     factor = "agent.algorithm.temperature.target_entropy_factor"
-    space, [line] = search_space([], described("flash_sac_mujoco"))
-    assert factor not in [dimension.path for dimension in space]
-    assert line.startswith(f"not searched: {factor}=uniform(-2, 0): ")
+    space, lines = search_space([], described("flash_sac_mujoco"))
+    assert not {factor, LAYERS} & {dimension.path for dimension in space}
+    assert {f"not searched: {path}" for path in (LAYERS, factor)} <= {line.split("=")[0] for line in lines}
 
 
 def test_own_dimensions_and_set_parameters_take_the_place_of_default_ones():
     space, _ = search_space(["default", f"{DISCOUNT}=uniform(0.9, 0.99)"], described())
     assert [d.kind for d in space if d.path == DISCOUNT] == ["uniform"] and len(space) > 5
     assert len(search_space([f"{DISCOUNT}=uniform(0.9, 0.99)"], described())[0]) == 1
-    for own, default in ((f"{POLICY_RATE}=log(1e-5, 1e-4)", RATE), ("agent.networks.q=width(8, 16)", "agent.networks")):
-        space, [line] = search_space(["default", own], described())
+    for own, default in ((f"{POLICY_RATE}=log(1e-5, 1e-4)", RATE), (f"{CRITIC_LAYERS}=choice([8], [16])", LAYERS)):
+        space, [line, _] = search_space(["default", own], described())
         assert space[0] == parse_dimension(own) and default not in [dimension.path for dimension in space]
         assert line.startswith(f"not searched: {default}=")
-    space, [line] = search_space([], described(), [POLICY_RATE])
-    assert line.startswith(f"not searched: {RATE}=") and RATE not in [dimension.path for dimension in space]
+    for fixed, default in ((POLICY_RATE, RATE), (LAYERS, LAYERS)):
+        space, [line, _] = search_space([], described(), [fixed])
+        assert line.startswith(f"not searched: {default}=") and default not in [dimension.path for dimension in space]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +132,6 @@ def test_own_dimensions_and_set_parameters_take_the_place_of_default_ones():
         (["agent.algorithm.discont=uniform(0.9, 1)"], "discont"),
         ([f"{DISCOUNT}=uniform(0.9, 1.5)"], "discount"),
         (["agent.networks.*.batch_size=log(16, 512)"], "batch_size"),
-        (["agent.algorithm=width(8, 16)"], "no layers"),
     ],
 )
 def test_what_the_preset_refuses_is_refused_before_anything_is_trained(texts, message):
@@ -151,7 +146,7 @@ def test_what_the_preset_refuses_is_refused_before_anything_is_trained(texts, me
 def stand_in(tmp_path, monkeypatch):
     shutil.copy(stand_in_for_train.__file__, tmp_path / "train.py")
     monkeypatch.setattr(run_processes, "TRAIN", [str(tmp_path / "train.py")])
-    monkeypatch.setattr(tuning, "draw", lambda folder, space, trials: None)
+    monkeypatch.setattr(tuning, "draw", lambda *arguments: None)
     return tmp_path / "tune"
 
 

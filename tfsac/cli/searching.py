@@ -108,7 +108,7 @@ def experiment_of(shared: list[str], seed: int, more: list[str]) -> dict[str, An
     *SERIES,
     strings(
         "space",
-        "path=log(low, high), 1-log, uniform, int(low, high), choice(x, y, ...) or width(n, m, ...): what is searched; "
+        "path=log(low, high), 1-log, uniform, int(low, high) or choice(x, y, ...): what is searched; "
         "default: the agent's default space",
     ),
     integer("trials", 20, "how many, those of before included where it is resumed"),

@@ -4,14 +4,13 @@ kind of agent. No TensorFlow.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfsac.errors import TfsacError
-from tfsac.experiments.grid import short_names, split_values
+from tfsac.experiments.grid import split_values
 from tfsac.parameters import parse_assignment
 from tfsac.parameters.overrides import covers
 from tfsac.parameters.steps import STEPS
@@ -22,14 +21,13 @@ if TYPE_CHECKING:
 
 Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
 
-WIDTHS = ("scheme", "network_layers_sizes", "width")  # fields that hold widths of layers
 VALUE_OF_NONE = {"target_entropy_factor": -1.0, "target_entropy_ratio": 0.98}  # what None stands for
 DEFAULT = "default"  # stands for the default space among the dimensions of a user
 
 _LEARNING = (
     "agent.networks.*.learning_rate=log(1e-4, 3e-3)",
     "agent.algorithm.discount=1-log(0.003, 0.1)",
-    "agent.networks=width(64, 128, 256)",
+    "agent.hidden_layers=choice([64,64], [128,128], [256,256])",
 )
 _OFF_POLICY = (
     *_LEARNING,
@@ -65,12 +63,12 @@ DEFAULT_SPACES: dict[str, tuple[str, ...]] = {
 
 
 class Dimension(NamedTuple):
-    """One parameter that is searched, or the widths of all layers below a path.
+    """One parameter that is searched.
 
     Attributes:
         path: of the parameter, as --set takes it.
         kind: "log" and "uniform" are floats, "1-log" is 1 minus such a float, "int" is a whole number, "choice" one of
-            several values, "width" one number for all layers.
+            several values.
         values: the two bounds of a range, or the texts of the choices.
     """
 
@@ -89,7 +87,7 @@ class Dimension(NamedTuple):
         """Optuna's."""
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-        if self.kind in ("choice", "width"):
+        if self.kind == "choice":
             return CategoricalDistribution(self.values)
         if self.kind == "int":
             return IntDistribution(*self.values)
@@ -100,59 +98,42 @@ class Dimension(NamedTuple):
         """Returns the value of the parameter for a sampled number, or the text of a choice."""
         if self.kind == "1-log":
             return float(f"{1.0 - sampled:.12g}")
-        return parse_assignment(f"x={sampled}")[1] if self.kind in ("choice", "width") else sampled
+        return parse_assignment(f"x={sampled}")[1] if self.kind == "choice" else sampled
 
-    def assignments(self, sampled: Any, preset: dict[str, Any]) -> list[str]:
-        """Returns flags of `train` for what was sampled; the preset, as JSON values, has the layers of a width."""
-        if self.kind != "width":
-            return [f"--set={self.path}={self.value(sampled) if self.kind == '1-log' else sampled}"]
-        width, current = self.value(sampled), self.current_values(preset)
-        if not current:
-            raise TfsacError(f"there are no layers below {self.path!r} whose widths are set")
-        texts = {path: [width] * len(old) if isinstance(old, list) else width for path, old in current.items()}
-        return [f"--set={path}={json.dumps(text, separators=(',', ':'))}" for path, text in texts.items()]
+    def flag(self, sampled: Any) -> str:
+        """Returns the flag of `train` for what was sampled."""
+        return f"--set={self.path}={sampled if self.kind == 'choice' else self.value(sampled)}"
 
-    def sampled_value(self, preset: dict[str, Any]) -> Any:
+    def sampled_value(self, describe: Describe) -> Any:
         """Returns what would have to be sampled for the preset's own value, or None where that lies outside."""
-        values = []
-        for path, value in self.current_values(preset).items():
-            if value is None:
-                value = VALUE_OF_NONE.get(path.rpartition(".")[2])
-            if isinstance(value, str) and (steps := STEPS.fullmatch(value)):
-                value = int(steps[2])
-            values += _listed(value) if self.kind == "width" else [value]
+        preset = describe([])["preset"]
+        if self.kind == "choice":
+            return next((text for text in self.values if describe([self.flag(text)])["preset"] == preset), None)
+        values = [value for path, value in leaves(preset) if covers(self.path, path)]
         if not values or any(value != values[0] for value in values):
             return None
-        value = values[0]
-        if self.kind in ("choice", "width"):
-            return next((text for text in self.values if self.value(text) == value), None)
+        value: Any = VALUE_OF_NONE.get(self.path.rpartition(".")[2]) if values[0] is None else values[0]
+        if isinstance(value, str) and (steps := STEPS.fullmatch(value)):
+            value = int(steps[2])
         if type(value) not in (int, float):
             return None
         sampled = float(f"{1.0 - value:.12g}") if self.kind == "1-log" else value
         return sampled if self.values[0] <= sampled <= self.values[1] else None
 
-    def current_values(self, preset: dict[str, Any]) -> dict[str, Any]:
-        """Returns what the preset has now, by path: the parameter, or the widths of layers."""
-        current = {path: value for path, value in leaves(preset) if covers(self.path, path)}
-        if self.kind != "width":
-            return current
-        widths = {path: old for path, old in current.items() if path.rpartition(".")[2] in WIDTHS}
-        return {path: old for path, old in widths.items() if old and all(type(n) is int for n in _listed(old))}
-
 
 def parse_dimension(text: str) -> Dimension:
     """Reads a dimension such as ``agent.algorithm.discount=uniform(0.95, 0.999)``."""
-    match = re.fullmatch(r"\s*([^=\s]+)\s*=\s*(log|1-log|uniform|int|choice|width)\s*\((.*)\)\s*", text, re.DOTALL)
+    match = re.fullmatch(r"\s*([^=\s]+)\s*=\s*(log|1-log|uniform|int|choice)\s*\((.*)\)\s*", text, re.DOTALL)
     try:
         path, kind, inside = match.groups()  # type: ignore[union-attr]
-        read: Callable[[str], Any] = {"choice": str, "width": str, "int": int}.get(kind, float)
+        read: Callable[[str], Any] = {"choice": str, "int": int}.get(kind, float)
         dimension = Dimension(path, kind, tuple(map(read, split_values(inside))))
         assert dimension.distribution
         return dimension
     except (AttributeError, TypeError, ValueError) as error:
         raise TfsacError(
-            "--space must be PATH=log(low, high), 1-log(low, high), uniform(low, high), int(low, high), "
-            f"choice(value, value, ...) or width(number, number, ...), got {text!r} ({error})"
+            "--space must be PATH=log(low, high), 1-log(low, high), uniform(low, high), int(low, high) or "
+            f"choice(value, value, ...), got {text!r} ({error})"
         ) from error
 
 
@@ -173,46 +154,32 @@ def search_space(
     Raises:
         TfsacError: a text that is no dimension, a value that the preset refuses, no default for this kind of agent.
     """
-    preset = describe([])["preset"]
     space, left_out = [parse_dimension(text) for text in dimensions if text != DEFAULT], list[str]()
-    for dimension in space:
-        _try(dimension, preset, describe)
+    taken = {dimension.text: _changed_paths(dimension, describe) for dimension in space}
     if dimensions and DEFAULT not in dimensions:
         return space, left_out
-    kind = preset["agent"]["kind"]
+    taken |= {path: [path] for path in fixed}
+    kind = describe([])["preset"]["agent"]["kind"]
     if kind not in DEFAULT_SPACES:
         raise TfsacError(f"{kind} has no default search space; name dimensions with --space")
-    taken = {dimension.text: _paths(dimension, preset) for dimension in space} | {path: [path] for path in fixed}
     for dimension in map(parse_dimension, DEFAULT_SPACES[kind]):
-        if not dimension.current_values(preset):
-            continue
         try:
+            changed = _changed_paths(dimension, describe)
             for text, paths in taken.items():
-                if any(covers(a, b) or covers(b, a) for a in paths for b in _paths(dimension, preset)):
+                if any(covers(a, b) or covers(b, a) for a in paths for b in changed):
                     raise TfsacError(f"{text} sets it")
-            _try(dimension, preset, describe)
             space.append(dimension)
         except ValueError as error:
             left_out.append(f"not searched: {dimension.text}: {error}")
     return space, left_out
 
 
-def names_of(space: Sequence[Dimension]) -> dict[str, str]:
-    """Returns a short name of each dimension, by path."""
-    names = short_names([dimension.path for dimension in space])
-    return {d.path: names[d.path] + (" width" if d.kind == "width" else "") for d in space}
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _paths(dimension: Dimension, preset: dict[str, Any]) -> list[str]:
-    return list(dimension.current_values(preset)) if dimension.kind == "width" else [dimension.path]
-
-
-def _try(dimension: Dimension, preset: dict[str, Any], describe: Describe) -> None:
+def _changed_paths(dimension: Dimension, describe: Describe) -> list[str]:
+    """Tries the bounds and a number between them, or the choices, with the preset; returns what they change in it."""
     low, high = dimension.values[0], dimension.values[-1]
+    # A field of whole numbers refuses the one between.
     inner = [low + (high - low) / math.pi] if dimension.kind in ("log", "1-log", "uniform") else []
-    for sampled in (*dimension.values, *inner):  # a field of whole numbers refuses the inner one
-        describe(dimension.assignments(sampled, preset))
+    first, *others = [
+        dict(leaves(describe([dimension.flag(sampled)])["preset"])) for sampled in (*dimension.values, *inner)
+    ]
+    return [dimension.path, *(path for path in first if any(first[path] != other.get(path) for other in others))]

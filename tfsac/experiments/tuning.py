@@ -17,7 +17,7 @@ import pathlib
 import statistics
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +25,10 @@ import numpy as np
 from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import aligned
 from tfsac.experiments.evaluations import read_run
+from tfsac.experiments.grid import short_names
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import PlannedRun, Series, say
-from tfsac.experiments.search_space import Describe, Dimension, names_of, parse_dimension
+from tfsac.experiments.search_space import Describe, Dimension, parse_dimension
 from tfsac.utils.files import atomic_write, read_object
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Tuning(Series):
         texts = dict(dimension.text.split("=", 1) for dimension in space)
         super().__init__(folder, PLAN, {"format": 1, "space": texts, **settings}, COMPARED)
         self.optuna, self.space, self.flags, self.describe = import_optuna(), space, flags, describe
-        self.preset, self.asking = settings["experiment"]["preset"], threading.Lock()
+        self.asking = threading.Lock()
 
     def jobs(self) -> list[int | None]:
         """Opens the study, whose first trial has the preset's own values; returns the numbers of the trials that an
@@ -111,7 +112,7 @@ class Tuning(Series):
         enough = f"; --trials={num_trials} counts earlier ones" if ended >= num_trials else ""
         say(f"{self.folder}: {ended} of {num_trials} trials have ended{enough}")
         if not trials:
-            own = {dimension.path: dimension.sampled_value(self.preset) for dimension in self.space}
+            own = {dimension.path: dimension.sampled_value(self.describe) for dimension in self.space}
             self.study.enqueue_trial({path: sampled for path, sampled in own.items() if sampled is not None})
         still_open = [trial.number for trial in trials if trial.state.name == "RUNNING"]
         return [*still_open, *[None] * (num_trials - ended - len(still_open))]
@@ -138,10 +139,10 @@ class Tuning(Series):
 
         The state of a trial that a signal stops is "": it stays open.
         """
-        name, names = name_of(trial), names_of(self.space)
+        name, names = name_of(trial), short_names([d.path for d in self.space])
         sampled = [(dimension, trial.params[dimension.path]) for dimension in self.space]
         say(f"{name}  {', '.join(f'{names[d.path]}={short_text(d.value(value))}' for d, value in sampled)}")
-        flags = [flag for dimension, value in sampled for flag in dimension.assignments(value, self.preset)]
+        flags = [dimension.flag(value) for dimension, value in sampled]
         try:
             self.describe(flags)
         except ValueError as error:  # values that do not fit together
@@ -225,22 +226,21 @@ def report(folder: pathlib.Path) -> str:
     }
     with atomic_write(folder / "best.json") as stream:  # as --preset takes it
         stream.write(json.dumps({**saved_config, "trial": best.number, "score": best.value}, indent=2).encode())
-    table = [["trial", "score", *names_of(space).values()]]
+    names = short_names([d.path for d in space])
+    table = [["trial", "score", *names.values()]]
     for trial in complete[:SHOWN]:
         values = [short_text(dimension.value(trial.params[dimension.path])) for dimension in space]
         table.append([name_of(trial), f"{trial.value:.2f}", *values])
-    draw(folder, space, trials)
+    draw(folder, names, trials)
     files = [f"preset  {folder / 'best.json'}", f"figures {folder / 'tuning_*.png'}"]
     return "\n".join([f"{folder}: {len(trials)} trials: {counted}", *aligned(table), *files])
 
 
-def draw(folder: pathlib.Path, space: Sequence[Dimension], trials: Sequence[optuna.trial.FrozenTrial]) -> None:
-    """Draws Optuna's history and slices of trials, one of which is complete, and importances where scores differ, to
-    tuning_*.png.
-    """
+def draw(folder: pathlib.Path, names: Mapping[str, str], trials: Sequence[optuna.trial.FrozenTrial]) -> None:
+    """Draws Optuna's history and slices of trials, and importances where scores differ; `names` are by path."""
     from matplotlib import pyplot
 
-    optuna, names = import_optuna(), names_of(space)
+    optuna = import_optuna()
     study = optuna.create_study(direction="maximize")  # the same trials with short names
     for trial in trials:
         if trial.state.is_finished():

@@ -81,6 +81,7 @@ def sac(
 
     Raises:
         TfsacError, OSError: as `tfsac.train`; or an argument is out of range.
+        TypeError: an unknown key in `logger_kwargs`.
 
     Example:
         >>> tfsac.sac(lambda: gymnasium.make("Pendulum-v1"), ac_kwargs={"hidden_sizes": (64,)}, epochs=5)
@@ -88,8 +89,8 @@ def sac(
     call_arguments = locals()
     names = [field.name for field in dataclasses.fields(SpinningUpArguments)]
     arguments = SpinningUpArguments(**{name: call_arguments[name] for name in names})
-    logger = {"output_dir": None, "exp_name": "sac", "resume": False, **(logger_kwargs or {})}
-    run_dir = pathlib.Path(logger["output_dir"] or new_run_dir(logger["exp_name"], seed))
+    output_dir, exp_name, resume = _logger_arguments(**(logger_kwargs or {}))
+    run_dir = pathlib.Path(output_dir or new_run_dir(exp_name, seed))
     (env := maker(EnvironmentParameters(), env_fn)()).close()
     if not all(isinstance(space, gym.spaces.Box) for space in (env.observation_space, env.action_space)):
         raise TfsacError(
@@ -113,8 +114,8 @@ def sac(
         preset,
         run_dir,
         arguments.run_parameters(),
-        logger["resume"],
-        [EpochLog({"exp_name": logger["exp_name"], **functions, **to_json(arguments)})],
+        resume,
+        [EpochLog({"exp_name": exp_name, **functions, **to_json(arguments)})],
         env_fn=env_fn if level is None else None,
         models=models,
         terminal=BarOnly,
@@ -122,6 +123,12 @@ def sac(
     folder = str(trainer.directory.path)
     trainer.parts.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
     return finish(trainer)
+
+
+def _logger_arguments(
+    output_dir: str | pathlib.Path | None = None, exp_name: str = "sac", resume: bool = False
+) -> tuple[str | pathlib.Path | None, str, bool]:
+    return output_dir, exp_name, resume
 
 
 def _level_of(env_fn: Callable[[], gym.Env]) -> str | None:
