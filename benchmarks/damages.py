@@ -45,6 +45,7 @@ def outcome(trainer, folder, damaged):
 
     directory = RunDirectory(folder)
     trainer.memory.total_rows = 0
+    missing = not damaged.exists()
     manager = CheckpointManager(
         directory.checkpoints, trainer.agent, trainer.memory, trainer.parts.checkpoints.identity
     )
@@ -61,11 +62,9 @@ def outcome(trainer, folder, damaged):
         return "uncaught"
     if restored.path != newest:
         return "before used"
-    # Files of the run but its config are brought to what they were.
+    # Files of the run are brought to what they were; a config that is missing is made again.
     whole = restored.run_files.get(damaged.name)
-    if notes or (
-        damaged.parent == folder and whole is not None and damaged.name != CONFIG and damaged.read_bytes() == whole
-    ):
+    if notes or (damaged.parent == folder and whole is not None and (missing or damaged.read_bytes() == whole)):
         return "mended"
     return "unnoticed"
 
