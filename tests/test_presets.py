@@ -72,7 +72,7 @@ def test_the_presets_of_the_folder_are_the_presets_of_the_package():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it_and_is_the_same_after_json(name):
+def test_a_preset_has_a_docstring_thresholds_and_a_line_that_runs_it_and_is_the_same_after_json(name):
     source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     preset = load_preset(name)
     assert isinstance(preset, p.Preset)
@@ -81,6 +81,9 @@ def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it_and_is_the
     assert np.isfinite(preset.validation.min_reward_threshold)
     assert "run_preset(__file__)" in source
     assert p.from_json(p.Preset, json.dumps(p.to_json(preset))) == preset
+    for level, changes in preset.levels.items():
+        assert np.isfinite(p.for_level(preset, level).validation.min_reward_threshold)
+        assert level != preset.environment.level or p.override(preset, changes) == preset
 
 
 def test_loading_every_preset_imports_no_tensorflow_and_makes_no_environment(run_python):
@@ -132,11 +135,10 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
         if not i or name not in ENSEMBLES  # which differ in a number or two from level to level
     ],
 )
-def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
+def test_every_level_has_an_agent_that_acts_in_it(name, level):
     needs_its_packages(name)
     preset = p.for_level(load_preset(name), level)
     assert preset.environment.level == level
-    assert np.isfinite(preset.validation.min_reward_threshold)
     env = make(level)
     spec = spec_of(env)
     agent = build_agent(short(preset), p.RunParameters(seed=1), spec)
@@ -147,11 +149,3 @@ def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
     bound = np.inf if preset.agent.kind == "gaussian_acer" else 1.0  # whose samples the environment clips
     assert 0.0 < np.abs(action).max() <= bound
     env.close()
-
-
-@pytest.mark.parametrize("name", OF_SEVERAL_LEVELS)
-def test_the_level_that_the_preset_names_itself_equals_its_entry_in_the_table(name):
-    preset = load_preset(name)
-    assert p.override(preset, preset.levels[preset.environment.level]) == preset
-    thresholds = [p.for_level(preset, level).validation.min_reward_threshold for level in preset.levels]
-    assert np.isfinite(thresholds).all()
