@@ -167,7 +167,6 @@ def damage_flip(path):
 DAMAGES = [(damage_flip, "manifest.json"), (damage_flip, "agent.data-00000-of-00001"), (damage_truncate, "state.json")]
 
 
-@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(("damage", "name"), [*DAMAGES, (pathlib.Path.unlink, "memory.npz")])
 def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
