@@ -60,7 +60,7 @@ def rich_preset():
         ),
         schedule=p.ScheduleParameters(heatup_steps=p.EnvironmentEpisodes(4), improve_steps=p.TrainingSteps(77)),
         validation=p.PresetValidationParameters(100.0, 50),
-        levels={"Walker2d-v5": {"validation.min_reward_threshold": 3.0}},
+        levels={"Walker2d-v5": {"validation.min_reward_threshold": 3.0, "schedule.improve_steps": p.TrainingSteps(10)}},
     )
 
 
@@ -117,8 +117,10 @@ def test_the_defaults_are_those_of_the_version_before():
     ids=["default", "rich", "discrete", "switching"],
 )
 def test_json_round_trip_is_exact(preset):
-    text = json.dumps(p.to_json(preset))
-    assert p.from_json(p.Preset, text) == preset
+    read = p.from_json(p.Preset, json.dumps(p.to_json(preset)))
+    assert read == preset
+    for level in preset.levels:  # whose steps keep their unit
+        assert p.for_level(read, level).schedule.improve_steps == p.TrainingSteps(10)
 
 
 @pytest.mark.parametrize(
@@ -369,17 +371,7 @@ def test_a_wrong_override_is_refused_with_words_that_help(text, words):
 # -- levels ------------------------------------------------------------------------------------------------------------
 
 
-def preset_of_levels():
-    return p.Preset(
-        environment=p.EnvironmentParameters("Hopper-v5", visible_entries=(0, 2)),
-        validation=p.PresetValidationParameters(2000.0, 500),
-        levels={
-            "Humanoid-v5": {
-                "environment.filters.reward_rescale_factor": 20.0,
-                "validation.min_reward_threshold": 4000.0,
-            }
-        },
-    )
+SCALE = "environment.filters.reward_rescale_factor"
 
 
 @pytest.mark.parametrize(
@@ -387,34 +379,30 @@ def preset_of_levels():
     [
         ("Humanoid-v5", None, 20.0, 4000.0, None),
         ("Pendulum-v1", None, 1.0, None, None),
-        ("Pendulum-v1", {"environment.filters.reward_rescale_factor": 3.0}, 3.0, None, None),
+        ("Pendulum-v1", {SCALE: 3.0}, 3.0, None, None),
         ("Pendulum-v1", {"environment.visible_entries": (1, 0)}, 1.0, None, (1, 0)),
     ],
 )
 def test_a_level_has_what_is_listed_of_it_and_no_other_levels_threshold(level, listed, scale, threshold, visible):
-    preset = preset_of_levels()
-    preset = dataclasses.replace(preset, levels={**preset.levels, level: listed}) if listed else preset
-    new = p.for_level(preset, level)
+    environment = p.EnvironmentParameters("Hopper-v5", visible_entries=(0, 2))
+    levels = {
+        "Humanoid-v5": {SCALE: 20.0, "validation.min_reward_threshold": 4000.0},
+        **({level: listed} if listed else {}),
+    }
+    validation = p.PresetValidationParameters(2000.0, 500)
+    new = p.for_level(p.Preset(environment=environment, validation=validation, levels=levels), level)
     assert (new.environment.level, new.environment.filters.reward_rescale_factor) == (level, scale)
     assert new.environment.visible_entries == visible
     assert new.validation.min_reward_threshold == threshold
     assert new.validation.max_episodes_to_achieve_reward == (None if threshold is None else 500)
 
 
-def test_the_unit_of_steps_in_levels_is_kept_in_a_config():
-    improve = {"schedule.improve_steps": p.TrainingSteps(1_000)}
-    preset = dataclasses.replace(preset_of_levels(), levels={"Pendulum-v1": improve})
-    read = p.from_json(p.Preset, json.dumps(p.to_json(preset)))
-    assert read == preset and p.for_level(read, "Pendulum-v1").schedule.improve_steps == p.TrainingSteps(1_000)
-
-
 def test_a_memory_an_agent_and_a_temperature_may_leave_out_their_usual_kind():
     preset = p.from_json(p.Preset, '{"agent": {"memory": {"max_size": 9000}}}')
     assert preset.agent == p.SoftActorCriticAgentParameters(memory=p.ExperienceReplayParameters(9000))
     twin = p.Preset(agent=p.TwinSoftActorCriticAgentParameters())
-    changed = p.override(
-        twin, {"agent.algorithm.temperature": {"initial_alpha": 0.5}, "agent.memory": {"kind": "prioritized"}}
-    )
+    changes = {"agent.algorithm.temperature": {"initial_alpha": 0.5}, "agent.memory": {"kind": "prioritized"}}
+    changed = p.override(twin, changes)
     assert changed.agent.algorithm.temperature == p.AutoAlphaParameters(initial_alpha=0.5)
     assert changed.agent.memory == p.PrioritizedExperienceReplayParameters()
     with pytest.raises(p.ParameterError, match="temperature"):

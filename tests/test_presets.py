@@ -37,6 +37,7 @@ def needs_its_packages(name):
 
 def short(preset):
     """Six times of collecting and a few updates, or six rollouts, each of which ends with its episodes."""
+    preset = tiny.shrunk(preset)
     algorithm, steps = preset.agent.algorithm, 20
     changes = {
         "schedule.evaluation_steps": "EnvironmentEpisodes(1)",
@@ -57,7 +58,10 @@ def short(preset):
         }
         if any(network.create_target_network for network in preset.agent.networks.values()):
             changes["agent.algorithm.num_steps_between_copying_online_weights_to_target"] = "TrainingSteps(1)"
-    return p.override(tiny.shrunk(preset), {**changes, "schedule.improve_steps": f"EnvironmentSteps({6 * steps})"})
+    if getattr(preset.agent, "has_ensemble", False):
+        critics = preset.agent.networks["q"].head_parameters.num_critics
+        changes["agent.networks.q.head_parameters.num_critics"] = min(3, critics)
+    return p.override(preset, {**changes, "schedule.improve_steps": f"EnvironmentSteps({6 * steps})"})
 
 
 def weights(trainer):

@@ -57,9 +57,9 @@ def resumed(folder, parameters=RUN):
 
 HOLD = """
 import pathlib, sys, time
-from tfsac.training.run_lock import acquire, run_lock
-lock = run_lock(pathlib.Path(sys.argv[1]))
-acquire(lock)
+from tfsac.training.run_directory import RunDirectory
+directory = RunDirectory(pathlib.Path(sys.argv[1]))
+directory.acquire_lock()
 print("locked", flush=True)
 time.sleep(100)
 """
@@ -102,11 +102,11 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
 @pytest.mark.slow
 def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch):
     held = []
-    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.parts.lock.is_locked))
+    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.directory.lock.is_locked))
     trainer = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    assert trainer.parts.lock.is_locked
+    assert trainer.directory.lock.is_locked
     api.finish(trainer)
-    assert held == [True] and not trainer.parts.lock.is_locked
+    assert held == [True] and not trainer.directory.lock.is_locked
 
 
 @pytest.mark.usefixtures("untraced")

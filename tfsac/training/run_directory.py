@@ -12,14 +12,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
-from tfsac.training.run_lock import acquire
-from tfsac.utils.files import atomic_write, check_new_folder, read_object, remove_temporary
+from tfsac.utils.files import LOCK, atomic_write, check_new_folder, read_object, remove_temporary
 from tfsac.utils.imports import IMPORT_FOLDERS
 
 CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
@@ -40,12 +39,14 @@ class RunDirectory:
         checkpoints: to resume from.
         events: for TensorBoard.
         policy: the exported best policy.
+        lock: of the process that trains the run; the operating system releases it when the process ends.
     """
 
     def __init__(self, path: str | pathlib.Path):
         self.path = pathlib.Path(path).absolute()
         self.config, self.metrics, self.best = (self.path / name for name in (CONFIG, METRICS, BEST))
         self.checkpoints, self.events, self.policy = (self.path / name for name in ("checkpoints", "events", "policy"))
+        self.lock = FileLock(self.path / LOCK, blocking=False, thread_local=False)
 
     def weights(self, step: int | None = None) -> pathlib.Path:
         """Returns the file with the weights of the best evaluation: of the run, or until the checkpoint of a step."""
@@ -65,17 +66,17 @@ class RunDirectory:
         """Refuses a folder in which no new run can be kept."""
         check_new_folder(self.path, "choose another run directory, or resume it (--resume, resume=True)")
 
-    def create(
-        self,
-        preset: Preset,
-        run: RunParameters,
-        extra: Mapping[str, Any] | None = None,
-        lock: FileLock | None = None,
-    ) -> None:
-        """Makes the folder, locks it and writes its config, with `extra` next to the parameters."""
+    def acquire_lock(self) -> None:
+        """Locks the folder; raises BlockingIOError where another process, or another trainer of this one, has it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if lock:
-            acquire(lock)
+        try:
+            self.lock.acquire()
+        except Timeout:
+            raise BlockingIOError(f"{self.path} is being trained already: wait for its end") from None
+
+    def create(self, preset: Preset, run: RunParameters, extra: Mapping[str, Any] | None = None) -> None:
+        """Makes the folder and writes its config, with `extra` next to the parameters."""
+        self.path.mkdir(parents=True, exist_ok=True)
         self.refuse_existing()
         self._write(preset, run, [], extra or {})
 
