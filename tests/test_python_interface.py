@@ -58,11 +58,14 @@ def test_what_cannot_be_used_is_refused_and_leaves_nothing(name, run_dir, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["saved_model.pb", "policy.tflite"])
-def test_an_export_is_no_run_and_the_error_says_what_reads_it(name, tmp_path):
-    (tmp_path / name).touch()
-    with pytest.raises(FileNotFoundError, match="load_exported"):
-        tfsac.load_policy(tmp_path)
+def test_a_video_that_fails_leaves_the_returns_in_its_error(run_dir, tmp_path, monkeypatch):
+    def fails(*args):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("tfsac.api.write_video", fails)
+    with pytest.raises(OSError, match="space") as failure:
+        tfsac.evaluate(run_dir, 1, dump_mp4=tmp_path / "a.mp4")
+    assert str(tfsac.evaluate(run_dir, 1)) in failure.value.__notes__[0]
 
 
 def test_demonstrations_keep_what_was_seen():
