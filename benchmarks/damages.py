@@ -5,8 +5,8 @@
 Each damage is done to a fresh copy of the folder of a tiny run, to a file of the newest checkpoint, a chunk of the memory
 or a file of the run: a bit is flipped, the file is cut off, emptied or deleted. Then the copy is restored in this
 process, as `--resume` does it. Columns: the checkpoint before was used, the file was mended, the damage was refused in
-one line, nothing was noticed, an error without words. The last two must be empty, but for flips in the texts of
-config.json.
+one line, nothing was noticed, an error without words. The last two must be empty, but for flips in the name of the
+checksum in config.json.
 """
 
 import argparse
@@ -45,6 +45,7 @@ def outcome(trainer, folder, damaged):
 
     directory = RunDirectory(folder)
     trainer.memory.total_rows = 0
+    missing = not damaged.exists()
     manager = CheckpointManager(
         directory.checkpoints, trainer.agent, trainer.memory, trainer.parts.checkpoints.identity
     )
@@ -61,11 +62,9 @@ def outcome(trainer, folder, damaged):
         return "uncaught"
     if restored.path != newest:
         return "before used"
-    # Files of the run beside its config are brought to what they were; a changed config is announced.
+    # Files of the run are brought to what they were; a config that is missing is made again.
     whole = restored.run_files.get(damaged.name)
-    if notes or (
-        damaged.parent == folder and whole is not None and damaged.name != CONFIG and damaged.read_bytes() == whole
-    ):
+    if notes or (damaged.parent == folder and whole is not None and (missing or damaged.read_bytes() == whole)):
         return "mended"
     return "unnoticed"
 

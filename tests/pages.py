@@ -6,8 +6,7 @@ looked at. Blocks of other languages are skipped. A comment above a block says m
 
 <!-- file: my_env.py -->     the block is written to this file
 <!-- status: 2 -->           the block's last command ends with this exit status; all others end with 0
-<!-- raises: ValueError -->  the block raises this type of error
-<!-- output -->              the block shows what the one before printed, or what it raised; `...` stands for anything
+<!-- output -->              the block shows what the one before printed; `...` stands for anything
 <!-- skip -->                the block is not run
 """
 
@@ -102,7 +101,7 @@ def run_page(
             elif word == "output":
                 assert shows(block.text, printed), f"{where}: printed was\n{printed}"
             elif block.language == "python":
-                printed = _run_python(block, where, namespace, argument if word == "raises" else None)
+                printed = _run_python(block, where, namespace)
             elif block.language in SHELL and (commands := commands_of(block.text)):
                 printed = _run_commands(commands, where, train_flags, int(argument) if word == "status" else 0)
     return namespace
@@ -127,17 +126,11 @@ def shows(expected, printed):
     return True
 
 
-def _run_python(block, where, namespace, error):
+def _run_python(block, where, namespace):
     # Padded, so that tracebacks have the lines of the page.
     code = compile("\n" * (block.line - 1) + block.text, where.split(",")[0], "exec")
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        try:
-            exec(code, namespace)
-        except Exception as raised:
-            if type(raised).__name__ != error:
-                raise
-            return f"{out.getvalue()}{type(raised).__name__}: {raised}"
-    assert error is None, f"{where}: raised nothing"
+        exec(code, namespace)
     return out.getvalue()
 
 

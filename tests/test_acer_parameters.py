@@ -19,13 +19,10 @@ Discrete, Gaussian = p.DiscreteACERAgentParameters, p.GaussianACERAgentParameter
 Algorithm = p.DiscreteACERAlgorithmParameters
 
 
-def preset(agent=None, **changes):
-    """An experiment with its own policy's steps alone, changed by path with underscores doubled for dots."""
+def preset(agent=None, changes=()):
+    """An experiment with its own policy's steps alone."""
     made = p.Preset(agent=agent or make_parameters(), schedule=p.ScheduleParameters(heatup_steps=0))
-    return p.override(made, {path.replace("__", "."): value for path, value in changes.items()})
-
-
-# -- what they are -----------------------------------------------------------------------------------------------------
+    return p.override(made, dict(changes))
 
 
 @pytest.mark.parametrize("cells", [None, 7])
@@ -39,17 +36,13 @@ def test_networks_are_alike_or_after_a_trunk(cells):
     assert [*separate] == ["policy", "v", "advantage"] and [*shared] == ["trunk", *separate]
     for made in (separate["policy"], separate["v"], shared["trunk"]):
         assert (made.input_embedders_parameters, made.middleware_parameters) == (image, body)
-    # The advantage reads the action beside what it sees: its dense layers are those of its head.
-    advantage = separate["advantage"]
-    assert advantage.input_embedders_parameters == image and advantage.middleware_parameters.kind == (
-        "lstm" if cells else "fc"
-    )
-    for name in ("policy", "v", "advantage"):
+    advantage = separate["advantage"]  # which reads the action too: its dense layers are those of its head
+    assert advantage.input_embedders_parameters == image and advantage.middleware_parameters.kind == body.kind
+    assert advantage.head_parameters.network_layers_sizes == (4, 3)
+    for name, made in separate.items():
         assert [*shared[name].input_embedders_parameters] == ["features"]
-        assert shared[name].input_embedders_parameters["features"].scheme == p.EmbedderScheme.Empty
         assert shared[name].middleware_parameters.scheme == "Empty" and shared[name].middleware_parameters.kind == "fc"
-        assert separate[name].head_parameters == shared[name].head_parameters
-    assert separate["advantage"].head_parameters.network_layers_sizes == (4, 3)
+        assert made.head_parameters == shared[name].head_parameters
     assert {name for name, network in shared.items() if network.create_target_network} == {"trunk", "policy"}
     assert {network.learning_rate for network in [*separate.values(), *shared.values()]} == {0.5}
 
@@ -79,7 +72,11 @@ def with_network(name, kind="discrete", shared=False, **fields):
     )
 
 
-REMEMBERING = {"middleware_parameters": p.LSTMMiddlewareParameters(3)}
+def with_lstm(networks):
+    body = p.LSTMMiddlewareParameters(3)
+    return {name: dataclasses.replace(each, middleware_parameters=body) for name, each in networks.items()}
+
+
 MISTAKES = {
     "no average": (lambda: with_network("policy", create_target_network=False), "use_trust_region"),
     "average of critics": (lambda: with_network("q", create_target_network=True), "no target network"),
@@ -89,16 +86,11 @@ MISTAKES = {
     ),
     "a Huber loss": (lambda: with_network("q", replace_mse_with_huber_loss=True), "squared"),
     "an LSTM without an agent for it": (
-        lambda: p.TwinSoftActorCriticAgentParameters(
-            networks={
-                name: dataclasses.replace(x, **REMEMBERING) for name, x in p.twin_soft_actor_critic_networks().items()
-            }
-        ),
-        "LSTM",
+        lambda: p.TwinSoftActorCriticAgentParameters(networks=with_lstm(p.twin_soft_actor_critic_networks())), "LSTM",
     ),
     "the default warm-up": (lambda: p.Preset(agent=make_parameters()), "heatup_steps"),
-    "random actions": (lambda: preset(schedule__random_action_steps=5), "random_action_steps"),
-    "more environments than segments": (lambda: preset(environment__num_envs=5), "num_envs=5"),
+    "random actions": (lambda: preset(changes={"schedule.random_action_steps": 5}), "random_action_steps"),
+    "more environments than segments": (lambda: preset(changes={"environment.num_envs": 5}), "num_envs=5"),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 from absl import flags
 
 from tfsac import cli
-from tfsac.catalog import load_preset, preset_names, read_config
+from tfsac.catalog import load_preset, read_config
 from tfsac.cli.command import Command, flag_values
 from tfsac.errors import TfsacError
 from tfsac.parameters import override
@@ -20,7 +20,6 @@ from tfsac.parameters import override
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-TFSAC = [sys.executable, "-m", "tfsac"]
 
 
 def flags_of(name):
@@ -28,11 +27,6 @@ def flags_of(name):
 
 
 # -- help, version, the page -------------------------------------------------------------------------------------------
-
-
-def test_the_version_is_printed(capsys):
-    assert cli.run(["--version"]) == 0
-    assert re.fullmatch(r"tfsac \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
 def test_the_page_names_every_command_flag_and_status():
@@ -65,9 +59,8 @@ def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
     assert cli.run(["show", f"--preset={name}", "--set=environment.max_episode_steps=7", "--json"]) == 0
     path = tmp_path / "mine.json"
     path.write_text(capsys.readouterr().out)
-    assert (
-        load_preset(path) == override(load_preset(name), {"environment.max_episode_steps": 7}) == read_config(path)[0]
-    )
+    changed = override(load_preset(name), {"environment.max_episode_steps": 7})
+    assert load_preset(path) == changed == read_config(path)[0]
     assert cli.run(["show", f"--preset={path}", "--json"]) == 0
     assert capsys.readouterr().out == path.read_text()
 
@@ -83,7 +76,9 @@ def test_a_parameter_is_set_once_but_a_later_flag_may_set_a_part(capsys):
 
 
 @pytest.mark.slow
-def test_info_tells_versions_devices_and_threads(capsys):
+def test_version_and_info_tell_versions_devices_and_threads(capsys):
+    assert cli.run(["--version"]) == 0
+    assert re.fullmatch(r"tfsac \d+\.\d+\.\d+\n", capsys.readouterr().out)
     assert cli.run(["info"]) == 0
     printed = capsys.readouterr().out
     for name in ("tfsac", "tensorflow", "platform", "cpu", "cpu flags", "memory", "devices", "threads"):
@@ -122,8 +117,8 @@ def test_what_the_user_can_mend_is_one_line(error, monkeypatch, capsys):
         ended(error, monkeypatch)
 
 
-@pytest.mark.parametrize("error", [ValueError("shapes do not fit"), KeyError("x"), ImportError("no module")])
-def test_any_other_error_keeps_its_traceback(error, monkeypatch, capsys):
+@pytest.mark.parametrize("error", [ValueError("shapes do not fit"), ImportError("no module")])
+def test_any_other_error_keeps_its_traceback(error, monkeypatch):
     with pytest.raises(type(error)):
         ended(error, monkeypatch)
 
@@ -151,10 +146,6 @@ def test_a_wrong_command_line_is_refused_in_one_line(line, words, tmp_path, monk
 
 
 def test_the_end_of_the_reader_of_the_output_is_no_error():
-    program = f"{sys.executable} -m tfsac presets | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) in ((141, ""), (0, ""))  # 0 where head was slow to end
-    assert done.stdout.startswith(preset_names()[0])
     closed = (
         "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from tfsac import cli; cli.main(['presets'])"
     )
@@ -164,14 +155,9 @@ def test_the_end_of_the_reader_of_the_output_is_no_error():
 
 @pytest.mark.slow
 def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quietly(tmp_path):
-    process = subprocess.Popen(
-        [*TFSAC, "train", "--seed=3", "--run_dir=run"],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-m", "tfsac", "train", "--seed=3", "--run_dir=run"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, **pipes)
     try:
         assert process.stdout.readline() == "tfsac train: pendulum_sac, Pendulum-v1, seed 3\n"
         while process.poll() is None:  # a library that is loaded may ignore one
@@ -189,8 +175,7 @@ def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quiet
 def test_a_path_may_begin_with_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     given = []
-    monkeypatch.setitem(
-        cli.COMMANDS, "plot", cli.COMMANDS["plot"]._replace(function=lambda f, rest: given.append(f.out) or 0)
-    )
+    plot = cli.COMMANDS["plot"]._replace(function=lambda values, rest: given.append(values.out) or 0)
+    monkeypatch.setitem(cli.COMMANDS, "plot", plot)
     assert cli.run(["plot", "--out=~/one.png", "--title=~/x"]) == 0
     assert given == [f"{tmp_path}/one.png"]

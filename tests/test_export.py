@@ -1,5 +1,6 @@
 """An exported policy acts exactly as the live one, without tfsac or Keras."""
 
+import functools
 import re
 import sys
 
@@ -22,24 +23,20 @@ from tfsac.policies.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
 
+HEAD = "agent.networks.policy.head_parameters"
 # Preset, level, changes of the preset beside its size.
 NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
 CASES = {
     "pendulum": ("pendulum_sac", "Pendulum-v1", {}),
-    "pendulum, twin target": ("pendulum_twin_sac", "Pendulum-v1", NORMALISED),
-    "camera that the preset does not name": ("pendulum_sac", "TfsacCameraArm-v0", {}),
-    "log sigma by tanh": (
+    "twin, normalised, log sigma by tanh": (
         "pendulum_twin_sac",
         "Pendulum-v1",
-        {
-            "agent.networks.policy.head_parameters.log_std": "tanh",
-            "agent.networks.policy.head_parameters.log_std_bounds": [-10.0, 2.0],
-        },
+        {**NORMALISED, f"{HEAD}.log_std": "tanh", f"{HEAD}.log_std_bounds": [-10.0, 2.0]},
     ),
     "ensemble of categorical critics, residual blocks, running statistics": (
         "flash_sac_mujoco",
         "Pendulum-v1",
-        {"agent.networks.policy.head_parameters.log_std_bounds": [-2.0, 2.0]},
+        {f"{HEAD}.log_std_bounds": [-2.0, 2.0]},
     ),
     "ensemble, batch renormalisation": ("crossq_mujoco", "Pendulum-v1", {}),
     "camera, normalised": ("pendulum_sac", "TfsacCameraArm-v0", {**tiny.camera_networks(), **NORMALISED}),
@@ -107,9 +104,15 @@ class Case:
         return {**v, "q": q.min(axis=-1)}
 
 
+@functools.cache
+def made(name):
+    """Returns the case of this name, which the test must leave as it is."""
+    return Case(*CASES[name])
+
+
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
-    return Case(*CASES[request.param])
+    return made(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +141,9 @@ def act_of_litert(litert):
     return exporting.load_exported(litert)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def pendulum():
-    return Case(*CASES["pendulum"])
+    return made("pendulum")
 
 
 # -- SavedModel --------------------------------------------------------------------------------------------------------
@@ -155,9 +158,8 @@ def test_the_saved_model_acts_as_the_live_policy_in_batches_and_one_by_one(
     exported = loaded.signatures["serving_default"](**case.tensors())["action"].numpy()
     assert exported.shape == live.shape == (40, len(case.low))
     np.testing.assert_allclose(exported, live, rtol=0, atol=1e-5)
-    one = np.stack(
-        [act_of_saved_model({key: array[i : i + 1] for key, array in case.batch.items()})[0] for i in range(5)]
-    )
+    single = [{key: array[i : i + 1] for key, array in case.batch.items()} for i in range(5)]
+    one = np.stack([act_of_saved_model(seen)[0] for seen in single])
     np.testing.assert_allclose(one, live[:5], rtol=0, atol=1e-5)
     assert exporting.verify(case.policy, saved_model, case.observations) <= 1e-5
 
@@ -177,14 +179,17 @@ def test_samples_of_the_saved_model_lie_in_the_bounds_and_have_the_policys_mean_
     np.testing.assert_allclose(first.std(axis=0), expected.std(axis=0), rtol=0.1)
 
 
-def test_values_of_the_saved_model_equal_those_of_the_agents_networks(case, loaded):
+@pytest.mark.slow
+def test_values_of_both_formats_equal_those_of_the_agents_networks(case, loaded, litert):
     action = np.random.default_rng(3).uniform(case.low, case.high, (40, len(case.low))).astype(np.float32)
     exported = loaded.signatures["values"](**case.tensors(), action=tf.constant(action))
+    of_litert = litert_interpreter(litert).get_signature_runner("values")(**case.batch, action=action)
     live = case.live_values(action)
     assert exported.keys() == live.keys()
     for name, value in live.items():
         assert value.shape == (40,) and value.std() > 1e-3
         np.testing.assert_allclose(exported[name].numpy(), value, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(of_litert[name], value, rtol=1e-4, atol=1e-5)
     whole, one = case.policy.values(case.raw(), action), case.policy.values(case.observations[7], action[7])
     assert whole.keys() == one.keys() == live.keys()
     for name, value in exported.items():
@@ -220,13 +225,13 @@ def test_keys_with_dots_dashes_and_digits_are_inputs_by_the_names_that_tensorflo
 
 
 @pytest.mark.slow
-def test_the_saved_model_acts_the_same_where_there_is_only_tensorflow(tmp_path, run_python):
+def test_the_saved_model_acts_the_same_where_there_is_only_tensorflow_whose_tools_serve_it(tmp_path, run_python):
     names = ("pendulum", "camera, normalised")
-    cases = {name: Case(*CASES[name]) for name in names}
-    for name, case in cases.items():
-        exporting.export(case.policy, tmp_path / name)
-        np.savez(tmp_path / f"{name}.npz", **case.batch)
+    for name in names:
+        exporting.export(made(name).policy, tmp_path / name)
+        np.savez(tmp_path / f"{name}.npz", **made(name).batch)
     program = """
+import contextlib
 import sys
 import numpy as np
 for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
@@ -244,12 +249,32 @@ for place in sys.argv[1:]:
         observations = {key: tf.constant(file[key]) for key in file}
     np.save(place, loaded.signatures["serving_default"](**observations)["action"].numpy())
     print(loaded.signatures["sample"](**observations)["action"].shape)
+from tensorflow.python.tools import saved_model_cli
+where, served = ["--dir", sys.argv[1]], ["--tag_set", "serve", "--signature_def", "serving_default"]
+inputs = ["--inputs", f"observation={sys.argv[1]}.npz[observation]"]
+for arguments in (["show", *where, "--all"], ["run", *where, *served, *inputs, "--outdir", sys.argv[1] + "-out"]):
+    sys.argv[:] = ["saved_model_cli", *arguments]
+    with contextlib.suppress(SystemExit):
+        saved_model_cli.main()
 """
     printed = run_python(program, *(str(tmp_path / name) for name in names))
-    assert printed.splitlines() == ["(40, 1)", "(40, 2)"]
-    for name, case in cases.items():
-        elsewhere = np.load(tmp_path / f"{name}.npy")
-        np.testing.assert_allclose(elsewhere, case.policy.act(case.raw()), rtol=0, atol=1e-5)
+    assert printed.splitlines()[:2] == ["(40, 1)", "(40, 2)"]
+    shown = (
+        printed.partition("['serving_default']:")[2].partition("signature_def[")[0].partition("Concrete Functions")[0]
+    )
+    # The batch is the first dimension and of any size; inputs and outputs have names; requests go to predict.
+    for kind, size in (("inputs['observation']", 3), ("outputs['action']", 1)):
+        pattern = rf"{re.escape(kind)} tensor_info: dtype: DT_FLOAT shape: \(-1, {size}\) name: \S+:0"
+        assert re.search(pattern, " ".join(shown.split()))
+    assert shown.count("inputs[") == shown.count("outputs[") == 1
+    assert "Method name is: tensorflow/serving/predict" in shown
+    for name, file in (
+        ("pendulum", "pendulum.npy"),
+        ("pendulum", "pendulum-out/action.npy"),
+        (names[1], f"{names[1]}.npy"),
+    ):
+        live = made(name).policy.act(made(name).raw())
+        np.testing.assert_allclose(np.load(tmp_path / file), live, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +301,7 @@ def test_the_tolerance_follows_the_units_of_an_action(tmp_path, monkeypatch, low
 
 
 def test_verify_finds_changed_statistics_and_weights(tmp_path):
-    case = Case(*CASES["camera, normalised"])
+    case = Case(*CASES["twin, normalised, log sigma by tanh"])
     path = exporting.export(case.policy, tmp_path / "policy")
     case.policy.filters.learn({key: (array * 3 + 1).astype(array.dtype) for key, array in case.batch.items()})
     assert exporting.verify(case.policy, path, case.observations) > 0.01
@@ -304,14 +329,6 @@ def test_the_litert_file_acts_as_the_live_policy_and_samples_with_the_given_nois
     loc, scale = case.gaussian(slice(rows))
     np.testing.assert_allclose(sampled, case.rescaled(np.tanh(loc + scale * noise)), rtol=0, atol=1e-5)
     assert np.abs(sampled - live).max() > 1e-3
-
-
-@pytest.mark.slow
-def test_values_of_the_litert_file_equal_those_of_the_agents_networks(case, litert):
-    action = np.random.default_rng(3).uniform(case.low, case.high, (40, len(case.low))).astype(np.float32)
-    exported = litert_interpreter(litert).get_signature_runner("values")(**case.batch, action=action)
-    for name, value in case.live_values(action).items():
-        np.testing.assert_allclose(exported[name], value, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("act", ["act_of_saved_model", "act_of_litert"])
@@ -360,31 +377,27 @@ def test_what_export_cannot_do_is_refused_and_writes_nothing(pendulum, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_loading_what_is_no_export_fails(pendulum, tmp_path, monkeypatch):
+def test_loading_what_is_no_export_fails(tmp_path, monkeypatch):
     (tmp_path / "config.json").touch()
     with pytest.raises(FileNotFoundError, match="a run"):
         exporting.load_exported(tmp_path)
-    with pytest.raises(TfsacError, match="observations"):
-        exporting.verify(pendulum.policy, tmp_path, [])
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     (tmp_path / "policy.tflite").write_bytes(b"model")
     with pytest.raises(TfsacError, match=r"tfsac\[litert\]"):
         exporting.load_exported(tmp_path)
 
 
-@pytest.mark.parametrize(("format", "folder"), [("saved_model", "exported"), ("tflite", "exported_lite")])
-def test_the_page_about_exports_passes_what_a_policy_of_images_reads(format, folder, tmp_path, monkeypatch):
+def test_the_page_about_exports_passes_what_a_policy_of_images_reads(tmp_path, monkeypatch):
     tiny.register()
     networks = tiny.camera_networks()
     del networks["agent.networks.policy.input_embedders_parameters"]["joints"]  # which the critics read alone
     preset = tiny.shrunk(load_preset("pendulum_sac"), **{"environment.level": "TfsacCameraArm-v0", **networks})
     policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "TfsacCameraArm-v0", preset))
-    tfsac.export(policy, tmp_path / folder, format)
-    page = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
-    (block,) = (x for x in blocks(page) if "inputs = act." in x.text and re.search(f'"{folder}["/]', x.text))
     monkeypatch.chdir(tmp_path)
-    seen, _ = tiny.CameraArm().reset(seed=3)
-    assert seen["joints"].dtype == np.float64 and seen["camera"].dtype == np.uint8
-    exec(block.text, namespace := {"tf": tf, "Interpreter": Interpreter, "seen": seen})
-    assert sorted(namespace["inputs"]) == ["camera"]
-    np.testing.assert_allclose(np.asarray(namespace["action"])[0], policy.act(seen), atol=1e-5)
+    page, (seen, _) = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8"), tiny.CameraArm().reset(seed=3)
+    for format, folder in (("saved_model", "exported"), ("tflite", "exported_lite")):
+        tfsac.export(policy, folder, format)
+        (block,) = (x for x in blocks(page) if "inputs = act." in x.text and re.search(f'"{folder}["/]', x.text))
+        exec(block.text, namespace := {"tf": tf, "Interpreter": Interpreter, "seen": seen})
+        assert sorted(namespace["inputs"]) == ["camera"]
+        np.testing.assert_allclose(np.asarray(namespace["action"])[0], policy.act(seen), atol=1e-5)

@@ -1,6 +1,5 @@
-"""Exports as servers and small devices take them: TensorFlow's own tools read the SavedModel, LiteRT runs int8."""
+"""Exports as small devices take them: LiteRT with float16 and int8."""
 
-import json
 import re
 from types import SimpleNamespace
 
@@ -18,16 +17,6 @@ from tfsac.exporting.litert import calibrate, litert_interpreter
 
 pytest.importorskip("ai_edge_litert")
 
-# Runs TensorFlow's saved_model_cli once for each list of arguments.
-TOOL = """
-import contextlib, json, sys
-from tensorflow.python.tools import saved_model_cli
-for arguments in json.loads(sys.argv[1]):
-    sys.argv = ["saved_model_cli", *arguments]
-    with contextlib.suppress(SystemExit):
-        saved_model_cli.main()
-"""
-
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
@@ -44,23 +33,6 @@ def observations(run_dir, policy):
     return api.observations_of(run_dir, policy)[0]
 
 
-@pytest.mark.slow
-def test_tensorflows_tools_find_and_run_what_a_model_server_serves(policy, observations, tmp_path, run_python):
-    exporting.export(policy, tmp_path / "policy")
-    seen, where = np.array(observations[:7]), ["--dir", str(tmp_path / "policy")]
-    served = ["--tag_set", "serve", "--signature_def", "serving_default", "--outdir", str(tmp_path / "out")]
-    run = ["run", *where, *served, "--input_exprs", f"observation={seen.tolist()}"]
-    _, _, printed = run_python(TOOL, json.dumps([["show", *where, "--all"], run])).partition("['serving_default']:")
-    shown = " ".join(printed.partition("signature_def[")[0].partition("Concrete Functions")[0].split())
-    # The batch is the first dimension and of any size; inputs and outputs have names; requests go to predict.
-    assert re.search(r"inputs\['observation'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 3\) name: \S+:0", shown)
-    assert re.search(r"outputs\['action'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 1\) name: \S+:0", shown)
-    assert shown.count("inputs[") == shown.count("outputs[") == 1
-    assert "Method name is: tensorflow/serving/predict" in shown
-    served = np.load(tmp_path / "out" / "action.npy")
-    np.testing.assert_allclose(served, policy.act(seen), rtol=0, atol=1e-5)
-
-
 # -- float16 and int8 --------------------------------------------------------------------------------------------------
 
 
@@ -72,8 +44,10 @@ def difference(policy, path, observations):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "preset"),
-    [("Pendulum-v1", tiny.taac()), ("CartPole-v1", tiny.acer(lstm=True))],
-    ids=["taac", "lstm"],
+    [
+        pytest.param("Pendulum-v1", tiny.taac(), id="taac", marks=pytest.mark.acceptance),
+        pytest.param("CartPole-v1", tiny.acer(lstm=True), id="lstm"),
+    ],
 )
 def test_a_float16_file_acts_as_the_live_policy_but_for_its_rounded_weights(level, preset, tmp_path, capsys):
     run = tiny.untrained_run(tmp_path / "run", level, preset)
@@ -109,7 +83,8 @@ class Weather(Observed):
 
 @pytest.mark.slow
 def test_a_float16_file_rounds_neither_statistics_nor_bounds(tmp_path):
-    preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **{"environment.filters.observation_normalization": True})
+    changes = {"environment.filters.observation_normalization": True, **tiny.SHORTER}
+    preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **changes)
     result = tfsac.train(preset, tmp_path / "run", env_fn=Weather, quiet=True)
     policy = tfsac.load_policy(result.run_dir, env_fn=Weather)
     (observations,) = api.observations_of(result.run_dir, policy, env_fn=Weather)
@@ -125,12 +100,9 @@ def test_a_float16_file_rounds_neither_statistics_nor_bounds(tmp_path):
 
 @pytest.mark.slow
 def test_an_int8_file_is_smaller_and_acts_nearly_as_the_live_policy(tmp_path):
-    sizes = {
-        path: [64] for path in ("policy.input_embedders_parameters.*.scheme", "policy.middleware_parameters.scheme")
-    }
-    preset = tiny.shrunk(
-        load_preset("pendulum_sac"), **{f"agent.networks.{path}": size for path, size in sizes.items()}
-    )
+    parts = ("input_embedders_parameters.*", "middleware_parameters")
+    wide = {f"agent.networks.policy.{part}.scheme": [64] for part in parts}
+    preset = tiny.shrunk(load_preset("pendulum_sac"), **wide)
     run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", preset)
     policy = tfsac.load_policy(run)
     (observations,) = episodes = api.observations_of(run, policy)
@@ -164,9 +136,15 @@ class Crossroads(Observed):
 gym.register("TfsacCrossroads-v0", Crossroads)
 
 
-def test_each_episode_of_the_calibration_begins_with_the_first_state_of_a_policy(tmp_path):
-    run = tiny.untrained_run(tmp_path / "run", "CartPole-v1", tiny.acer(lstm=True))
-    policy = tfsac.load_policy(run)
+@pytest.fixture(scope="module")
+def remembering(tmp_path_factory):
+    """A policy with an LSTM."""
+    run = tiny.untrained_run(tmp_path_factory.mktemp("lstm") / "run", "CartPole-v1", tiny.acer(lstm=True))
+    return tfsac.load_policy(run)
+
+
+def test_each_episode_of_the_calibration_begins_with_the_first_state_of_a_policy(remembering):
+    policy = remembering
     signature = exporting.PolicyGraph(policy).signatures(noise_as_input=True)["serving_default"]
     converter, episodes = SimpleNamespace(), [[np.full(4, 0.1, np.float32)] * steps for steps in (3, 1, 4)]
     calibrate(converter, {"serving_default": signature}, policy, episodes)
@@ -175,9 +153,8 @@ def test_each_episode_of_the_calibration_begins_with_the_first_state_of_a_policy
     assert [bool(state.any()) for state in states] == [False, True, True, False, False, True, True, True]
 
 
-def test_calibration_takes_arrays_actions_all_over_the_space_and_leaves_the_policy_as_it_was(tmp_path):
-    run = tiny.untrained_run(tmp_path / "run", "CartPole-v1", tiny.acer(lstm=True))
-    policy, converter = tfsac.load_policy(run), SimpleNamespace()
+def test_calibration_takes_arrays_actions_all_over_the_space_and_leaves_the_policy_as_it_was(remembering):
+    policy, converter = remembering, SimpleNamespace()
     policy.act(np.zeros(4, np.float32))
     before = {name: value.copy() for name, value in policy.state.items()}
     signature = SimpleNamespace(structured_input_signature=[tf.TensorSpec([None], tf.int32, name="action")])

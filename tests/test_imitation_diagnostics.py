@@ -2,76 +2,50 @@
 gradients.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, named, one
 from toys import discrete_spec, random_batches, team_spec, vector_spec
 
-from tfsac.agents import (
-    DiscreteSoftActorCriticAgent,
-    SoftActorCriticAgent,
-    TwinSoftActorCriticAgent,
-    sqil_diagnostics,
-)
-from tfsac.parameters import (
-    DiscreteSoftActorCriticAgentParameters,
-    DiscreteSoftActorCriticAlgorithmParameters,
-    ExperienceReplayParameters,
-    FixedAlphaParameters,
-    PrioritizedExperienceReplayParameters,
-    SoftActorCriticAgentParameters,
-    SQILExperienceReplayParameters,
-    TwinSoftActorCriticAgentParameters,
-    TwinSoftActorCriticAlgorithmParameters,
-    discrete_soft_actor_critic_networks,
-    soft_actor_critic_networks,
-    twin_soft_actor_critic_networks,
-)
+from tfsac import parameters as p
+from tfsac.agents import DiscreteSoftActorCriticAgent, TwinSoftActorCriticAgent, sqil_diagnostics
 from tfsac.policies.distributions import MaskedCategorical, SquashedGaussian
+from tfsac.training.build import build_agent
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 
 BATCH, ALPHA = 8, 0.2
-SQIL = SQILExperienceReplayParameters(demonstrations="not read here")
+SQIL = p.SQILExperienceReplayParameters(demonstrations="not read here")
 KINDS = ["discrete", "twin", "v"]
-NAMES = [
-    "imitation/td_error_agent",
-    "imitation/td_error_expert",
-    "imitation/policy_loss_agent",
-    "imitation/policy_loss_expert",
-    "imitation/gradient_cosine",
-]
+NAMES = [f"imitation/{name}_{half}" for name in ("td_error", "policy_loss") for half in ("agent", "expert")]
+NAMES += ["imitation/gradient_cosine"]
 ALTERNATING = np.tile(np.float32([0, 1]), BATCH // 2)
 
 
-def make_agent(kind, memory=SQIL, eager=True, spec=None, **trained):
-    trained, fixed = {"learning_rate": 1e-2, "batch_size": BATCH, **trained}, FixedAlphaParameters(ALPHA)
+def make_agent(kind, memory=SQIL, spec=None, **reads):
+    trained, fixed = {"learning_rate": 1e-2, "batch_size": BATCH, **reads}, p.FixedAlphaParameters(ALPHA)
     if kind == "v":
-        parameters = SoftActorCriticAgentParameters(
-            memory=memory, networks=soft_actor_critic_networks((16,), **trained)
+        made = p.SoftActorCriticAgentParameters(networks=p.soft_actor_critic_networks((16,), **trained))
+    elif kind == "twin":
+        algorithm = p.TwinSoftActorCriticAlgorithmParameters(temperature=fixed)
+        made = p.TwinSoftActorCriticAgentParameters(
+            algorithm, networks=p.twin_soft_actor_critic_networks((16,), **trained)
         )
-        return SoftActorCriticAgent(parameters, vector_spec(3, 2), eager=eager)
-    if kind == "twin":
-        algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=fixed)
-        networks = twin_soft_actor_critic_networks((16,), **trained)
-        parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
-        return TwinSoftActorCriticAgent(parameters, vector_spec(3, 2), eager=eager)
-    algorithm = DiscreteSoftActorCriticAlgorithmParameters(temperature=fixed)
-    networks = discrete_soft_actor_critic_networks((16,), **trained)
-    parameters = DiscreteSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
-    return DiscreteSoftActorCriticAgent(parameters, spec or discrete_spec(3, 4, masked=True), eager=eager)
+    else:
+        algorithm = p.DiscreteSoftActorCriticAlgorithmParameters(temperature=fixed)
+        networks = p.discrete_soft_actor_critic_networks((16,), **trained)
+        made = p.DiscreteSoftActorCriticAgentParameters(algorithm, networks=networks)
+    preset = p.Preset(agent=dataclasses.replace(made, memory=memory))
+    usual = discrete_spec(3, 4, masked=True) if kind == "discrete" else vector_spec(3, 2)
+    return build_agent(preset, p.RunParameters(seed=1, eager=True, updates_between_diagnostics=1), spec or usual)
 
 
 def batches(agent, updates=1, expert=ALTERNATING, seed=0):
     stacked = random_batches(agent.spec._replace(extras={}), updates, BATCH, seed)
     return stacked._replace(extras={"expert": np.tile(np.float32(expert), (updates, 1))})
-
-
-def doubled(stacked):
-    """The even rows twice: once as the agent's own, once as demonstrated."""
-    twice = tf.nest.map_structure(lambda x: np.repeat(x[:, ::2], 2, axis=1), stacked)
-    return twice._replace(extras=stacked.extras)
 
 
 def policy_loss(agent, batch):
@@ -91,7 +65,7 @@ def policy_loss(agent, batch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_are_there_where_batches_are_half_demonstrated_and_change_nothing_of_what_is_learned(kind):
-    imitating, plain = make_agent(kind), make_agent(kind, ExperienceReplayParameters())
+    imitating, plain = make_agent(kind), make_agent(kind, p.ExperienceReplayParameters())
     stacked = batches(imitating, 2)
     first = imitating.update(stacked).metrics
     second = plain.update(stacked._replace(extras={})).metrics
@@ -133,16 +107,9 @@ def test_errors_and_losses_are_means_over_each_half(kind):
 
 
 def test_a_demonstrated_step_of_a_team_counts_for_each_agent():
-    team = team_spec(3)
-    networks = discrete_soft_actor_critic_networks(
-        (16,), policy_input="agent_state", critic_input="global_state", batch_size=BATCH
-    )
-    agent, same = (
-        DiscreteSoftActorCriticAgent(
-            DiscreteSoftActorCriticAgentParameters(memory=memory, networks=networks), team, eager=True
-        )
-        for memory in (SQIL, PrioritizedExperienceReplayParameters())
-    )
+    reads = {"policy_input": "agent_state", "critic_input": "global_state"}
+    memories = (SQIL, p.PrioritizedExperienceReplayParameters())
+    agent, same = (make_agent("discrete", memory, team_spec(3), **reads) for memory in memories)
     stacked = batches(agent)
     metrics = named(agent, stacked)
     weighted = stacked._replace(extras={}, weight=np.ones((1, BATCH), np.float32))
@@ -171,7 +138,7 @@ def test_the_cosine_is_that_of_the_flattened_gradients_of_both_halves(kind):
 
 def test_opposed_halves_are_in_conflict():
     agent, expert = make_agent("discrete", spec=discrete_spec(3, 2)), tf.constant(ALTERNATING)
-    same = one(doubled(batches(agent)))
+    same = one(tf.nest.map_structure(lambda x: np.repeat(x[:, ::2], 2, axis=1), batches(agent)))
     with agent.watch("policy") as tape:  # both halves see the same; one wants the first action, the other the second
         prob = agent.distribution(same.observation).prob
         loss = tf.where(expert > 0, prob[:, 0], prob[:, 1])

@@ -3,6 +3,7 @@ stay as they were.
 """
 
 import dataclasses
+import functools
 import json
 
 import gymnasium as gym
@@ -16,16 +17,9 @@ from toys import tiny_preset
 
 import tfsac
 from tfsac import api, cli, exporting
+from tfsac import parameters as p
 from tfsac.environments import make
 from tfsac.memories import TransitionMemory, save_demonstrations
-from tfsac.parameters import (
-    DiscreteSoftActorCriticAgentParameters,
-    TwinSoftActorCriticAgentParameters,
-    discrete_soft_actor_critic_networks,
-    override,
-    soft_actor_critic_networks,
-    twin_soft_actor_critic_networks,
-)
 from tfsac.training import Trainer
 
 POLE, PENDULUM = "TfsacGarbagePole-v0", "TfsacGarbagePendulum-v0"
@@ -78,14 +72,13 @@ def imitation(kind, path, **changes):
     """A tiny run of an agent that imitates, with everything that rewards could get into."""
     sizes = {"layers": (16,), "learning_rate": 1e-3, "batch_size": 32}
     usual = {"environment.level": MADE[kind], "environment.max_episode_steps": None}
-    agent = tiny_preset().agent
     if kind == "discrete":
-        agent = DiscreteSoftActorCriticAgentParameters(networks=discrete_soft_actor_critic_networks(**sizes))
+        agent = p.DiscreteSoftActorCriticAgentParameters(networks=p.discrete_soft_actor_critic_networks(**sizes))
         usual["agent.exploration"] = {"initial_epsilon": 0.9, "final_epsilon": 0.05, "decay_steps": 60}
     elif kind == "twin":
-        agent = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks(**sizes))
+        agent = p.TwinSoftActorCriticAgentParameters(networks=p.twin_soft_actor_critic_networks(**sizes))
     else:
-        agent = dataclasses.replace(agent, networks=soft_actor_critic_networks(**sizes))
+        agent = dataclasses.replace(tiny_preset().agent, networks=p.soft_actor_critic_networks(**sizes))
     usual |= {
         "agent.memory": {"kind": "sqil", "demonstrations": str(path), "max_size": 1000},
         "agent.algorithm.n_step": 2,
@@ -93,13 +86,20 @@ def imitation(kind, path, **changes):
         "schedule.improve_steps": 80,
         "schedule.steps_between_evaluation_periods": 60,
     }
-    return override(dataclasses.replace(tiny_preset(), agent=agent), {**usual, **changes})
+    return p.override(dataclasses.replace(tiny_preset(), agent=agent), {**usual, **changes})
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shown")
     return {kind: demonstrate(folder / f"{kind}.npz", level) for kind, level in MADE.items()}
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory, shown):
+    """Returns a function that gives the finished run of an agent that imitates, trained once."""
+    folder = tmp_path_factory.mktemp("complete")
+    return functools.cache(lambda kind: complete_run(folder / kind, imitation(kind, shown[kind])))
 
 
 # -- rewards -----------------------------------------------------------------------------------------------------------
@@ -109,25 +109,24 @@ OTHER_REWARDS = {"environment.kwargs": {"reward_seed": 1}}
 
 def learned(run_dir):
     """Returns what a run's updates reported."""
-    return [
-        {name: x for name, x in row.items() if not name.startswith(("training/", "evaluation/"))}
-        for row in rows_without_clocks(run_dir)
-    ]
+    plain = ("training/", "evaluation/")
+    return [{k: x for k, x in row.items() if not k.startswith(plain)} for row in rows_without_clocks(run_dir)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["twin", *(pytest.param(kind, marks=pytest.mark.acceptance) for kind in ("discrete", "v"))]
 )
-def test_the_environments_rewards_have_no_effect_on_what_is_learned(tmp_path, shown, kind):
-    one = complete_run(tmp_path / "one", imitation(kind, shown[kind]))
+def test_the_environments_rewards_have_no_effect_on_what_is_learned(tmp_path, shown, complete, kind):
+    one = complete(kind)
     two = complete_run(tmp_path / "two", imitation(kind, shown[kind], **OTHER_REWARDS))
     assert one.counters == two.counters and one.counters.updates == 80
     before, after = weights(one), weights(two)
     assert before.keys() == after.keys() and ("temperature/0" in before) == (kind != "v")
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value, err_msg=name)
-    assert learned(tmp_path / "one") == learned(tmp_path / "two") and "loss/policy" in learned(tmp_path / "one")[0]
+    reported = learned(one.directory.path)
+    assert reported == learned(tmp_path / "two") and "loss/policy" in reported[0]
     for field in one.memory.ring.dtype.names:
         same = np.array_equal(one.memory.ring[field], two.memory.ring[field])
         assert same == (field != "reward"), field
@@ -149,7 +148,7 @@ def recorded(tmp_path_factory):
         "environment.filters.observation_normalization": True,
         "environment.max_episode_steps": STEPS,
     }
-    run_dir = tiny.untrained_run(folder / "run", "Pendulum-v1", override(tiny_preset(), changes))
+    run_dir = tiny.untrained_run(folder / "run", "Pendulum-v1", p.override(tiny_preset(), changes))
     flags = [f"--run_dir={run_dir}", f"--out={folder / 'data.npz'}", "--episodes=2", "--stochastic"]
     assert cli.run(["record", *flags]) == 0
     return folder / "data.npz"
@@ -157,15 +156,15 @@ def recorded(tmp_path_factory):
 
 def with_data(path):
     """A tiny run with prior data, n-step sums and everything else that has state."""
-    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
+    networks = p.twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
     changes = {
-        "agent": TwinSoftActorCriticAgentParameters(networks=networks),
+        "agent": p.TwinSoftActorCriticAgentParameters(networks=networks),
         "agent.memory": {"kind": "prior_data", "demonstrations": str(path), "share": 0.25, "max_size": 120},
         "agent.algorithm.n_step": 3,
         "environment.filters.return_scaling": {"bound": 5.0},
         "environment.max_episode_steps": 40,
     }
-    return override(preset(), changes)
+    return p.override(preset(), changes)
 
 
 def test_recorded_files_have_all_that_learning_needs_with_raw_rewards_and_observations(recorded):
@@ -189,23 +188,18 @@ def test_recorded_files_have_all_that_learning_needs_with_raw_rewards_and_observ
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prior data", "twin", pytest.param("discrete", marks=pytest.mark.acceptance)])
-def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, shown, recorded, kind):
-    parameters = with_data(recorded) if kind == "prior data" else imitation(kind, shown[kind])
-    uninterrupted = complete_run(tmp_path / "uninterrupted", parameters)
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, shown, recorded, complete, kind):
+    if kind == "prior data":
+        parameters = with_data(recorded)
+        uninterrupted = complete_run(tmp_path / "uninterrupted", parameters)
+    else:
+        parameters, uninterrupted = imitation(kind, shown[kind]), complete(kind)
     crashed(tmp_path / "run", 167, parameters)
     resumed = Trainer(parameters, tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == 150
     resumed.run()
     same_run(resumed, uninterrupted)
     assert resumed.filters.state() == uninterrupted.filters.state()
-
-
-@pytest.fixture
-def interrupted(tmp_path):
-    """A run that can be resumed, and its demonstrations."""
-    path = demonstrate(tmp_path / "expert.npz", POLE)
-    crashed(tmp_path / "run", 60, imitation("discrete", path))
-    return tmp_path / "run", path
 
 
 def refused(run_dir, capsys):
@@ -221,8 +215,9 @@ def refused(run_dir, capsys):
 
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-def test_a_run_whose_demonstrations_changed_is_refused_and_finds_those_that_were_moved(interrupted, capsys):
-    run_dir, path = interrupted
+def test_a_run_whose_demonstrations_changed_is_refused_and_finds_those_that_were_moved(tmp_path, capsys):
+    run_dir, path = tmp_path / "run", demonstrate(tmp_path / "expert.npz", POLE)
+    crashed(run_dir, 60, imitation("discrete", path))
     moved = path.rename(path.with_name("moved.npz"))
     assert str(path) in refused(run_dir, capsys)
     demonstrate(path, POLE, seed=50)

@@ -132,20 +132,6 @@ def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
     same_run(resumed, whole)
 
 
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-def test_several_environments_repeat_noise_that_a_checkpoint_holds(tmp_path):
-    preset = tiny_preset(**EVERY_5, environment__num_envs=3, schedule__random_action_steps=0)
-    settings = RunParameters(checkpoint_save_steps=51, updates_between_diagnostics=1)
-    saved = crashed(tmp_path / "run", 51, preset, settings).parts.collector.policy_state
-    resumed = Trainer(preset, tmp_path / "run", settings, resume=True, quiet=True)
-    resumed.environments.close()
-    assert resumed.parts.collector.policy_state.keys() == saved.keys() == {"noise", "noise_steps_left"}
-    for name, value in saved.items():
-        np.testing.assert_array_equal(resumed.parts.collector.policy_state[name], value)
-    assert saved["noise_steps_left"].tolist() == [3, 3, 3]  # after 17 steps
-
-
 def collector_of(seed=0):
     preset = tiny_preset(**EVERY_5, environment__num_envs=2)
     environments = Environments(preset.environment, seed, maker(preset.environment, None), 0)

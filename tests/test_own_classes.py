@@ -1,9 +1,12 @@
-"""Users' memories, explorations and heads: in presets, in configs, in runs, and where they lead nowhere."""
+"""Users' memories, explorations, heads and agents: in presets, in configs, in runs, in processes that have not seen
+them, and where they lead nowhere.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import json
 import sys
 from typing import ClassVar
@@ -23,10 +26,14 @@ from tfsac.memories import PrioritizedMemory, TransitionMemory
 from tfsac.networks import FeaturesHead, GraphForward, PolicyHead, QHead, forward_of
 from tfsac.policies import Exploration
 from tfsac.training.build import build_agent, build_memory, build_policy
+from tfsac.training.run_directory import RunDirectory
 from tfsac.types import DiscreteSpec
 from tfsac.utils import imports
 
 EXAMPLES = ROOT / "examples"
+PAGE = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
+FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
+KIND = "my_parameters:MyAgentParameters"
 
 
 @p.parameters
@@ -152,38 +159,27 @@ AGENTS = {
 }
 
 
-def preset_of(agent):
-    return p.Preset(agent=agent)
-
-
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS.keys())
 def test_own_parameters_come_back_equal_from_json(agent):
-    preset = preset_of(agent)
+    preset = p.Preset(agent=agent)
     text = json.dumps(p.to_json(preset))
     assert f'"kind": "{__name__}:Own' in text
-    back = p.from_json(p.Preset, text)
-    assert back == preset and back.agent == agent
-    assert type(back.agent.memory) is type(agent.memory) and type(back.agent.exploration) is type(agent.exploration)
+    assert p.from_json(p.Preset, text) == preset
 
 
 def test_set_changes_own_fields_and_names_mistakes():
-    preset = preset_of(AGENTS["memory"])
+    preset = p.Preset(agent=AGENTS["memory"])
     assert p.override(preset, {"agent.memory.option": 0.75}).agent.memory == OwnReplay(5000, option=0.75)
-    kind = f"{__name__}:OwnPrioritized"
-    assert p.override(preset, {"agent.memory": {"kind": kind, "option": 1.5}}).agent.memory == OwnPrioritized(
-        option=1.5
-    )
-    with pytest.raises(p.ParameterError, match=r"OwnReplay\.max_size"):
-        p.override(preset, {"agent.memory.max_size": 0})
-    with pytest.raises(p.ParameterError, match=r"OwnHead has no parameter 'facto'\. Did you mean 'factor'"):
-        p.override(
-            preset_of(AGENTS["head"]),
-            {"agent.networks.policy.head_parameters": {"kind": f"{__name__}:OwnHead", "facto": 1}},
-        )
+    changed = p.override(preset, {"agent.memory": {"kind": f"{__name__}:OwnPrioritized", "option": 1.5}})
+    assert changed.agent.memory == OwnPrioritized(option=1.5)
+    wrong = {"agent.memory.max_size": 0}, {"agent.memory": {"kind": f"{__name__}:OwnReplay", "optoin": 1}}
+    for changes, words in zip(wrong, ("max_size", "option"), strict=True):
+        with pytest.raises(p.ParameterError, match=words):
+            p.override(preset, changes)
 
 
 def memory_of(agent):
-    preset, spec = p.override(preset_of(agent), {"environment.num_envs": 2}), vector_spec(3, 1)
+    preset, spec = p.override(p.Preset(agent=agent), {"environment.num_envs": 2}), vector_spec(3, 1)
     return build_memory(preset, spec, Filters(preset.environment.filters, spec))
 
 
@@ -203,7 +199,7 @@ def test_a_policy_explores_by_an_own_exploration():
     seen = {"observation": np.ones((4, 3), np.float32)}
     actions = {}
     for mode in ("sample", "explore"):
-        policy = build_policy(preset_of(AGENTS["exploration"]), p.RunParameters(seed=3), spec)
+        policy = build_policy(p.Preset(agent=AGENTS["exploration"]), p.RunParameters(seed=3), spec)
         actions[mode] = policy.act(seen, mode=mode).action
     np.testing.assert_allclose(actions["explore"] - actions["sample"], 0.3, atol=1e-6)
 
@@ -211,7 +207,7 @@ def test_a_policy_explores_by_an_own_exploration():
 def test_an_own_head_computes_what_it_says_in_graphs():
     spec, seen = vector_spec(3, 1), {"observation": np.ones((4, 3), np.float32)}
     own, usual = (
-        build_agent(preset_of(with_head(head)), p.RunParameters(eager=True), spec).networks["policy"]
+        build_agent(p.Preset(agent=with_head(head)), p.RunParameters(eager=True), spec).networks["policy"]
         for head in (OwnHead(), p.SACPolicyHeadParameters())
     )
     usual.model.set_weights(own.model.get_weights())
@@ -224,7 +220,7 @@ def test_an_own_head_computes_what_it_says_in_graphs():
 
 
 def test_a_head_of_an_ensemble_changes_its_layers_alone():
-    with pytest.raises(TypeError, match=r"self\.critics"):
+    with pytest.raises(TypeError, match="critics"):
         type("OwnCritics", (QHead,), {"__call__": lambda self, features, action: 0.0})
 
 
@@ -256,7 +252,7 @@ class Regularised(WithLayer):
 def test_an_own_head_that_would_act_in_part_is_refused_by_its_name_and_its_networks(head, words, monkeypatch):
     monkeypatch.setattr(OwnHead, "path", f"{__name__}:{head.__name__}")
     with pytest.raises(ValueError, match=words) as caught:
-        build_agent(preset_of(with_head(OwnHead())), p.RunParameters(eager=True), vector_spec(3, 1))
+        build_agent(p.Preset(agent=with_head(OwnHead())), p.RunParameters(eager=True), vector_spec(3, 1))
     assert "'policy'" in str(caught.value)
 
 
@@ -307,7 +303,7 @@ def test_a_path_that_leads_nowhere_is_refused(which, path, error, words, monkeyp
     made = {"exploration": agent.exploration, "head": agent.networks["policy"].head_parameters}.get(which, agent.memory)
     monkeypatch.setattr(type(made), "path", path)
     with pytest.raises(error, match=words):
-        build_policy(preset_of(agent), p.RunParameters(), vector_spec(3, 1))
+        build_policy(p.Preset(agent=agent), p.RunParameters(), vector_spec(3, 1))
         memory_of(agent)
 
 
@@ -319,21 +315,28 @@ def modules(monkeypatch):
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
-        if name.startswith(("own_", "my_")):
+        if name.startswith(("own_", "my_", "raises_")):
             sys.modules.pop(name)
 
 
-def test_the_exploration_of_the_page_ends_and_one_that_no_config_can_find_again_is_refused(modules, tmp_path):
-    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
-    text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
-    (tmp_path / "my_exploration.py").write_text(text)
-    preset = p.override(load_preset(tmp_path / "my_exploration.py"), {"agent.exploration.noisy_steps": 10})
+@pytest.fixture
+def folder(modules, tmp_path, monkeypatch):
+    """A folder with the files of the page."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {**FILES, "raises_at_import.py": "import nothing_of_this_name"}.items():
+        (tmp_path / name).write_text(text)
+    importlib.invalidate_caches()
+    return tmp_path
+
+
+def test_the_exploration_of_the_page_ends_and_one_that_no_config_can_find_again_is_refused(folder):
+    preset = p.override(load_preset(folder / "my_exploration.py"), {"agent.exploration.noisy_steps": 10})
     explore = build_policy(preset, p.RunParameters(), vector_spec(3, 1)).exploration
     action, rng = np.zeros((4, 1), np.float32), np.random.default_rng(0)
     assert (explore(action, rng, None, 9) != 0).all() and (explore(action, rng, None, 10) == 0).all()
-    (tmp_path / "my-preset.py").write_text(text)
+    renamed = (folder / "my_exploration.py").rename(folder / "my-preset.py")
     with pytest.raises(p.ParameterError, match="FirstNoiseParameters"):
-        load_preset(tmp_path / "my-preset.py")
+        load_preset(renamed)
 
 
 def test_the_memory_of_the_example_prefers_new_transitions(modules):
@@ -356,3 +359,93 @@ def test_the_head_of_the_example_has_one_standard_deviation_in_all_states(module
     assert np.std(mean, axis=0).min() > 0 and (np.asarray(log_std) == -0.5).all()
     names = [variable.path for variable in network.trainable_variables]
     assert sum("log_std" in name for name in names) == 1 and len(set(names)) == len(names)
+
+
+# -- own agents --------------------------------------------------------------------------------------------------------
+
+
+def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
+    preset = load_preset(folder / "my_preset.py")
+    assert (preset.agent.kind, preset.agent.path) == (KIND, "my_agent:MyAgent")
+    changed = p.override(preset, {"agent.algorithm.location_cost": 5.0, "agent.algorithm.discount": 0.9})
+    assert type(changed.agent) is type(preset.agent) and changed.agent.algorithm.location_cost == 5.0
+    assert p.override(changed, {"agent.algorithm.location_cost": 1e-3, "agent.algorithm.discount": 0.99}) == preset
+
+
+@pytest.mark.slow
+def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_python, tmp_path_factory):
+    preset = p.override(load_preset(folder / "my_preset.py"), {"agent.algorithm.location_cost": 7.5})
+    RunDirectory(folder / "run").create(preset, p.RunParameters(seed=4))
+    assert json.loads((folder / "run" / "config.json").read_text())["preset"]["agent"]["kind"] == KIND
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    printed = run_python(
+        f"""
+import os, pathlib, sys
+os.chdir({str(elsewhere)!r})
+from tfsac.catalog import read_config
+preset, run = read_config(pathlib.Path({str(folder / "run" / "config.json")!r}))
+print(type(preset.agent).__name__, preset.agent.algorithm.location_cost, run.seed, "tensorflow" in sys.modules)
+"""
+    )
+    assert printed.split() == ["MyAgentParameters", "7.5", "4", "False"]
+
+
+def undecorated():
+    class Plain(p.TwinSoftActorCriticAgentParameters):
+        path: ClassVar[str] = "some_module:Plain"
+
+    p.Preset(agent=Plain())
+
+
+def inside():
+    @p.parameters
+    class Inside(p.TwinSoftActorCriticAgentParameters):
+        """A class that no other process can import."""
+
+        path: ClassVar[str] = "some_module:Inside"
+
+    p.Preset(agent=Inside())
+
+
+@p.parameters
+class OwnAlgorithm(p.TwinSoftActorCriticAlgorithmParameters):
+    """An algorithm that no class of an agent names."""
+
+    location_cost: float = 2.0
+
+
+WRONG = {
+    "a module that raises": (
+        lambda: p.from_json(p.Preset, '{"agent": {"kind": "raises_at_import:Mine"}}'), Exception, "nothing_of_this_name",
+    ),
+    "no decorator": (undecorated, p.ParameterError, "@tfsac.parameters.parameters"),
+    "an algorithm of another agent": (
+        lambda: p.TwinSoftActorCriticAgentParameters(OwnAlgorithm()), p.ParameterError, "OwnAlgorithm",
+    ),
+    "a class inside a function": (inside, p.ParameterError, "top level"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make, error, words", WRONG.values(), ids=WRONG.keys())
+def test_what_is_no_agent_of_ones_own_is_refused(folder, make, error, words):
+    imports.make_importable(folder)
+    with pytest.raises(error, match=words):
+        make()
+
+
+@pytest.mark.acceptance
+def test_an_own_agent_is_trained_and_evaluated_by_commands(folder, run_python, tmp_path_factory):
+    short = {**tiny.CHANGES, **tiny.SHORTER}
+    changes = tiny.assignments({path: value for path, value in short.items() if ".v." not in path})
+    arguments = ["train", f"--preset={folder / 'my_preset.py'}", f"--run_dir={folder / 'run'}", *changes]
+    shown = "import sys; from tfsac import cli; "
+    printed = run_python(
+        shown + f"print(cli.run({arguments!r})); print(sys.modules['my_agent'].MyAgent.__mro__[1].__name__)"
+    )
+    assert printed.split()[-2:] == ["0", "TwinSoftActorCriticAgent"]
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    printed = run_python(
+        f"import os; os.chdir({str(elsewhere)!r}); {shown} print(cli.run(['evaluate', '--run_dir={folder / 'run'}', "
+        f"'--episodes=2']))"
+    )
+    assert "over 2 episodes" in printed and printed.split()[-1] == "0"

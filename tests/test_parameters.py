@@ -21,6 +21,7 @@ Discrete = p.DiscreteSoftActorCriticAgentParameters
 Switching = p.TemporallyAbstractActorCriticAgentParameters
 Trajectories = p.TemporallyAbstractActorCriticAlgorithmParameters
 NETWORKS = p.soft_actor_critic_networks((8, 8))
+PERIOD = "num_steps_between_copying_online_weights_to_target"
 
 
 def network(**fields):
@@ -36,30 +37,18 @@ def rich_preset():
     camera = p.InputEmbedderParameters((p.Conv2d(8, 4, 2), 16), activation_function="tanh")
     body = {
         "input_embedders_parameters": {"camera": camera, "speed": p.InputEmbedderParameters(p.EmbedderScheme.Shallow)},
-        "embedding_merger_type": "concat",
         "middleware_parameters": p.FCMiddlewareParameters(p.MiddlewareScheme.Deep),
         "optimizer_type": "RMSProp",
-        "learning_rate_decay_rate": 0.5,
-        "learning_rate_decay_steps": 100,
         "clip_gradients": 40.0,
         "gradients_clipping_method": "value",
         "batch_size": 32,
     }
+    playing = {"num_consecutive_playing_steps": p.EnvironmentEpisodes(2), PERIOD: p.TrainingSteps(3)}
+    heads = {"policy": p.SACPolicyHeadParameters(initializer="orthogonal"), "q": p.QHeadParameters((64, 32))}
+    made = {name: p.NetworkParameters(head, **body) for name, head in heads.items()}
+    made["v"] = p.NetworkParameters(p.VHeadParameters(loss_weight=0.5), create_target_network=True, **body)
     return p.Preset(
-        agent=Agent(
-            algorithm=Algorithm(
-                num_consecutive_playing_steps=p.EnvironmentEpisodes(2),
-                num_consecutive_training_steps=7,
-                num_steps_between_copying_online_weights_to_target=p.TrainingSteps(3),
-            ),
-            exploration=p.AdditiveNoiseParameters(0.25),
-            memory=p.ExperienceReplayParameters(500),
-            networks={
-                "policy": p.NetworkParameters(p.SACPolicyHeadParameters(initializer="orthogonal"), **body),
-                "v": p.NetworkParameters(p.VHeadParameters(loss_weight=0.5), create_target_network=True, **body),
-                "q": p.NetworkParameters(p.QHeadParameters((64, 32)), replace_mse_with_huber_loss=True, **body),
-            },
-        ),
+        agent=Agent(Algorithm(**playing), p.AdditiveNoiseParameters(0.25), networks=made),
         environment=p.EnvironmentParameters(
             "Hopper-v5",
             num_envs=3,
@@ -71,7 +60,7 @@ def rich_preset():
         ),
         schedule=p.ScheduleParameters(heatup_steps=p.EnvironmentEpisodes(4), improve_steps=p.TrainingSteps(77)),
         validation=p.PresetValidationParameters(100.0, 50),
-        levels={"Walker2d-v5": {"validation.min_reward_threshold": 3.0}},
+        levels={"Walker2d-v5": {"validation.min_reward_threshold": 3.0, "schedule.improve_steps": p.TrainingSteps(10)}},
     )
 
 
@@ -106,15 +95,10 @@ def switching_preset(**filters):
 
 
 def test_the_defaults_are_those_of_the_version_before():
-    made = [p.PrioritizedExperienceReplayParameters(), p.SQILExperienceReplayParameters("x")]
-    made += [
-        p.NoiseRepetitionParameters(),
-        p.PriorDataReplayParameters("x"),
-        p.AdditiveNoiseParameters(),
-        p.EpsilonGreedyParameters(),
-    ]
-    made += [p.AtariPreprocessingParameters(), p.FixedAlphaParameters(), TWIN(), Discrete(), Switching()]
-    made += [p.DiscreteACERAgentParameters(), p.GaussianACERAgentParameters()]
+    made = [p.SQILExperienceReplayParameters("x"), p.PriorDataReplayParameters("x")]
+    made += [p.PrioritizedExperienceReplayParameters(), p.NoiseRepetitionParameters(), p.AdditiveNoiseParameters()]
+    made += [p.EpsilonGreedyParameters(), p.AtariPreprocessingParameters(), p.FixedAlphaParameters()]
+    made += [TWIN(), Discrete(), Switching(), p.DiscreteACERAgentParameters(), p.GaussianACERAgentParameters()]
     defaults = {type(each).__name__: each for each in made} | {"run": p.RunParameters(), "preset": p.Preset()}
     expected = json.loads((pathlib.Path(__file__).parent / "data" / "defaults.json").read_text())
     for name, each in defaults.items():  # which may have new fields
@@ -133,20 +117,18 @@ def test_the_defaults_are_those_of_the_version_before():
     ids=["default", "rich", "discrete", "switching"],
 )
 def test_json_round_trip_is_exact(preset):
-    text = json.dumps(p.to_json(preset))
-    assert p.from_json(p.Preset, text) == preset
+    read = p.from_json(p.Preset, json.dumps(p.to_json(preset)))
+    assert read == preset
+    for level in preset.levels:  # whose steps keep their unit
+        assert p.for_level(read, level).schedule.improve_steps == p.TrainingSteps(10)
 
 
 @pytest.mark.parametrize(
     "text, words",
     [
         ("[]", "Preset"),
-        ('{"agnet": {}}', "Did you mean 'agent'?"),
-        ('{"agent": {"algorithm": {"discont": 0.9}}}', "SoftActorCriticAlgorithmParameters has no parameter 'discont'"),
         ('{"agent": {"networks": {"q": {"learnin_rate": 1}}}}', "NetworkParameters has no parameter 'learnin_rate'"),
-        ('{"environment": {"filters": {"reward_scale": 5.0}}}', "Did you mean 'reward_rescale_factor'?"),
         ('{"schedule": {"improve_steps": "Steps(3)"}}', "schedule.improve_steps: expected EnvironmentSteps(n)"),
-        ('{"agent": {"algorithm": {"discount": "x"}}}', "agent.algorithm.discount: Input should be a valid number"),
         ('{"agent": {"kind": "soft_actor"}}', "twin_soft_actor_critic"),
     ],
 )
@@ -176,14 +158,11 @@ def test_configs_of_the_version_before_are_read(path):
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
-PERIOD = "num_steps_between_copying_online_weights_to_target"
 ENCODED = p.discrete_soft_actor_critic_networks(embedder=(8,))
 MISTAKES = {
     "another library's name": (lambda: Twin(gamma=0.9), "'discount'"),
     "text for steps": (lambda: Algorithm(**{PERIOD: "x"}), "EnvironmentSteps(n)"),
     "not a number": (lambda: Algorithm(discount=float("nan")), "discount"),
-    "infinite": (lambda: network(learning_rate=float("inf")), "learning_rate"),
-    "out of range": (lambda: Algorithm(discount=1.1), "less than or equal to 1"),
     "activation": (lambda: p.InputEmbedderParameters(activation_function="rely"), "leaky_relu"),
     "reversed clipping": (lambda: p.FilterParameters(reward_clipping_range=(1, -1)), "reward_clipping_range"),
     "period not whole": (lambda: Agent(Algorithm(num_consecutive_playing_steps=p.EnvironmentSteps(3))), PERIOD),
@@ -196,12 +175,12 @@ MISTAKES = {
     "first policy update": (lambda: Algorithm(first_policy_update=2), "first_policy_update"),
     "unequal batches": (lambda: Agent(networks=networks("q", batch_size=7)), "batch_size"),
     "wrong head": (lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}), "'q'"),
-    "unknown network": (lambda: Agent(networks={**NETWORKS, "polisy": NETWORKS["q"]}), "polisy"),
     "target of q": (lambda: Agent(networks=networks("q", create_target_network=True)), "no target network"),
     "part of a user's class": (lambda: p.Preset(environment=OwnEnvironment()), "OwnEnvironment"),
     "huber for a policy": (
         lambda: p.NetworkParameters(p.SACPolicyHeadParameters(), replace_mse_with_huber_loss=True), "policy",
     ),
+    "an argument that no config keeps": (lambda: p.EnvironmentParameters(kwargs={"x": object()}), "env_fn"),
     "nothing to share": (lambda: Discrete(shared_encoder=True), "shared_encoder"),
     "unequal shared encoders": (
         lambda: Discrete(networks={**ENCODED, "q": p.discrete_soft_actor_critic_networks(embedder=(9,))["q"]}, shared_encoder=True),
@@ -239,7 +218,6 @@ def test_a_mistake_is_refused_with_words_that_help(make, words):
 
 # -- what has no effect ------------------------------------------------------------------------------------------------
 
-Prioritized = p.PrioritizedExperienceReplayParameters
 TWIN = p.TwinSoftActorCriticAgentParameters
 
 
@@ -289,7 +267,6 @@ def test_a_field_that_another_one_leaves_without_effect_is_refused_with_both_nam
         (p.EnvironmentSteps(1), p.EnvironmentSteps(1), 1, 1),
         (p.EnvironmentSteps(1000), p.EnvironmentSteps(1), 1, 1000),
         (p.EnvironmentSteps(1), p.EnvironmentSteps(1), 4, 4),
-        (p.EnvironmentSteps(50), p.EnvironmentSteps(50), 50, 50),
         (p.EnvironmentSteps(50), p.EnvironmentSteps(50), 1, 1),
         (p.EnvironmentSteps(3), p.EnvironmentSteps(2), 4, 6),
         (p.TrainingSteps(3), p.EnvironmentSteps(7), 5, 3),
@@ -297,12 +274,8 @@ def test_a_field_that_another_one_leaves_without_effect_is_refused_with_both_nam
     ],
 )
 def test_target_period_becomes_a_number_of_updates(period, playing, updates, expected):
-    algorithm = Algorithm(
-        num_steps_between_copying_online_weights_to_target=period,
-        num_consecutive_playing_steps=playing,
-        num_consecutive_training_steps=updates,
-    )
-    assert algorithm.updates_between_target_copies() == expected
+    counts = {"num_consecutive_playing_steps": playing, "num_consecutive_training_steps": updates}
+    assert Algorithm(**{PERIOD: period}, **counts).updates_between_target_copies() == expected
 
 
 # -- overrides ---------------------------------------------------------------------------------------------------------
@@ -311,14 +284,8 @@ def test_target_period_becomes_a_number_of_updates(period, playing, updates, exp
 @pytest.mark.parametrize(
     "text, path, value",
     [
-        ("a.b=0.98", "a.b", 0.98),
         ("a.b=1e-3", "a.b", 0.001),
-        ("a=true", "a", True),
         ("a=null", "a", None),
-        ("a=[64, 64]", "a", [64, 64]),
-        ("a=5_000", "a", 5000),
-        ("a=Hopper-v5", "a", "Hopper-v5"),
-        ("a=TrainingSteps(5)", "a", "TrainingSteps(5)"),
         ("a=x=y", "a", "x=y"),
         ("a=", "a", ""),
         ('a="run_1_2"', "a", "run_1_2"),
@@ -355,26 +322,18 @@ def test_none_is_another_value_than_parameters_that_are_all_none():
     assert differences({"a.b": None, "a.b.c": 1}, {"a.b": None, "a.b.c": 1}) == []  # dots in a key are no dict
 
 
-def test_a_star_stands_for_every_entry():
-    new = changed("agent.networks.*.learning_rate=0.5")
-    assert {network.learning_rate for network in new.agent.networks.values()} == {0.5}
-
-
 @pytest.mark.parametrize(
     "assignment, expected",
     [
         ("schedule.evaluation_steps=3", "EnvironmentEpisodes(3)"),  # a bare number keeps the unit
         ("schedule.evaluation_steps=EnvironmentSteps(20)", "EnvironmentSteps(20)"),
         ("schedule.improve_steps=5_000", "EnvironmentSteps(5000)"),
-        ("schedule.improve_steps=1e5", "EnvironmentSteps(100000)"),
         ("schedule.improve_steps=EnvironmentSteps(1.5e5)", "EnvironmentSteps(150000)"),
         ("agent.memory.max_size=200000.0", 200000),
         ("agent.networks.policy.middleware_parameters.scheme=[3.2e1, 64]", [32, 64]),
-        ("agent.networks.q.head_parameters.network_layers_sizes=[8, 4]", [8, 4]),
         ("agent.networks.policy.middleware_parameters.scheme=Deep", "Deep"),
         ("agent.exploration={}", {"noise_std": 0.1, "kind": "additive_noise"}),
         ("environment.max_episode_steps=2e2", 200),
-        ("environment.max_episode_steps=null", None),
         ("environment.kwargs.g=10.0", 10.0),  # what an environment takes stays as it is
         ("environment.level=Hopper-v5", "Hopper-v5"),
     ],
@@ -390,7 +349,6 @@ def test_override_takes_json_values(assignment, expected):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("agent.algorithm.discont=0.9", "Did you mean 'discount'?"),
         ("agent.networks.*.learnin_rate=0.1", "Did you mean 'learning_rate'?"),
         ("agent.networks.w.batch_size=3", "policy, v, q"),
         ("gamma=0.9", "Did you mean 'agent.algorithm.discount'?"),
@@ -399,7 +357,6 @@ def test_override_takes_json_values(assignment, expected):
         ("save_freq=3", "--checkpoint_save_steps"),
         ("environment.kwargs.*=5", "'environment.kwargs.*'"),
         ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
-        ("agent.algorithm.discount=high", "agent.algorithm.discount: Input should be a valid number"),
         ("schedule.improve_steps=-3", "EnvironmentSteps(n)"),
         ("agent.networks.q.batch_size=8", "batch_size"),
         ("schedule.improve_steps", "path=value"),
@@ -414,57 +371,38 @@ def test_a_wrong_override_is_refused_with_words_that_help(text, words):
 # -- levels ------------------------------------------------------------------------------------------------------------
 
 
-def preset_of_levels():
-    return p.Preset(
-        environment=p.EnvironmentParameters("Hopper-v5"),
-        validation=p.PresetValidationParameters(2000.0, 500),
-        levels={
-            "Humanoid-v5": {
-                "environment.filters.reward_rescale_factor": 20.0,
-                "validation.min_reward_threshold": 4000.0,
-            }
-        },
-    )
-
-
-@pytest.mark.parametrize(("listed", "visible"), [({}, None), ({"environment.visible_entries": (1, 0)}, (1, 0))])
-def test_another_level_shows_all_entries_of_its_observations_unless_listed(listed, visible):
-    environment = p.EnvironmentParameters("CartPole-v1", visible_entries=(0, 2))
-    new = p.for_level(p.Preset(environment=environment, levels={"Pendulum-v1": listed}), "Pendulum-v1")
-    assert new.environment.visible_entries == visible
+SCALE = "environment.filters.reward_rescale_factor"
 
 
 @pytest.mark.parametrize(
-    ("level", "listed", "scale", "threshold"),
+    ("level", "listed", "scale", "threshold", "visible"),
     [
-        ("Humanoid-v5", None, 20.0, 4000.0),
-        ("Pendulum-v1", None, 1.0, None),
-        ("Pendulum-v1", {"environment.filters.reward_rescale_factor": 3.0}, 3.0, None),
+        ("Humanoid-v5", None, 20.0, 4000.0, None),
+        ("Pendulum-v1", None, 1.0, None, None),
+        ("Pendulum-v1", {SCALE: 3.0}, 3.0, None, None),
+        ("Pendulum-v1", {"environment.visible_entries": (1, 0)}, 1.0, None, (1, 0)),
     ],
 )
-def test_a_level_has_what_is_listed_of_it_and_no_other_levels_threshold(level, listed, scale, threshold):
-    preset = preset_of_levels()
-    preset = dataclasses.replace(preset, levels={**preset.levels, level: listed}) if listed else preset
-    new = p.for_level(preset, level)
+def test_a_level_has_what_is_listed_of_it_and_no_other_levels_threshold(level, listed, scale, threshold, visible):
+    environment = p.EnvironmentParameters("Hopper-v5", visible_entries=(0, 2))
+    levels = {
+        "Humanoid-v5": {SCALE: 20.0, "validation.min_reward_threshold": 4000.0},
+        **({level: listed} if listed else {}),
+    }
+    validation = p.PresetValidationParameters(2000.0, 500)
+    new = p.for_level(p.Preset(environment=environment, validation=validation, levels=levels), level)
     assert (new.environment.level, new.environment.filters.reward_rescale_factor) == (level, scale)
+    assert new.environment.visible_entries == visible
     assert new.validation.min_reward_threshold == threshold
     assert new.validation.max_episodes_to_achieve_reward == (None if threshold is None else 500)
-
-
-def test_the_unit_of_steps_in_levels_is_kept_in_a_config():
-    improve = {"schedule.improve_steps": p.TrainingSteps(1_000)}
-    preset = dataclasses.replace(preset_of_levels(), levels={"Pendulum-v1": improve})
-    read = p.from_json(p.Preset, json.dumps(p.to_json(preset)))
-    assert read == preset and p.for_level(read, "Pendulum-v1").schedule.improve_steps == p.TrainingSteps(1_000)
 
 
 def test_a_memory_an_agent_and_a_temperature_may_leave_out_their_usual_kind():
     preset = p.from_json(p.Preset, '{"agent": {"memory": {"max_size": 9000}}}')
     assert preset.agent == p.SoftActorCriticAgentParameters(memory=p.ExperienceReplayParameters(9000))
     twin = p.Preset(agent=p.TwinSoftActorCriticAgentParameters())
-    changed = p.override(
-        twin, {"agent.algorithm.temperature": {"initial_alpha": 0.5}, "agent.memory": {"kind": "prioritized"}}
-    )
+    changes = {"agent.algorithm.temperature": {"initial_alpha": 0.5}, "agent.memory": {"kind": "prioritized"}}
+    changed = p.override(twin, changes)
     assert changed.agent.algorithm.temperature == p.AutoAlphaParameters(initial_alpha=0.5)
     assert changed.agent.memory == p.PrioritizedExperienceReplayParameters()
     with pytest.raises(p.ParameterError, match="temperature"):
@@ -484,11 +422,6 @@ def test_a_change_may_set_what_an_earlier_one_left_to_its_default():
     changes = {"agent.memory": {"kind": "sqil", "demonstrations": "x.npz"}, "agent.memory.num_episodes": 2}
     memory = p.override(load_preset("cart_pole_discrete_sac"), changes).agent.memory
     assert (memory.demonstrations, memory.num_episodes) == ("x.npz", 2)
-
-
-def test_arguments_of_a_level_are_what_a_config_can_keep():
-    with pytest.raises(p.ParameterError, match="env_fn"):
-        p.EnvironmentParameters(kwargs={"x": object()})
 
 
 def test_infinities_among_the_arguments_of_a_level_stay_as_they_are():

@@ -4,18 +4,15 @@ import dataclasses
 import re
 
 import agent_tools
-import keras
 import numpy as np
+import own_code
 import pytest
 import strategy_tools as tools
 import tensorflow as tf
 from resume_tools import crashed, same_run, twin_preset
 from toys import tiny_preset, vector_spec
 
-from tfsac.parameters import (
-    RunParameters,
-    override,
-)
+from tfsac.parameters import RunParameters, override
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 from tfsac.training.resets import Resets
@@ -116,18 +113,7 @@ def test_custom_models_are_made_again(tmp_path):
     made, first = [], []
 
     def models():
-        observation = {"observation": keras.Input((3,), name="observation")}
-        action = keras.Input((1,), name="action")
-        hidden = keras.layers.Dense(4, "relu")(observation["observation"])
-        q = keras.layers.Dense(2)(keras.layers.Concatenate()([observation["observation"], action]))
-        v = keras.layers.Reshape(())(keras.layers.Dense(1)(observation["observation"]))
-        made.append(
-            {
-                "policy": keras.Model(observation, [keras.layers.Dense(1)(hidden), keras.layers.Dense(1)(hidden)]),
-                "q": keras.Model([observation, action], q),
-                "v": keras.Model(observation, v),
-            }
-        )
+        made.append(own_code.with_v())
         first.append(made[-1]["policy"].get_weights())
         return made[-1]
 
@@ -223,47 +209,6 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
     trainer.run()
     same = [step for step, weights in enumerate(acted) if (weights == fresh[0]).all()]
     assert same == list(range(125, 140))  # until the next call's end
-
-
-REPLICAS = """
-import sys
-import numpy as np
-from tfsac.parameters import RunParameters
-from toys import tiny_preset
-from tfsac.training import Trainer
-from tfsac.training.resets import Resets
-
-folder, tests = sys.argv[1:]
-sys.path.insert(0, tests)
-import test_resets as t
-changes = {"agent__algorithm__reset_steps": (105,), "schedule__improve_steps": 10}
-elu = {"agent__networks__policy__middleware_parameters__activation_function": "elu"}  # acts in a graph
-for name, run in {"two": {"strategy": "mirrored", "num_devices": 2}, "one": {}}.items():
-    trainer = Trainer(tiny_preset(**changes, **elu), f"{folder}/{name}", RunParameters(seed=1, **run), quiet=True)
-    reset, found = trainer.parts.resets.reset, {}
-
-    def watched(env_steps):
-        number = reset(env_steps)
-        found.update({f"after {key}": value for key, value in t.everything(trainer.agent).items()})
-        return number
-
-    trainer.parts.resets.reset = watched
-    trainer.run()
-    found.update({f"end {key}": value for key, value in t.everything(trainer.agent).items()})
-    found["replicas"] = trainer.agent.replicas
-    np.savez(f"{folder}/{name}.npz", **found)
-"""
-
-
-@pytest.mark.acceptance
-def test_two_replicas_reset_as_one_does(run_python, request, tmp_path):
-    run_python(REPLICAS, str(tmp_path), str(request.path.parent))
-    one, two = (dict(np.load(tmp_path / f"{name}.npz")) for name in ("one", "two"))
-    assert (one.pop("replicas"), two.pop("replicas")) == (1, 2) and one.keys() == two.keys()
-    for name, value in one.items():
-        tolerance = {"atol": 0.0 if name.startswith("after") else 1e-4, "rtol": 0}
-        np.testing.assert_allclose(two[name], value, **tolerance, err_msg=name)
-    assert any(name.startswith("after optimizer") for name in one)
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------

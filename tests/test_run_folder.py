@@ -57,9 +57,9 @@ def resumed(folder, parameters=RUN):
 
 HOLD = """
 import pathlib, sys, time
-from tfsac.training.run_lock import acquire, run_lock
-lock = run_lock(pathlib.Path(sys.argv[1]))
-acquire(lock)
+from tfsac.training.run_directory import RunDirectory
+directory = RunDirectory(pathlib.Path(sys.argv[1]))
+directory.acquire_lock()
 print("locked", flush=True)
 time.sleep(100)
 """
@@ -102,11 +102,11 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
 @pytest.mark.slow
 def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch):
     held = []
-    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.parts.lock.is_locked))
+    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.directory.lock.is_locked))
     trainer = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    assert trainer.parts.lock.is_locked
+    assert trainer.directory.lock.is_locked
     api.finish(trainer)
-    assert held == [True] and not trainer.parts.lock.is_locked
+    assert held == [True] and not trainer.directory.lock.is_locked
 
 
 @pytest.mark.usefixtures("untraced")
@@ -161,6 +161,20 @@ def test_a_damaged_config_is_named_together_with_its_copy(run, content):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.usefixtures("untraced")
+def test_an_altered_config_is_refused_at_a_resume_together_with_its_copy(run):
+    config, copy = run / "config.json", run / "checkpoints" / "000000060" / "config.json"
+    content = config.read_text()
+    config.write_text(content.replace("EnvironmentSteps(30)", "EnvironmentSteps(70)"))  # another bit of the schedule
+    with pytest.raises(TfsacError, match=f"{config} .*checksum.* {copy}") as error, resumed(run):
+        pass
+    assert "\n" not in str(error.value)
+    for accepted in (copy.read_text(), content.replace('"sha256"', '"earlier versions have no checksum"')):
+        config.write_text(accepted)
+        with resumed(run) as trainer:
+            assert trainer.counters.env_steps == 60
+
+
 def test_a_missing_config_is_made_again(run):
     (run / "config.json").unlink()
     with resumed(run):
@@ -183,7 +197,7 @@ def test_what_is_written_aside_appears_whole_or_not_at_all(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["plot", "export"])
+@pytest.mark.parametrize("where", [pytest.param("plot", marks=pytest.mark.acceptance), "export"])
 def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(tmp_path, monkeypatch, where):
     import tensorflow as tf
 

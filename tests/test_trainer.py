@@ -85,7 +85,7 @@ def test_updates_follow_the_steps_played_since_the_heat_up(changes, env_steps, u
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [0, None, 130])
+@pytest.mark.parametrize("steps", [0, 130])
 def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
     modes = []
 
@@ -97,7 +97,6 @@ def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
             )
 
     _, result = trained(tmp_path, callbacks=[Watch()], schedule__random_action_steps=steps)
-    steps = 100 if steps is None else steps
     assert [mode for mode in modes if mode != "greedy"] == ["random"] * steps + ["explore"] * (200 - steps)
     assert modes.count("greedy") == 60  # two evaluations of one episode
     assert result.counters.updates == 100
@@ -168,26 +167,18 @@ def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_pat
     assert "from before the first update" not in capsys.readouterr().out
 
 
-def test_a_reached_threshold_ends_the_run(tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize(("episodes", "accepted"), [(5, True), (4, False)])
+def test_a_reached_threshold_ends_the_run_and_accepts_the_preset_if_it_was_in_time(tmp_path, episodes, accepted):
     easy = {"validation__min_reward_threshold": -1e6, "schedule__steps_between_evaluation_periods": 50}
+    easy["validation__max_episodes_to_achieve_reward"] = episodes
     _, result = trained(tmp_path, RunParameters(stop_at_threshold=True), **easy)
     # The evaluations at 50 and 100 are those of an untrained policy.
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("threshold reached", 150, 50)
+    assert result.accepted is accepted
     with pytest.raises(TfsacError, match="min_reward_threshold"):
         trained(tmp_path / "x", RunParameters(stop_at_threshold=True), validation__min_reward_threshold=None)
     assert not (tmp_path / "x").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("threshold", "episodes", "accepted"), [(None, None, None), (0.0, None, False), (-1e6, 3, True), (-1e6, 2, False)]
-)
-def test_a_preset_is_accepted_when_its_threshold_is_reached_in_time(tmp_path, threshold, episodes, accepted):
-    changes = {"validation__min_reward_threshold": threshold, "validation__max_episodes_to_achieve_reward": episodes}
-    # The first evaluation comes after three episodes.
-    short = {"schedule__heatup_steps": 99, "schedule__improve_steps": 1}
-    _, result = trained(tmp_path, RunParameters(updates_between_diagnostics=1), **short, **changes)
-    assert result.accepted is accepted
 
 
 @pytest.mark.slow
@@ -360,9 +351,9 @@ def uninterrupted(tmp_path_factory):
 @pytest.mark.parametrize(
     ("at", "saved"),
     [
-        (("step", 110), 100),  # in the evaluation at 100
+        pytest.param(("step", 110), 100, marks=pytest.mark.acceptance),  # in the evaluation at 100
         (("step", 155), 125),
-        (("reset", 5), 119),  # the step 120 ends the fourth episode
+        pytest.param(("reset", 5), 119, marks=pytest.mark.acceptance),  # the step 120 ends the fourth episode
     ],
 )
 def test_what_an_environment_raises_for_ctrl_c_saves_all_but_the_step(tmp_path, uninterrupted, at, saved):

@@ -115,9 +115,6 @@ def end(processes):
 # -- two processes -----------------------------------------------------------------------------------------------------
 
 
-NAMES = ["uniform", *(pytest.param(x, marks=pytest.mark.acceptance) for x in ("prioritized", "taac", "acer"))]
-
-
 @pytest.fixture(scope="module")
 def together(tmp_path_factory, request):
     """Makes a run of two workers when it is first asked for: its folder, and what each of them wrote."""
@@ -144,10 +141,14 @@ def had(folder, name):
     return loaded
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_all_workers_end_with_the_same_agent_counters_and_statistics(together, name):
-    one, other = had(together(name)[0], name)
+@pytest.mark.acceptance
+@pytest.mark.parametrize("name", PRESETS)
+def test_all_workers_end_with_the_same_agent_counters_and_statistics_and_the_chief_writes(together, name):
+    folder, (of_the_chief, of_the_other) = together(name)
+    assert of_the_other and all("/checkpoints/" in path and "memory" in path for path in of_the_other)
+    assert any(path.endswith(name) or f"{name}/" in path for path in of_the_chief)
+    assert len(tiny.rows(folder / name)) == len({row["env_steps"] for row in tiny.rows(folder / name)}) > 0
+    one, other = had(folder, name)
     for key in one.keys() - {"rows"}:
         np.testing.assert_array_equal(one[key], other[key], err_msg=key)
     steps, episodes, updates = one["counters"]
@@ -156,8 +157,8 @@ def test_all_workers_end_with_the_same_agent_counters_and_statistics(together, n
     assert one["resets"] == (name == "prioritized")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES[:3])
+@pytest.mark.acceptance
+@pytest.mark.parametrize("name", ["uniform", "prioritized", "taac"])
 def test_each_worker_plays_its_own_environments_of_the_run(together, name):
     one, other = (arrays["rows"] for arrays in had(together(name)[0], name))
     assert one.shape == other.shape and one.shape[1] == 2
@@ -171,7 +172,7 @@ def test_each_worker_plays_its_own_environments_of_the_run(together, name):
     ).mean() > 0.99  # own random numbers
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_statistics_are_of_what_all_workers_saw(together):
     arrays = had(together("uniform")[0], "uniform")
     state = json.loads(str(arrays[0]["filters"]))
@@ -201,17 +202,8 @@ def test_returns_are_of_what_all_workers_got(together):
     np.testing.assert_array_equal(state["returns"]["running"], running)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_the_chief_writes_all_but_the_memories_of_the_others(together, name):
-    folder, (chief, other) = together(name)
-    assert other and all("/checkpoints/" in path and "memory" in path for path in other)
-    assert any(path.endswith(name) or f"{name}/" in path for path in chief)
-    assert len(tiny.rows(folder / name)) == len({row["env_steps"] for row in tiny.rows(folder / name)}) > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES[:3])
+@pytest.mark.acceptance
+@pytest.mark.parametrize("name", ["uniform", "prioritized", "taac"])
 def test_one_process_goes_on_with_the_memories_of_two(together, name):
     folder = together(name)[0]
     rows = [arrays["rows"] for arrays in had(folder, name)]

@@ -27,35 +27,22 @@ if "tensorflow" not in sys.modules:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "load_preset": "tfsac.catalog",
-    "preset_names": "tfsac.catalog",
-    "show": "tfsac.catalog",
-    "override": "tfsac.parameters",
-    "ParameterError": "tfsac.parameters",
-    "TfsacError": "tfsac.errors",
-    "Preset": "tfsac.parameters",
-    "RunParameters": "tfsac.parameters",
-    "train": "tfsac.api",
-    "load_policy": "tfsac.exporting.loading",
-    "evaluate": "tfsac.api",
-    "plot": "tfsac.api",
-    "record": "tfsac.api",
-    "demonstrate": "tfsac.api",
-    "check_environment": "tfsac.environments",
-    "save_demonstrations": "tfsac.memories",
-    "sac": "tfsac.spinning_up.sac_function",
-    "mlp_actor_critic": "tfsac.spinning_up.actor_critic",
-    "test_policy": "tfsac.spinning_up.policy_testing",
-    "Policy": "tfsac.training",
-    "Trainer": "tfsac.training",
-    "Callback": "tfsac.training",
-    "export": "tfsac.exporting.saving",
-    "load_exported": "tfsac.exporting.exported",
-    "verify": "tfsac.exporting.saving",
-    "write_card": "tfsac.cards.writing",
-    "load_card": "tfsac.cards.card",
+_NAMES = {  # by module
+    "tfsac.api": ("demonstrate", "evaluate", "plot", "record", "train"),
+    "tfsac.cards.card": ("load_card",),
+    "tfsac.cards.writing": ("write_card",),
+    "tfsac.catalog": ("load_preset", "preset_names", "show"),
+    "tfsac.environments": ("check_environment",),
+    "tfsac.errors": ("TfsacError",),
+    "tfsac.exporting": ("export", "load_exported", "load_policy", "verify"),
+    "tfsac.memories": ("save_demonstrations",),
+    "tfsac.parameters": ("ParameterError", "Preset", "RunParameters", "override"),
+    "tfsac.spinning_up.actor_critic": ("mlp_actor_critic",),
+    "tfsac.spinning_up.policy_testing": ("test_policy",),
+    "tfsac.spinning_up.sac_function": ("sac",),
+    "tfsac.training": ("Callback", "Policy", "Trainer"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [*_HOMES, "__version__"]
 
@@ -66,9 +53,7 @@ if TYPE_CHECKING:
     from tfsac.catalog import load_preset, preset_names, show
     from tfsac.environments import check_environment
     from tfsac.errors import TfsacError
-    from tfsac.exporting.exported import load_exported
-    from tfsac.exporting.loading import load_policy
-    from tfsac.exporting.saving import export, verify
+    from tfsac.exporting import export, load_exported, load_policy, verify
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import ParameterError, Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic

@@ -87,7 +87,7 @@ def train(
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
     run = trainer.parts
-    with run.lock if run.workers.task.is_chief else contextlib.nullcontext():
+    with run.directory.lock if run.workers.task.is_chief else contextlib.nullcontext():
         directory = trainer.directory
         if run.workers.task.is_chief and directory.policy.exists() and not run.schedule.finished():
             trainer.print(f"{directory.policy} is made again at the end.")
@@ -110,30 +110,38 @@ def play(
     seed: int,
     render: Literal["", "human"] = "",
     dump_mp4: str | pathlib.Path | None = None,
+    plot_actions: str | pathlib.Path | None = None,
     env_fn: EnvFn | None = None,
-) -> tuple[Evaluation, list[np.ndarray]]:
-    """Plays episodes in an environment and records their video.
+) -> Evaluation:
+    """Plays episodes in an environment, then draws their video and actions; see `evaluate`.
 
     Args:
         parameters: of the environment.
         run_in: evaluates in an environment, from seeds of `AFTER_TRAINING`; calls its second argument at every step.
-        seed, render, dump_mp4, env_fn: see `evaluate`.
-
-    Returns:
-        the evaluation, and the actions of each episode `[T, ...]`.
+        seed, render, dump_mp4, plot_actions, env_fn: as `evaluate` takes them.
     """
     check_display(render)
     render_kwargs = {"render_mode": render} if render and env_fn is None else {}
     playing = dataclasses.replace(parameters, kwargs={**parameters.kwargs, **render_kwargs})
     steps: list[np.ndarray] = []
     with contextlib.closing(maker(playing, env_fn, to_play=True)()) as env:
-        video = None if dump_mp4 is None else new_file(dump_mp4, ".mp4", ".gif")
+        video = dump_mp4 and new_file(dump_mp4, ".mp4", ".gif")
+        picture = plot_actions and new_file(plot_actions, ".png")
         evaluation = run_in(env, lambda _, action, *step: steps.append(action))
     actions = np.split(np.array(steps), np.cumsum(evaluation.lengths)[:-1])
-    if video:
-        seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(len(actions))]
-        write_video(parameters, seeds, actions, video, env_fn, evaluation.returns.tolist())
-    return evaluation, actions
+    try:
+        if video:
+            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(len(actions))]
+            write_video(parameters, seeds, actions, video, env_fn, evaluation.returns.tolist())
+        if picture:
+            from tfsac.experiments import plots
+
+            switched = None if evaluation.switched is None else evaluation.switched[: len(actions[0])]
+            plots.plot_actions(actions[0], picture, switched, f"{parameters.name}, one episode")
+    except Exception as error:
+        error.add_note(f"The mean return was {evaluation}.")
+        raise
+    return evaluation
 
 
 def evaluate(
@@ -176,18 +184,10 @@ def evaluate(
 
     def run_in(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
         policy = policy_in(spec_of(env), run_dir, models, [seed, EVALUATION, AFTER_TRAINING], step=step, last=last)
-        if plot_actions:
-            new_file(plot_actions, ".png")
         number = EnvironmentEpisodes(episodes)
         return evaluate_policy(policy, env, number, deterministic, seed, AFTER_TRAINING, each_step)
 
-    evaluation, actions = play(parameters, run_in, seed, render, dump_mp4, env_fn)
-    if plot_actions:
-        from tfsac.experiments import plots
-
-        switched = None if evaluation.switched is None else evaluation.switched[: len(actions[0])]
-        title = f"{pathlib.Path(run_dir).name}, one episode"
-        plots.plot_actions(actions[0], pathlib.Path(plot_actions), switched, title)
+    evaluation = play(parameters, run_in, seed, render, dump_mp4, plot_actions, env_fn)
     logged = [key for key in parameters.logged_keys if key in evaluation.info]
     return evaluation._replace(info={key: evaluation.info[key] for key in logged})
 

@@ -41,9 +41,21 @@ def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> P
     Raises:
         ParameterError: no such preset (naming the nearest), or the file defines none.
     """
-    from tfsac.parameters import for_level
+    from tfsac.parameters import ParameterError, for_level
+    from tfsac.parameters.base import nearest
 
-    preset = _found(name_or_path)
+    path, names = pathlib.Path(name_or_path), preset_names()
+    if path.suffix == ".json":
+        preset, _ = read_config(path)
+    elif path.suffix == ".py":
+        preset = _defined_in(path)
+    elif str(path) in names:
+        preset = importlib.import_module(f"tfsac.presets.{path}").preset
+    else:
+        raise ParameterError(
+            f"{str(path)!r} is no name that `tfsac presets` lists, no .py file and no config.json of a run."
+            f"{nearest(str(path), names)}"
+        )
     return preset if level is None else for_level(preset, level)
 
 
@@ -64,25 +76,6 @@ def show(preset: Preset | str | pathlib.Path) -> None:
 
     loaded = preset if isinstance(preset, Preset) else load_preset(preset)
     print("\n".join(f"{path}={text}" for path, text in parameter_texts(loaded).items()))
-
-
-def _found(name_or_path: str | pathlib.Path) -> Preset:
-    from tfsac.parameters import ParameterError
-    from tfsac.parameters.base import nearest
-
-    path = pathlib.Path(name_or_path)
-    if path.suffix == ".json":
-        return read_config(path)[0]
-    if path.suffix == ".py":
-        return _defined_in(path)
-    names = preset_names()
-    if str(name_or_path) not in names:
-        raise ParameterError(
-            f"{str(name_or_path)!r} is no name that `tfsac presets` lists, no .py file and no config.json of a run."
-            f"{nearest(str(name_or_path), names)}"
-        )
-    preset: Preset = importlib.import_module(f"tfsac.presets.{name_or_path}").preset
-    return preset
 
 
 def _defined_in(path: pathlib.Path) -> Preset:
@@ -110,12 +103,7 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
     from tfsac.utils.files import read_object
 
     if not path.is_file():
-        for kind in ("sweep", "tuning"):
-            if (path.parent / f"{kind}.json").is_file():
-                raise FileNotFoundError(f"{path.parent} is the folder of a {kind}: name one of the runs in it")
-        exported = (path.parent / "saved_model.pb").is_file() or any(path.parent.glob("*.tflite"))
-        hint = "; it is an export, which tfsac.load_exported reads" if exported else ""
-        raise FileNotFoundError(f"{path.parent} is no run directory: it has no config.json{hint}")
+        raise FileNotFoundError(f"{path.parent} is no run directory: it has no config.json")
     try:
         content = read_object(path)
         preset, run = content["preset"], content["run"]

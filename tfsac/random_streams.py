@@ -8,20 +8,11 @@ import enum
 
 
 class Stream(enum.IntEnum):
-    """What random numbers are drawn for. Weights have the run's seed alone.
+    """What random numbers are drawn for. Weights have the run's seed alone."""
 
-    Attributes:
-        ACTING: of whoever acts in this process.
-        SAMPLING: batches from the memory.
-        EVALUATING: evaluations during training.
-        REPLAYING: how many updates from the replay follow a rollout (ACER).
-        ROLLOUT_ACTORS: acting in the processes of a Ray cluster.
-        RESETTING: fresh weights at a reset.
-    """
-
-    ACTING = 1
-    SAMPLING = 2
-    EVALUATING = 3
-    REPLAYING = 4
-    ROLLOUT_ACTORS = 5
-    RESETTING = 6
+    ACTING = 1  # of whoever acts in this process
+    SAMPLING = 2  # batches from the memory
+    EVALUATING = 3  # evaluations during training
+    REPLAYING = 4  # how many updates from the replay follow a rollout (ACER)
+    ROLLOUT_ACTORS = 5  # acting in the processes of a Ray cluster
+    RESETTING = 6  # fresh weights at a reset

@@ -299,26 +299,13 @@ def is_loss(metric: str) -> bool:
 
 
 def check_actions(kind: str, discrete: bool | None, action: ArraySpec | DiscreteSpec) -> None:
-    """Refuses an environment whose actions an agent cannot choose.
-
-    Args:
-        kind: of the agent.
-        discrete: whether it has discrete actions; None if it refuses environments itself.
-        action: of the environment.
-
-    Raises:
-        TfsacError: continuous actions for an agent with discrete ones, or the other way round.
+    """Raises TfsacError where an agent of this kind, with discrete actions or not (None: it checks them itself), cannot
+    choose an environment's actions.
     """
-    if discrete is None or discrete == isinstance(action, DiscreteSpec):
+    if discrete in (None, isinstance(action, DiscreteSpec)):
         return
-    if isinstance(action, DiscreteSpec):
-        actions, alternatives = (
-            "discrete",
-            "'discrete_soft_actor_critic' or 'discrete_acer', as in cart_pole_discrete_sac",
-        )
-    else:
-        actions, alternatives = "continuous", "'twin_soft_actor_critic' or 'gaussian_acer', as in pendulum_twin_sac"
-    raise TfsacError(f"The agent {kind!r} cannot choose {actions} actions; an agent of kind {alternatives}, can")
+    actions, preset = ("continuous", "pendulum_twin_sac") if discrete else ("discrete", "cart_pole_discrete_sac")
+    raise TfsacError(f"The agent {kind!r} cannot choose {actions} actions; that of the preset {preset!r} can")
 
 
 def same_bounds(a: Any, b: Any) -> bool:

@@ -86,7 +86,7 @@ class Card:
             act = functools.partial(self.act, deterministic=deterministic)
             return evaluate(act, env, number, seed, AFTER_TRAINING, each_step, self.reset)
 
-        return play(self.environment, run_in, seed, render, dump_mp4, env_fn)[0]
+        return play(self.environment, run_in, seed, render, dump_mp4, env_fn=env_fn)
 
 
 def load_card(folder: str | pathlib.Path) -> Card:

@@ -31,9 +31,14 @@ LayerCall = Callable[..., Any]  # computes a layer, of what it reads
 class NumpyFunctions:
     """NumPy's functions under the names of `keras.ops`, for formulas that acting and training share."""
 
-    abs, clip, concatenate, exp, log = np.abs, np.clip, np.concatenate, np.exp, np.log
+    abs, concatenate, exp, log = np.abs, np.concatenate, np.exp, np.log
     maximum, minimum, ones_like, sqrt = np.maximum, np.minimum, np.ones_like, np.sqrt
     min, sum, tanh, where = np.min, np.sum, np.tanh, np.where
+
+    @staticmethod
+    def clip(x: np.ndarray, low: float, high: float) -> np.ndarray:
+        """Returns x inside its bounds; NumPy's own takes twice as long for a row."""
+        return np.minimum(np.maximum(x, low), high)
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:

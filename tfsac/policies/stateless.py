@@ -74,7 +74,7 @@ class StatelessPolicy(BasePolicy):
         rows = len(next(iter(observation.values())))
         if mode == "random":
             return self.uniform(observation, rows), state
-        policy = self.distribution(self.forwards["policy"](dict(observation)), observation)
+        policy = self.distribution(self.forwards["policy"](observation), observation)
         if mode == "greedy":
             return policy.mode(), state
         if mode == "sample" or self.exploration is None:

@@ -20,7 +20,7 @@ from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import Preset, RunParameters
 from tfsac.training.callbacks import Callback
-from tfsac.training.loggers import Logger, terminal_or_notebook
+from tfsac.training.loggers import Logger, TerminalLogger
 from tfsac.training.loggers.means import RECENT
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite_weights
 from tfsac.training.reporting import opening
@@ -89,7 +89,7 @@ class Trainer:
         initial_weights: str | pathlib.Path | None = None,
         env_fn: Callable[[], gym.Env] | None = None,
         models: ModelMaker | None = None,
-        terminal: MakeTerminal = terminal_or_notebook,
+        terminal: MakeTerminal = TerminalLogger,
         restore_memory: bool = False,
         loggers: Sequence[Logger | str] = (),
     ):

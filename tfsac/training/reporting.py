@@ -23,7 +23,6 @@ from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
-CLIPPED, MUCH_CLIPPED = "q/clipped_mass", 0.05  # of the targets of categorical critics, which a run warns of
 STEPS_BETWEEN_CURVES = 1000  # environment steps over which loggers get the means of an update's metrics
 
 
@@ -63,7 +62,7 @@ class Reporter:
         self.episodes: list[tuple[float, int]] = []  # return and length
         self.logged: dict[str, list[float]] = {key: [] for key in environment.logged_keys}
         self.updates, self.curves, self.curve_period = Means(names), Means(names), Period(STEPS_BETWEEN_CURVES)
-        self.clipping_warned, self.wall_seconds = False, 0.0
+        self.wall_seconds = 0.0
         self.started = self.bar_moved = time.perf_counter()
         self.start_row()
 
@@ -139,13 +138,6 @@ class Reporter:
         row = {name: value for name, value in row.items() if value == value}
         self._write("evaluation", row)
         self._write("update", self.curves.take())
-        if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.clipping_warned:
-            self.clipping_warned = True
-            self.terminal.print(
-                f"{row[CLIPPED]:.0%} of the critics' targets lie beyond their atoms: scale returns, with "
-                "environment.filters.return_scaling, or set wider bounds, "
-                "agent.networks.q.head_parameters.distribution.low and high."
-            )
         return {name: row.get(name, np.nan) for name in (self.csv.columns if self.csv else row)}
 
     def advance(self) -> None:

@@ -45,7 +45,7 @@ from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of,
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
-from tfsac.training.loggers import Logger, TerminalLogger, make_loggers, terminal_or_notebook
+from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
 from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
@@ -54,7 +54,6 @@ from tfsac.training.recorded_spaces import check_order, check_spaces, spaces_of
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
-from tfsac.training.run_lock import acquire, run_lock
 from tfsac.training.schedule import Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.updates import Updates
@@ -94,7 +93,7 @@ class Run:
         initial_weights: str | pathlib.Path | None = None,
         env_fn: Callable[[], gym.Env] | None = None,
         models: ModelMaker | None = None,
-        make_terminal: MakeTerminal = terminal_or_notebook,
+        make_terminal: MakeTerminal = TerminalLogger,
         restore_memory: bool = False,
         loggers: Sequence[Logger | str] = (),
     ):
@@ -116,7 +115,7 @@ class Run:
         if not resume:
             directory.refuse_existing()
         terminal, all_loggers = make_terminal(quiet or not task.is_chief), make_loggers(loggers)
-        self.signals, self.lock = StopSignals(), run_lock(directory.path)
+        self.signals = StopSignals()
         self.hooks = Hooks(callbacks, self.signals)
         self.run_files: dict[str, bytes] = {}
         self.resumed_at: int | None = None
@@ -129,7 +128,7 @@ class Run:
         self.bfloat16_before = uses_bfloat16()
         with contextlib.ExitStack() as failed:
             failed.callback(use_bfloat16, self.bfloat16_before)
-            failed.callback(self.lock.release)
+            failed.callback(directory.lock.release)
             evaluation_env = self._make_environments(preset, env_fn, models, resume, terminal.print, failed)
             preset = self.preset
             worker_preset, spec = preset_of_worker(preset, task), self.environments.spec
@@ -249,15 +248,14 @@ class Run:
             check_spaces(source, self.environments.spec)
             self.checkpoints.take_memory(source.checkpoints)
             self.print(f"The memory of {source.path} has {len(self.memory)} steps, so there is no warm-up.")
-        if not resume:
-            if chief:
-                directory.create(self.preset, self.settings, recorded, self.lock)
-        else:
-            if chief and self.checkpoints.saved_checkpoints():
-                acquire(self.lock)
+        if chief and (not resume or self.checkpoints.saved_checkpoints()):
+            directory.acquire_lock()
+        if resume:
             self.restore()
-            if chief:
-                directory.note_resume(self.preset, self.settings, self.counters.env_steps, self.run_files)
+        if chief and resume:
+            directory.note_resume(self.preset, self.settings, self.counters.env_steps, self.run_files)
+        elif chief:
+            directory.create(self.preset, self.settings, recorded)
         if self.reporter.csv:
             self.reporter.csv.start(self.reporter.info, self.resumed_at)
         self.checkpoint_period.start(self.counters.env_steps)
@@ -293,7 +291,7 @@ class Run:
         """Closes the environments and unlocks the run's folder."""
         with contextlib.ExitStack() as closing:  # whatever one of them raises
             closing.callback(use_bfloat16, self.bfloat16_before)
-            closing.callback(self.lock.release)
+            closing.callback(self.directory.lock.release)
             if self.preset.environment.evaluation == "separate":
                 closing.callback(self.evaluator.env.close)
             closing.callback(self.environments.close)

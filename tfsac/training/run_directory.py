@@ -12,14 +12,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
-from tfsac.training.checkpoints.format import checkpoints_in, newest_complete
-from tfsac.training.run_lock import acquire
-from tfsac.utils.files import atomic_write, check_new_folder, read_object, remove_temporary
+from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
+from tfsac.utils.files import LOCK, atomic_write, check_new_folder, read_object, remove_temporary
 from tfsac.utils.imports import IMPORT_FOLDERS
 
 CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
@@ -34,18 +33,20 @@ class RunDirectory:
 
     Attributes:
         path: of the folder, absolute.
-        config: the resolved preset, how it was run, command, versions and git state.
+        config: the resolved preset, how it was run, command, versions and git state, with a checksum.
         metrics: a line for each evaluation.
         best: weights of the best evaluation.
         checkpoints: to resume from.
         events: for TensorBoard.
         policy: the exported best policy.
+        lock: of the process that trains the run; the operating system releases it when the process ends.
     """
 
     def __init__(self, path: str | pathlib.Path):
         self.path = pathlib.Path(path).absolute()
         self.config, self.metrics, self.best = (self.path / name for name in (CONFIG, METRICS, BEST))
         self.checkpoints, self.events, self.policy = (self.path / name for name in ("checkpoints", "events", "policy"))
+        self.lock = FileLock(self.path / LOCK, blocking=False, thread_local=False)
 
     def weights(self, step: int | None = None) -> pathlib.Path:
         """Returns the file with the weights of the best evaluation: of the run, or until the checkpoint of a step."""
@@ -65,24 +66,33 @@ class RunDirectory:
         """Refuses a folder in which no new run can be kept."""
         check_new_folder(self.path, "choose another run directory, or resume it (--resume, resume=True)")
 
-    def create(
-        self,
-        preset: Preset,
-        run: RunParameters,
-        extra: Mapping[str, Any] | None = None,
-        lock: FileLock | None = None,
-    ) -> None:
-        """Makes the folder, locks it and writes its config, with `extra` next to the parameters."""
+    def acquire_lock(self) -> None:
+        """Locks the folder; raises BlockingIOError where another process, or another trainer of this one, has it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if lock:
-            acquire(lock)
+        try:
+            self.lock.acquire()
+        except Timeout:
+            raise BlockingIOError(f"{self.path} is being trained already: wait for its end") from None
+
+    def create(self, preset: Preset, run: RunParameters, extra: Mapping[str, Any] | None = None) -> None:
+        """Makes the folder and writes its config, with `extra` next to the parameters."""
+        self.path.mkdir(parents=True, exist_ok=True)
         self.refuse_existing()
         self._write(preset, run, [], extra or {})
 
     def note_resume(self, preset: Preset, run: RunParameters, step: int, run_files: Mapping[str, bytes]) -> None:
         """Brings the run's files to their contents `run_files` at a checkpoint, and adds where and how the run was
         continued to the config. What killed writers left is removed.
+
+        Raises:
+            TfsacError: the config differs from its checksum. Those of earlier versions have none.
         """
+        earlier = read_object(self.config) if self.config.is_file() else json.loads(run_files.get(CONFIG, b"{}"))
+        if self.config.is_file() and SEAL in earlier and sealed(earlier) != self.config.read_bytes():
+            raise TfsacError(
+                f"{self.config} is damaged or was edited: it differs from its checksum. Replace it by its copy "
+                f"{self.checkpoints / f'{step:09d}' / CONFIG}, or remove its {SEAL!r} to keep it as it is"
+            )
         remove_temporary(self.path)
         for name, content in run_files.items():
             path = self.path / name
@@ -91,14 +101,13 @@ class RunDirectory:
                     file.write(content)
         if BEST not in run_files:
             self.best.unlink(missing_ok=True)
-        earlier = read_object(self.config) if self.config.is_file() else json.loads(run_files.get(CONFIG, b"{}"))
         resumed = [*earlier.get("resumed", []), {"env_steps": step, **provenance()}]
         self._write(preset, run, resumed, earlier)
 
     def add_to_config(self, values: Mapping[str, Any]) -> None:
         """Adds values to the top level of the config."""
         with atomic_write(self.config) as file:
-            file.write(json.dumps({**read_object(self.config), **values}, indent=2).encode())
+            file.write(sealed({**read_object(self.config), **values}))
 
     def _write(
         self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], extra: Mapping[str, Any]
@@ -106,7 +115,7 @@ class RunDirectory:
         # What callbacks have added to the config stays.
         content = {**extra, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
         with atomic_write(self.config) as file:
-            file.write(json.dumps({**content, "import_folders": IMPORT_FOLDERS}, indent=2).encode())
+            file.write(sealed({**content, "import_folders": IMPORT_FOLDERS}))
 
     def read(self) -> tuple[Preset, RunParameters]:
         """Returns the preset and how it was run."""

@@ -8,7 +8,7 @@ from tfsac.training.loggers.csv_file import CSVLogger
 from tfsac.training.loggers.logger import Kind, Logger, RunInfo
 from tfsac.training.loggers.services import MLflowLogger, WandbLogger
 from tfsac.training.loggers.tensorboard import TensorBoardLogger
-from tfsac.training.loggers.terminal import NotebookLogger, TerminalLogger, terminal_or_notebook
+from tfsac.training.loggers.terminal import TerminalLogger
 from tfsac.utils.imports import load
 
 SERVICES: Mapping[str, Callable[[], Logger]] = {"wandb": WandbLogger, "mlflow": MLflowLogger}
@@ -24,11 +24,9 @@ __all__ = [
     "Kind",
     "Logger",
     "MLflowLogger",
-    "NotebookLogger",
     "RunInfo",
     "TensorBoardLogger",
     "TerminalLogger",
     "WandbLogger",
     "make_loggers",
-    "terminal_or_notebook",
 ]
