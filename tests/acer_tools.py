@@ -219,15 +219,3 @@ def metrics_of(agent, stacked):
     """Updates and returns the metrics by name, `[U]` each."""
     rows = agent.update(stacked).metrics
     return dict(zip(agent.metric_names, rows.T, strict=True))
-
-
-def weights(agent):
-    """Returns all variables that change, by network."""
-    return {
-        name: [variable.numpy() for variable in network.trainable_variables] for name, network in agent.networks.items()
-    }
-
-
-def changed(before, after):
-    """Returns the names of the networks whose variables differ."""
-    return {name for name in before if any((a != b).any() for a, b in zip(before[name], after[name], strict=True))}

@@ -12,8 +12,8 @@ class Arm(gym.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
 
-    def __init__(self, render_mode=None, low=LOW, fails_at=None, discrete=False, undrawable=False):
-        self.render_mode, self.fails_at, self.undrawable = render_mode, fails_at, undrawable
+    def __init__(self, render_mode=None, low=LOW, fails_at=None, discrete=False):
+        self.render_mode, self.fails_at = render_mode, fails_at
         self.observation_space = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
         self.action_space = (
             gym.spaces.Discrete(3) if discrete else gym.spaces.Box(np.float32([low]), np.float32([HIGH]))
@@ -32,8 +32,6 @@ class Arm(gym.Env):
         return self.np_random.uniform(-1, 1, 3).astype(np.float32), reward, False, self.steps >= 10, {}
 
     def render(self):
-        if self.undrawable:
-            raise RuntimeError("no camera")
         return np.full((16, 16, 3), 20 * self.steps, np.uint8)
 
 

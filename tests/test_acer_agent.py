@@ -12,7 +12,6 @@ from acer_tools import (
     SOME_RECURRENT,
     alone,
     assert_gradients,
-    changed,
     columns_of,
     fix_noise,
     fresh_and_replayed,
@@ -25,11 +24,9 @@ from acer_tools import (
     segments_of,
     side_by_side,
     stack,
-    weights,
 )
+from agent_tools import changed, weights
 from toys import discrete_spec
-
-from tfsac.types import Segments
 
 of_kinds = pytest.mark.parametrize("given", SOME, ids=named)
 of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
@@ -229,54 +226,8 @@ def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-def one_step_tasks(kind, updates, columns, rng):
-    """Tasks of one step, replayed: the right choice is the largest of three numbers, or the right numbers are the
-    first two.
-    """
-    shape = (updates, 1, columns)
-    seen, ones = rng.uniform(-1, 1, (*shape, 3)).astype(np.float32), np.ones(shape, np.float32)
-    if kind == "discrete":
-        action, extras = rng.integers(0, 3, shape, np.int32), {"behaviour/logits": 0 * seen}
-        reward = (action == seen.argmax(axis=-1)).astype(np.float32)
-    else:
-        action = rng.standard_normal((*shape, 2)).astype(np.float32)
-        extras = {"behaviour/mean": 0 * action, "behaviour/variance": 0 * action + 1}
-        reward = -np.square(action - seen[..., :2]).sum(axis=-1)
-    observation = {"observation": np.repeat(seen, 2, axis=1)}
-    return Segments(observation, action, reward, 0 * ones, ones, ones, 0 * ones, {}, extras)
-
-
 def test_actions_that_do_not_exist_have_no_value():
     agent = make_agent("discrete")
-    seen = {"observation": np.ones((4, 3), np.float32)}
+    seen = {"observation": tf.ones([4, 3])}
     values = agent.value_tensors(seen, tf.constant([-1, 0, 2, 3]))
     assert np.isnan(values["q"]).tolist() == [True, False, False, True] and np.isfinite(values["v"]).all()
-
-
-@pytest.mark.slow
-@of_both
-def test_it_learns_to_do_what_it_sees_in_one_step_from_others_actions(kind):
-    agent = make_agent(
-        kind,
-        eager=False,
-        stirred=False,
-        steps=1,
-        columns=64,
-        beta=0.01,
-        trust_region_delta=0.1,
-        truncation_threshold=5.0,
-        trust_region_alpha=0.99,
-        networks={"layers": (32, 32), **({} if kind == "discrete" else {"advantage_layers": (32, 32)})},
-    )
-    rng = np.random.default_rng(0)
-    for _ in range(16):
-        found = metrics_of(agent, one_step_tasks(kind, 50, 64, rng))
-    x = {"observation": rng.uniform(-1, 1, (1000, 3)).astype(np.float32)}
-    action = agent.policy.act(x, mode="greedy").action
-    if kind == "discrete":
-        assert (action == x["observation"].argmax(axis=1)).mean() > 0.9
-        values = {name: value.numpy() for name, value in agent.value_tensors(x, tf.constant(action)).items()}
-        assert np.median(values["q"]) == pytest.approx(1.0, abs=0.15)
-    else:
-        assert np.abs(action - x["observation"][:, :2]).mean() < 0.15  # that of doing nothing is 0.5
-    assert found["loss/policy"].shape == (50,) and agent.compiled.traces == 1

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from scipy.stats import norm
 
 from tfsac.losses import experience_replay as losses
-from tfsac.losses.soft_actor_critic import expectation
-from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
+from tfsac.policies.distributions import DiagonalGaussian
 
 
 def double(x):
@@ -50,12 +48,6 @@ def returns_of(columns, end):
         tf.constant(z["valid"]),
     )
     return returns.q_ret.numpy(), returns.q_opc.numpy()
-
-
-def test_returns_by_hand():
-    q_ret, q_opc = returns_of([STEPS], [END])
-    np.testing.assert_array_equal(q_ret[:, 0], RET)
-    np.testing.assert_array_equal(q_opc[:, 0], OPC)
 
 
 def test_nothing_flows_back_over_a_termination():
@@ -172,70 +164,6 @@ def test_value_losses_by_hand():
     assert others == [None, None]
 
 
-# -- the expectation of the gradient -----------------------------------------------------------------------------------
-
-THRESHOLDS = [0.0, 0.1, 0.5, 1.0, 2.0, 10.0, 1e6]
-
-
-def gradients_by_action(logits, behaviour_logits, q, truncation):
-    """Gradient by the logits of every action's loss, had the behaviour chosen it: `[A, A]`, an action per row."""
-    size = len(q)
-    behaviour = MaskedCategorical(double([behaviour_logits] * size))
-    tiled = double([logits] * size)
-    with tf.GradientTape() as tape:
-        tape.watch(tiled)
-        policy = MaskedCategorical(tiled)
-        log_ratio = losses.log_ratio(policy.log_prob, behaviour.log_prob)
-        q_RA = double([q] * size)
-        v_R = expectation(policy.prob, q_RA)
-        log_prob_R, log_ratio_R = tf.linalg.diag_part(policy.log_prob), tf.linalg.diag_part(log_ratio)
-        loss = losses.policy_loss(log_prob_R, log_ratio_R, double(q) - v_R, tf.zeros(size, tf.float64), truncation)
-        loss += losses.full_correction(policy.prob, policy.log_prob, log_ratio, q_RA, v_R, truncation)
-    return tape.gradient(loss, tiled).numpy()
-
-
-def softmax(logits):
-    exponent = np.exp(np.asarray(logits) - np.max(logits))
-    return exponent / exponent.sum()
-
-
-def on_policy_gradient(logits, q):
-    """Sum over a of pi(a) d/dlogits [-log pi(a) (Q(a) - V)], which is -pi (Q - V)."""
-    prob = softmax(logits)
-    return -prob * (q - prob @ q)
-
-
-@pytest.mark.parametrize("truncation", THRESHOLDS)
-def test_truncation_with_correction_is_unbiased_exactly(truncation):
-    rng = np.random.default_rng(2)
-    for size in (2, 3, 6, 6, 6):
-        logits, behaviour_logits, q = rng.normal(0, 2, size), rng.normal(0, 2, size), rng.normal(0, 3, size)
-        gradient = softmax(behaviour_logits) @ gradients_by_action(logits, behaviour_logits, q, truncation)
-        np.testing.assert_allclose(gradient, on_policy_gradient(logits, q), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("truncation", [0.0, 0.5, 1.0, 2.0, 10.0])
-def test_the_sampled_correction_is_unbiased_for_gaussians(truncation):
-    # With Q = a^2 + 3a the on-policy gradient is that of -(m^2 + variance + 3m).
-    mean, variance, behaviour_mean, behaviour_variance = 0.3, 0.5, -0.7, 0.4
-    grid, step = np.linspace(-12.0, 12.0, 24001, retstep=True)
-    behaviour_density = step * norm.pdf(grid, behaviour_mean, math.sqrt(behaviour_variance))
-    density = step * norm.pdf(grid, mean, math.sqrt(variance))
-    inputs, one = [double(mean), double(variance)], tf.ones((grid.size, 1), tf.float64)
-    advantage = double(grid**2 + 3.0 * grid - (mean**2 + variance + 3.0 * mean))
-    behaviour = DiagonalGaussian(behaviour_mean * one, behaviour_variance * one)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(inputs)
-        policy, action = DiagonalGaussian(inputs[0] * one, inputs[1] * one), double(grid[:, None])
-        log_prob = policy.log_prob(action)
-        log_ratio = losses.log_ratio(log_prob, behaviour.log_prob(action))
-        truncated = losses.policy_loss(log_prob, log_ratio, advantage, tf.zeros_like(log_prob), truncation)
-        first = tf.reduce_sum(behaviour_density * truncated)
-        total = first + tf.reduce_sum(density * losses.sampled_correction(log_prob, log_ratio, advantage, truncation))
-    np.testing.assert_allclose(tape.gradient(total, inputs), [-(2.0 * mean + 3.0), -1.0], rtol=0, atol=1e-6)
-    assert np.abs(np.subtract(tape.gradient(first, inputs), [-(2.0 * mean + 3.0), -1.0])).max() > 1e-3
-
-
 # -- the trust region --------------------------------------------------------------------------------------------------
 
 
@@ -253,24 +181,6 @@ def test_the_projection_by_hand():
     np.testing.assert_array_equal(factor, [2.0, 1.25, 0.0, 0.0])
 
 
-@pytest.mark.parametrize("delta", [0.0, 0.1, 1.0, 3.0])
-def test_z_is_the_nearest_of_all_that_move_the_divergence_by_at_most_delta(delta):
-    rng = np.random.default_rng(3)
-    g, k = rng.normal(0, 2, (2000, 4)), rng.normal(0, 1, (2000, 4)) * rng.lognormal(0, 2, (2000, 1))
-    z, factor = (x.numpy() for x in losses.trust_region(double(g), double(k), delta))
-    dot, size = (k * z).sum(-1), np.linalg.norm(k, axis=-1)
-    touched = (k * g).sum(-1) > delta
-    assert 200 < touched.sum() < 1800
-    # Karush-Kuhn-Tucker: z is allowed, g - z is factor * k with a factor of at least zero, which is zero off the
-    # boundary.
-    assert (dot <= delta + 1e-12 * size).all()
-    np.testing.assert_allclose(g - z, factor[:, None] * k, rtol=0, atol=1e-12)
-    assert (factor[touched] > 0).all()
-    np.testing.assert_allclose(dot[touched] / size[touched], delta / size[touched], rtol=0, atol=1e-11)
-    np.testing.assert_array_equal(z[~touched], g[~touched])
-    np.testing.assert_array_equal(factor[~touched], 0.0)
-
-
 @pytest.mark.parametrize(("scale", "delta"), [(1e20, 1.0), (1e20, 0.0), (1e-20, 1.0), (1e-20, 0.0)])
 def test_the_size_of_the_divergences_gradient_does_not_matter_to_single_precision(scale, delta):
     rng = np.random.default_rng(4)
@@ -280,105 +190,6 @@ def test_the_size_of_the_divergences_gradient_does_not_matter_to_single_precisio
     np.testing.assert_allclose(z, expected_z, rtol=0, atol=1e-5)
     np.testing.assert_allclose(scale * np.float64(factor), scale * expected_factor, rtol=1e-4, atol=1e-5)
     assert (expected_factor > 0).any() == (scale > 1 or delta == 0.0)
-
-
-# Statistics of the policy as functions of its outputs, and what its log-probabilities are of them.
-DISCRETE = {
-    "logits": (tf.identity, tf.nn.log_softmax),
-    "log_probs": (tf.nn.log_softmax, tf.identity),
-    "probabilities": (tf.nn.softmax, lambda prob: tf.math.log(tf.maximum(prob, 1e-30))),
-}
-GAUSSIAN = {"variance": 1.0, "scale": 2.0}  # the power of the statistic that the variance is
-
-
-def gaussian_of(statistics_RS, power):
-    mean_RA, spread_RA = tf.split(statistics_RS, 2, axis=-1)
-    return DiagonalGaussian(mean_RA, spread_RA**power)
-
-
-def choices(geometry):
-    """Outputs of a policy, its statistics of them, loss and divergence of these, the loss of the outputs, k and the
-    divergence by hand.
-    """
-    rng = np.random.default_rng(5)
-    logits, average_logits, weight = (double(rng.normal(0, 1, (50, 4))) for _ in range(3))
-    statistics_of, log_prob_of = DISCRETE[geometry]
-    average = MaskedCategorical(average_logits)
-
-    def loss_of(log_prob_RA):
-        return tf.reduce_sum(weight * log_prob_RA, axis=-1)
-
-    prob = tf.nn.softmax(logits).numpy()
-    k = {"logits": average.prob - prob, "log_probs": average.prob, "probabilities": average.prob / prob}[geometry]
-    kl = (average.prob * (average.log_prob - np.log(prob))).numpy().sum(-1)
-
-    def loss_and_kl(statistics_RS):
-        log_prob_RA = log_prob_of(statistics_RS)
-        return loss_of(log_prob_RA), expectation(average.prob, average.log_prob - log_prob_RA)
-
-    return logits, statistics_of, loss_and_kl, lambda x: loss_of(tf.nn.log_softmax(x)), np.asarray(k), kl
-
-
-def numbers(geometry):
-    """The same of a Gaussian, whose outputs are its mean and the logarithm of its variance."""
-    rng = np.random.default_rng(6)
-    mean, log_variance, average_mean, action = (rng.normal(0, 1, (50, 2)) for _ in range(4))
-    average_variance, weight = rng.uniform(0.3, 2.0, (50, 2)), rng.normal(0, 1, 50)
-    power, average = GAUSSIAN[geometry], DiagonalGaussian(double(average_mean), double(average_variance))
-
-    def statistics_of(outputs):
-        mean_RA, log_variance_RA = tf.split(outputs, 2, axis=-1)
-        return tf.concat([mean_RA, tf.exp(log_variance_RA / power)], axis=-1)
-
-    def direct_loss(outputs):
-        mean_RA, log_variance_RA = tf.split(outputs, 2, axis=-1)
-        squared = tf.square(action - mean_RA) * tf.exp(-log_variance_RA)
-        return -0.5 * weight * tf.reduce_sum(squared + log_variance_RA, axis=-1)
-
-    variance, apart = np.exp(log_variance), average_mean - mean
-    by_variance = 0.5 * (apart**2 / variance**2 + average_variance / variance**2 - 1.0 / variance)
-    chain = 1.0 if geometry == "variance" else 2.0 * np.sqrt(variance)
-    k = np.concatenate([apart / variance, chain * by_variance], axis=-1)
-    kl = 0.5 * (apart**2 / variance + average_variance / variance - 1.0 + np.log(variance / average_variance)).sum(-1)
-
-    def loss_and_kl(statistics_RS):
-        policy = gaussian_of(statistics_RS, power)
-        return weight * policy.log_prob(double(action)), average.kl_to(policy)
-
-    return double(np.concatenate([mean, log_variance], axis=-1)), statistics_of, loss_and_kl, direct_loss, k, kl
-
-
-POLICIES = [(choices, geometry) for geometry in DISCRETE] + [(numbers, geometry) for geometry in GAUSSIAN]
-
-
-@pytest.mark.parametrize(("policy", "geometry"), POLICIES, ids=lambda x: x if isinstance(x, str) else x.__name__)
-@pytest.mark.parametrize("delta", [None, 1e6])
-def test_no_trust_region_or_a_wide_one_leaves_the_gradient_as_it_is(policy, geometry, delta):
-    outputs, statistics_of, loss_and_kl, direct_loss, _, kl = policy(geometry)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(outputs)
-        inside, region = losses.constrained(loss_and_kl, statistics_of(outputs), delta)
-        direct = direct_loss(outputs)
-    np.testing.assert_allclose(tape.gradient(inside, outputs), tape.gradient(direct, outputs), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(region.factor, 0.0)
-    np.testing.assert_allclose(region.kl, kl, rtol=1e-10)
-
-
-@pytest.mark.parametrize(("policy", "geometry"), POLICIES, ids=lambda x: x if isinstance(x, str) else x.__name__)
-@pytest.mark.parametrize("delta", [0.0, 0.1])
-def test_directions_stay_inside_the_trust_region(policy, geometry, delta):
-    outputs, statistics_of, loss_and_kl, _, k, _ = policy(geometry)
-    statistics = statistics_of(outputs)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(statistics)
-        free, _ = loss_and_kl(statistics)
-        inside, region = losses.constrained(loss_and_kl, statistics, delta)
-    expected, factor = projected(tape.gradient(free, statistics), k, delta)
-    np.testing.assert_allclose(region.direction, expected, rtol=1e-10, atol=1e-10)
-    np.testing.assert_array_equal(tape.gradient(inside, statistics), region.direction)
-    np.testing.assert_allclose(region.factor, factor, rtol=1e-9, atol=1e-12)
-    assert ((k * region.direction).numpy().sum(-1) <= delta + 1e-9).all()
-    assert 5 < (factor > 0).sum() < 45
 
 
 def test_what_the_region_returns_has_no_gradient():
@@ -391,144 +202,6 @@ def test_what_the_region_returns_has_no_gradient():
         total = tf.add_n([tf.reduce_sum(x) for x in region])
     assert region.factor[0] > 0
     assert tape.gradient(total, [statistics, scale]) == [None, None]
-
-
-# -- degenerate distributions ------------------------------------------------------------------------------------------
-
-
-def assert_finite(**tensors):
-    for name, tensor in tensors.items():
-        assert np.isfinite(tensor).all(), f"{name}: {tensor}"
-
-
-SURE = {
-    "first": [1e10, 0.0, -1e10],
-    "last": [-1e10, 0.0, 1e10],
-    "nearly": [66.0, 0.0, 30.0],
-    "unsure": [0.5, 0.0, -0.5],
-}
-
-
-@pytest.mark.parametrize("geometry", DISCRETE)
-@pytest.mark.parametrize("truncation", [None, 0.0, 5.0])
-@pytest.mark.parametrize(
-    ("policy", "behaviour", "average"),
-    [
-        ("first", "unsure", "unsure"),
-        ("unsure", "first", "unsure"),
-        ("first", "last", "last"),
-        ("unsure", "last", "first"),
-        ("nearly", "unsure", "last"),
-        ("unsure", "nearly", "nearly"),
-    ],
-)
-def test_sure_choices_are_finite(policy, behaviour, average, truncation, geometry):
-    logits, action = tf.constant([SURE[policy]] * 3), tf.eye(3)  # an action per row
-    other, mean = (
-        MaskedCategorical(tf.constant([SURE[behaviour]] * 3)),
-        MaskedCategorical(tf.constant([SURE[average]] * 3)),
-    )
-    q, q_ret, statistics_of = tf.constant([[2.0, -1.0, 0.5]] * 3), tf.constant([1.0, -3.0, 2.0]), DISCRETE[geometry][0]
-    with tf.GradientTape() as tape:
-        tape.watch([logits, q])
-        current = MaskedCategorical(logits)
-        log_ratio_RA = losses.log_ratio(current.log_prob, other.log_prob)
-        log_ratio, q_R = tf.reduce_sum(log_ratio_RA * action, axis=-1), tf.reduce_sum(q * action, axis=-1)
-        v = tf.stop_gradient(expectation(current.prob, q))
-
-        def loss_of(x):
-            log_prob = DISCRETE[geometry][1](x)
-            loss = losses.policy_loss(
-                tf.reduce_sum(log_prob * action, axis=-1), log_ratio, q_ret - v, tf.zeros(3), truncation
-            )
-            if truncation is None:
-                return loss
-            return loss + losses.full_correction(
-                current.prob, log_prob, log_ratio_RA, tf.stop_gradient(q), v, truncation
-            )
-
-        statistics = statistics_of(logits)
-        in_region, region = losses.constrained(
-            lambda x: (loss_of(x), expectation(mean.prob, mean.log_prob - DISCRETE[geometry][1](x))), statistics, 0.1
-        )
-        free = loss_of(statistics)
-        total = free + in_region - 0.01 * current.entropy() + losses.q_loss(q_R, q_ret)
-    by_logits, by_q = tape.gradient(total, [logits, q])
-    assert_finite(
-        ratio=tf.exp(log_ratio_RA),
-        trace=losses.trace_coefficient(log_ratio),
-        loss=free,
-        in_region=in_region,
-        total=total,
-        direction=region.direction,
-        kl=region.kl,
-        factor=region.factor,
-        by_logits=by_logits,
-        by_q=by_q,
-    )
-
-
-@pytest.mark.parametrize("geometry", GAUSSIAN)
-@pytest.mark.parametrize("truncation", [None, 0.0, 5.0])
-@pytest.mark.parametrize("narrow", [("policy",), ("behaviour",), ("average",), ("policy", "behaviour", "average")])
-def test_narrow_gaussians_are_finite(narrow, truncation, geometry):
-    def raw(name):
-        return tf.constant([[-60.0 if name in narrow else 0.5] * 2] * 4)
-
-    def variance_of(x):
-        return tf.nn.softplus(x) + 1e-10
-
-    assert np.min(variance_of(raw(narrow[0]))) == np.float32(1e-10)
-    other = DiagonalGaussian(tf.fill((4, 2), 1.0), variance_of(raw("behaviour")))
-    average = DiagonalGaussian(tf.fill((4, 2), -0.5), variance_of(raw("average")))
-    outputs, q, v = (
-        [tf.zeros((4, 2)), raw("policy")],
-        tf.constant([2.0, -1.0, 0.5, 1.0]),
-        tf.constant([1.0, 0.0, -1.0, 3.0]),
-    )
-    power, q_ret = GAUSSIAN[geometry], tf.constant([1.0, -3.0, 2.0, 5.0])
-    with tf.GradientTape() as tape:
-        tape.watch([*outputs, q, v])
-        current = DiagonalGaussian(outputs[0], variance_of(outputs[1]))
-        noise = tf.constant([[0.0, 0.0], [3.0, -3.0], [0.0, 0.0], [3.0, -3.0]])
-        fresh = tf.stop_gradient(current.sample(noise))
-        action = tf.concat([other.sample(noise)[:2], fresh[2:]], axis=0)
-        log_prob = current.log_prob(action)
-        log_ratio = losses.log_ratio(log_prob, other.log_prob(action))
-        fresh_log_ratio = losses.log_ratio(current.log_prob(fresh), other.log_prob(fresh))
-
-        def loss_of(x):
-            loss = losses.policy_loss(
-                gaussian_of(x, power).log_prob(action), log_ratio, q_ret - tf.stop_gradient(v), tf.zeros(4), truncation
-            )
-            if truncation is None:
-                return loss
-            return loss + losses.sampled_correction(
-                gaussian_of(x, power).log_prob(fresh), fresh_log_ratio, q, truncation
-            )
-
-        statistics = tf.concat([current.mean, current.variance ** (1.0 / power)], axis=-1)
-        in_region, region = losses.constrained(
-            lambda x: (loss_of(x), average.kl_to(gaussian_of(x, power))), statistics, 0.1
-        )
-        free = loss_of(statistics)
-        value = losses.q_loss(q, q_ret) + losses.v_loss(v, q, q_ret, log_ratio)
-        total = free + in_region - 0.01 * current.entropy() + value
-    by_mean, by_raw, by_q, by_v = tape.gradient(total, [*outputs, q, v])
-    assert_finite(
-        ratio=tf.exp(log_ratio),
-        trace=losses.trace_coefficient(log_ratio, 2),
-        loss=free,
-        in_region=in_region,
-        total=total,
-        direction=region.direction,
-        kl=region.kl,
-        factor=region.factor,
-        by_mean=by_mean,
-        by_raw=by_raw,
-        by_q=by_q,
-        by_v=by_v,
-    )
 
 
 # -- the Gaussian ------------------------------------------------------------------------------------------------------

@@ -31,13 +31,9 @@ CASES = {  # level, LSTM, trunk, changes
     "discrete": ("CartPole-v1", False, False, NORMALISED),
     "discrete, LSTM in a trunk": ("tfsac.testing:DiscreteIdentity-v0", True, True, MASKED),
     "Gaussian, LSTM in a trunk": ("TfsacCameraArm-v0", True, True, {**CAMERA, **NORMALISED, **SPHERICAL}),
-    "discrete, LSTMs": ("tfsac.testing:DiscreteIdentity-v0", True, False, NORMALISED),
-    "Gaussian, spherical": ("Pendulum-v1", False, False, SPHERICAL),
     "Gaussian, LSTMs": ("Pendulum-v1", True, False, NORMALISED),
     "Gaussian in a trunk": ("Pendulum-v1", False, True, {}),
 }
-QUICK = [*CASES][:3]
-IN_OTHERS = ("discrete, LSTMs", "Gaussian, spherical")  # whose parts other cases have; an acceptance test plays them
 CELLS = {"hidden", "cell"}
 
 
@@ -99,24 +95,9 @@ def tensors_of(arrays):
     return {name: tf.constant(value) for name, value in arrays.items()}
 
 
-def cases():
-    return [
-        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in CASES if name not in IN_OTHERS
-    ]
-
-
-@pytest.fixture(scope="module", params=cases())
+@pytest.fixture(scope="module", params=CASES)
 def case(request):
     return Case(request.param)
-
-
-@pytest.fixture(scope="module")
-def memory():
-    """A policy with an LSTM, which acts with numbers."""
-    return Case("Gaussian, LSTMs")
-
-
-# -- acting ------------------------------------------------------------------------------------------------------------
 
 
 # -- exported ----------------------------------------------------------------------------------------------------------
@@ -152,9 +133,8 @@ def test_whole_episodes_of_the_export_are_those_of_the_live_policy(case, format,
             state = done
 
 
-@pytest.mark.parametrize("format", ["saved_model", "litert"])
-def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, request):
-    path, acting = request.getfixturevalue(format), case.policy.acting
+def test_verifying_compares_an_episode_and_finds_what_was_changed(case, saved_model):
+    path, acting = saved_model, case.policy.acting
     observations = [case.raw(step, 0) for step in range(STEPS)]
     for _ in range(2):  # whatever the policy did before
         assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
@@ -194,11 +174,14 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
 
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
-def test_exported_values_are_those_of_the_critics(case, format, request):
+def test_exported_values_are_those_of_the_critics(case, format, request, tmp_path):
     signatures, rng = case.signatures(request.getfixturevalue(format)), np.random.default_rng(3)
     acting, critics = case.policy.acting, case.policy.critics.networks
     assert ("values" in signatures) == values_of(case)
     if not values_of(case):
+        with pytest.raises(ValueError):
+            exporting.export(case.policy, tmp_path / "out", values=True)
+        assert not list(tmp_path.iterdir())
         return
     state, seen = case.live()[5][1], {key: array[6] for key, array in case.seen.items()}
     filtered = case.policy.filters.observation(seen)
@@ -224,9 +207,3 @@ def test_exported_values_are_those_of_the_critics(case, format, request):
         advantages = [critics["advantage"](read, tf.constant(a)).numpy()[:, 0] for a in (inner, -inner)]
         np.testing.assert_allclose(difference, advantages[0] - advantages[1], rtol=1e-3, atol=1e-3)
         assert (np.abs(difference) > 1e-3).all()
-
-
-def test_values_of_critics_with_memories_of_their_own_are_refused(memory, tmp_path):
-    with pytest.raises(ValueError):
-        exporting.export(memory.policy, tmp_path / "out", values=True)
-    assert not list(tmp_path.iterdir())

@@ -105,38 +105,17 @@ def cliff(level=CLIFF, lstm=False, shared=False, **changes):
 # -- a run and its updates ---------------------------------------------------------------------------------------------
 
 
-METRICS = {
-    "env_steps",
-    "updates",
-    "episodes",
-    "wall_seconds",
-    "steps_per_second",
-    "averaged/losses",
-    "averaged/diagnostics",
-    "loss/policy",
-    "learning_rate/policy",
-    "policy/value",
-    "policy/entropy",
-    "policy/kl",
-    "average/value",
-    "average/entropy",
-    "average/kl",
-    "q/q",
-    "q/target",
-    "importance/ratio",
-    "importance/truncated",
-    "trust_region/active",
-    "segments/length",
-    "gradient_norm",
-}
-KINDS = [(CHOICES, False, False, 3), (CLIFF, True, True, 1), (CHOICES, True, True, 1), (CLIFF, False, False, 3)]
+@pytest.fixture(scope="module", params=[(CHOICES, False, False, 3), (CLIFF, True, True, 1)])
+def played(request, tmp_path_factory):
+    """What a run saw, the run, and its level, LSTM, trunk and number of environments."""
+    level, lstm, shared, envs = request.param
+    seen, folder = Watch(), tmp_path_factory.mktemp("played")
+    return seen, trained(folder, cliff(level, lstm, shared, **{"environment.num_envs": envs}), seen), *request.param
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("level", "lstm", "shared", "envs"), KINDS)
-def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, level, lstm, shared, envs):
-    seen = Watch()
-    trainer = trained(tmp_path, cliff(level, lstm, shared, **{"environment.num_envs": envs}), seen)
+def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(played):
+    seen, trainer, level, lstm, shared, envs = played
     # The replay begins after 11 of the first 14 steps, or after 8 of each of three environments.
     updates = dict(zip(ENDS, [1, 2, 5, 8, 11, 14] if envs == 1 else [1, 4, 7, 10, 13, 16], strict=True))
     assert seen.counted == [max((n for end, n in updates.items() if end <= step), default=0) for step in range(1, 25)]
@@ -149,13 +128,12 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
     assert {name.split("/")[0] for name in seen.first} == learned | {
         f"{name}_target" for name in learned & {"policy", "trunk"}
     }
-    expected = METRICS | {f"loss/{name}" for name in heads} | {f"learning_rate/{name}" for name in learned}
-    written = tiny.rows(tmp_path / "run")
+    written = tiny.rows(trainer.directory.path)
     assert [(row["env_steps"], row["updates"]) for row in written] == [
         (str(end * envs), str(updates[end])) for end in (16, 24)
     ]
     for row in written:
-        assert {name for name in row if not name.startswith(("training/", "evaluation/"))} == expected
+        assert {f"loss/{name}" for name in heads} <= row.keys() >= {f"learning_rate/{name}" for name in learned}
         assert all(np.isfinite(float(value)) for value in row.values())
     assert (
         set(trainer.agent.policy.recurrent_state) == set(trainer.parts.collector.policy_state)
@@ -164,13 +142,11 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("level", "envs"), [(CHOICES, 3), (CLIFF, 1)])
-def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(tmp_path, level, envs):
-    seen = Watch()
-    trained(tmp_path, cliff(level, lstm=True, **{"environment.num_envs": envs}), seen)
-    played = 0
+def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(played):
+    seen, *_, envs = played
+    begin = 0
     for end, stack in zip(ENDS, seen.stacks, strict=True):
-        steps, full = end - played, end - played == T
+        steps, full = end - begin, end - begin == T
         fresh = {name: getattr(stack, name)[0] for name in ("reward", "nonterminal", "is_first", "length", "on_policy")}
         # Three steps of an episode that terminates, three of the next; then the two with which that one is cut off.
         assert fresh["length"][:, 0].tolist() == ([3] * 6 if full else [2, 2, 0, 0, 0, 0])
@@ -180,7 +156,7 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
         for value in fresh.values():
             assert (value[:, :envs] == value[:, :1]).all() or value is fresh["reward"]
             assert not value[:, envs:].any()  # columns beyond the environments
-        at, action, reward = zip(*(step[:3] for step in seen.stored[played:end]), strict=True)
+        at, action, reward = zip(*(step[:3] for step in seen.stored[begin:end]), strict=True)
         np.testing.assert_array_equal(
             stack.observation["observation"][0, :steps, :envs], [row["observation"] for row in at]
         )
@@ -189,8 +165,8 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
         # After the third or the fifth step of an episode of even number.
         np.testing.assert_allclose(stack.observation["observation"][0, T, :envs], [[0.3 if full else 0.5, 1.0]] * envs)
         for name, value in stack.initial_state.items():
-            np.testing.assert_array_equal(value[0, :envs], seen.stored[played][6]["state/" + name])
-            assert value[0].any() == (played > 0 and not full) and not value[1:].any()
+            np.testing.assert_array_equal(value[0, :envs], seen.stored[begin][6]["state/" + name])
+            assert value[0].any() == (begin > 0 and not full) and not value[1:].any()
         # The second number that is seen after a step is -1 in episodes that terminate and 1 in those that are cut off.
         ends, replayed = np.full((len(stack.reward) - 1, 4), np.nan), range(1, len(stack.reward))
         for update in replayed:
@@ -201,7 +177,7 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
             np.testing.assert_array_equal(length[0], np.where(kind < 0, 3, 5))
             np.testing.assert_array_equal((stack.nonterminal[update].sum(axis=0)), np.where(kind < 0, 2, 5))
             ends[update - 1] = kind
-        played = end
+        begin = end
     assert set(ends.ravel().tolist()) == {-1.0, 1.0}
 
 
@@ -360,12 +336,6 @@ LEARNING = {
     "schedule.steps_between_evaluation_periods": 3000,
     "schedule.evaluation_steps": "EnvironmentEpisodes(100)",
 }
-EVALUATED = """
-import sys
-import tfsac
-done = tfsac.evaluate(sys.argv[1], episodes=200, seed=7)
-print(done.returns.mean())
-"""
 
 
 @pytest.mark.slow
@@ -384,10 +354,10 @@ def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize(("lstm", "shared"), [(True, True), (True, False), (False, False)])
-def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, run_python, lstm, shared):
+def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, lstm, shared):
     preset = tiny.acer(CUE, lstm, shared, **{**LEARNING, "agent.algorithm.t_max": 8, "schedule.improve_steps": 10_000})
     best = trained(tmp_path, preset).parts.evaluator.best_return
-    again = float(run_python(EVALUATED, str(tmp_path / "run")))
+    again = api.evaluate(tmp_path / "run", 200, seed=7).returns.mean()
     if lstm:
         assert best > 0.95 and again > 0.95
     else:

@@ -10,7 +10,6 @@ import tensorflow as tf
 from acer_tools import (
     KINDS,
     assert_gradients,
-    changed,
     fix_noise,
     fresh_and_replayed,
     make_agent,
@@ -19,7 +18,6 @@ from acer_tools import (
     named,
     probe,
     stack,
-    weights,
 )
 from critic_tools import layers_of_critics
 from toys import discrete_spec, vector_spec
@@ -54,6 +52,26 @@ def test_a_trust_region_that_no_step_leaves_changes_nothing_in_any_statistics(ki
         assert metrics["trust_region/active"] == 0.0
 
 
+@pytest.mark.parametrize(("kind", "statistics"), [(kind, one) for kind in GEOMETRIES for one in GEOMETRIES[kind]])
+@pytest.mark.parametrize("truncation", [None, 0.0, 5.0])
+def test_sure_policies_have_finite_gradients(kind, statistics, truncation):
+    agent = make_agent(kind, trust_region_statistics=statistics, truncation_threshold=truncation)
+    batch, discrete = mixed(agent), kind == "discrete"
+    stored = "behaviour/logits" if discrete else "behaviour/variance"
+    certain = {"policy": [1e10, 0.0, -1e10], "policy_target": [-1e10, 0.0, 1e10], "behaviour": [0.0, 1e10, 0.0]}
+    for sure in (["policy"], ["policy_target"], ["behaviour"], [*certain]):
+        for name in ("policy", "policy_target"):
+            head = agent.networks[name].head
+            layer = head.logits if discrete else head.variance
+            layer.kernel.assign(0 * layer.kernel)
+            layer.bias.assign((certain[name] if discrete else [-60.0] * 2) if name in sure else 0 * layer.bias)
+        values = np.float32(certain["behaviour"] if discrete else 1e-10)
+        extras = {**batch.extras, **({stored: 0 * batch.extras[stored] + values} if "behaviour" in sure else {})}
+        gradients, metrics = probe(agent, batch._replace(extras=extras))
+        assert all(np.isfinite(x).all() for every in gradients.values() for x in every), sure
+        assert all(np.isfinite(value) for value in metrics.values()), (sure, metrics)
+
+
 @pytest.mark.parametrize("on_policy", [False, True])
 def test_the_trace_of_many_dimensions_is_the_root_of_the_whole_ratio(on_policy):
     agent = make_agent("gaussian", vector_spec(3, 16))
@@ -71,18 +89,6 @@ def test_the_trace_of_many_dimensions_is_the_root_of_the_whole_ratio(on_policy):
 
 
 # -- where gradients go ------------------------------------------------------------------------------------------------
-
-
-@of_both
-def test_a_policy_without_weight_stays_as_it_is_and_so_do_critics_without_weight(kind):
-    critics = set(CRITICS[kind])
-    policy_alone = make_agent(kind, weights=dict.fromkeys(critics, 0.0))
-    critics_alone = make_agent(kind, weights={"policy": 0.0})  # entropy is a part of the policy's loss
-    batch = mixed(policy_alone)
-    for agent, moves in ((policy_alone, {"policy"}), (critics_alone, critics)):
-        before = weights(agent)
-        agent.update(stack(batch, batch))
-        assert changed(before, weights(agent)) == moves | {"policy_target"}
 
 
 @of_both
@@ -136,8 +142,7 @@ def test_the_penalty_pulls_the_kernels_of_all_networks(given):
             np.testing.assert_allclose(bound - free, pull * np.ones_like(free), atol=1e-5)
 
 
-@pytest.mark.parametrize("given", [KINDS[1], KINDS[4]], ids=named)
-@pytest.mark.parametrize("bound", [0.1, 1e6])
+@pytest.mark.parametrize(("given", "bound"), [(KINDS[1], 0.1), (KINDS[4], 0.1), (KINDS[4], 1e6)])
 def test_gradients_are_clipped_by_the_common_norm_of_all_networks(given, bound, monkeypatch):
     agent = make_agent(**given, networks={"clip_gradients": bound}, own={"policy": {"clip_gradients": 2 * bound}})
     fix_noise(agent)
@@ -154,15 +159,6 @@ def test_gradients_are_clipped_by_the_common_norm_of_all_networks(given, bound, 
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_decay_of_the_average_policy_is_its_own():
-    slow, fast = make_agent(trust_region_alpha=0.9), make_agent(trust_region_alpha=0.0)
-    for agent in (slow, fast):
-        agent.update(stack(mixed(agent)))
-    assert changed(weights(slow), weights(fast)) == {"policy_target"}
-    for average, policy in zip(weights(fast)["policy_target"], weights(fast)["policy"], strict=True):
-        np.testing.assert_allclose(average, policy, atol=1e-6)
 
 
 @of_both

@@ -148,10 +148,9 @@ def test_a_state_without_a_valid_action_leaves_the_temperature_finite():
 PRIORITIZED = PrioritizedExperienceReplayParameters()
 
 
-@pytest.mark.parametrize("eager", [True, False])
-def test_importance_weights_scale_the_critic_loss_and_priorities_are_unweighted_errors(eager):
+def test_importance_weights_scale_the_critic_loss_and_priorities_are_unweighted_errors():
     weight = np.array([0, 2, 1, 0.5, 0, 1, 1, 3], np.float32)
-    agent, stacked = make_agent(FIXED, PRIORITIZED, eager=eager), batches(1, weight=weight)
+    agent, stacked = make_agent(FIXED, PRIORITIZED), batches(1, weight=weight)
     error, (prob, log_prob) = errors(agent, one(stacked)), choice(agent, one(stacked).observation)
     result = agent.update(stacked)
     metrics = dict(zip(agent.metric_names, result.metrics[0], strict=True))
@@ -208,10 +207,9 @@ def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shared_encoder", [True, False])
 @pytest.mark.parametrize(("spec", "embedder"), SHARED.values(), ids=SHARED)
-def test_acting_follows_the_weights_after_updates(spec, embedder, shared_encoder):
-    agent = make_agent(spec=spec, shared_encoder=shared_encoder, embedder=embedder, eager=False)
+def test_acting_follows_the_weights_after_updates(spec, embedder):
+    agent = make_agent(spec=spec, shared_encoder=True, embedder=embedder, eager=False)
     assert isinstance(agent.policy.forwards["policy"], GraphForward) == (spec is IMAGES)
     observation = random_batches(spec, 1, 500, seed=3).observation["observation"][0]
     (first,) = agent.policy.forwards["policy"]({"observation": observation})

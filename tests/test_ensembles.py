@@ -20,7 +20,6 @@ from tfsac.agents.ensemble_sac import dropout_factors
 from tfsac.catalog import load_preset
 from tfsac.networks.batch_normalization import BatchNormalization
 from tfsac.networks.bfloat16 import use_bfloat16
-from tfsac.networks.layers import EPSILON, ForwardMode, standardized
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
@@ -125,26 +124,7 @@ def test_an_ensemble_learns_for_a_team_and_from_demonstrations():
 # -- a stack -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "body",
-    [PLAIN, NORMALISED, ResidualMiddlewareParameters("simba", 8), ResidualMiddlewareParameters("flash", 8, 2)],
-    ids=str,
-)
-@pytest.mark.slow
-def test_a_stack_of_critics_is_as_many_critics(body):
-    stack, alone = (agent_of(body, critics=critics, **JOINT).networks["q"] for critics in (3, 1))
-    action = np.random.default_rng(1).uniform(-1, 1, (ROWS, 2)).astype(np.float32)
-    for batch_statistics in (False, True):
-        q_BN = stack.compute(observed(), action, batch_statistics=batch_statistics)
-        assert q_BN.shape == (ROWS, 3) and len(np.unique(q_BN[0])) == 3
-        for i in range(3):
-            for variable, of_stack in zip(alone.variables, stack.variables, strict=True):
-                variable.assign(of_stack.numpy()[i : i + 1] if of_stack.shape else of_stack)
-            found = alone.compute(observed(), action, batch_statistics=batch_statistics)
-            np.testing.assert_allclose(found[:, 0], q_BN[:, i], atol=1e-5)
-
-
-@pytest.mark.parametrize("body", [PLAIN, NORMALISED, ResidualMiddlewareParameters("flash", 8)], ids=str)
+@pytest.mark.parametrize("body", [NORMALISED, ResidualMiddlewareParameters("flash", 8)], ids=str)
 def test_all_critics_at_once_are_one_after_the_other(body):
     network = agent_of(body, critics=4, **JOINT).networks["q"]
     action, members = tf.random.stateless_normal((ROWS, 2), [1, 0]), tf.constant([2, 0])
@@ -213,65 +193,6 @@ def test_a_target_without_entropy_is_higher_by_alpha_times_it():
     assert target[False] - target[True] == pytest.approx(0.2 * log_prob, abs=1e-5)
 
 
-def test_without_batch_normalisation_a_joint_forward_is_a_separate_one():
-    found = []
-    for joint in (False, True):
-        agent = agent_of(
-            FCMiddlewareParameters((16,), normalization=NormalizationParameters("layer")), joint_critic_forward=joint
-        )
-        agent.update(batches(3))
-        found.append(weights(agent))
-    for name, values in found[0].items():
-        for a, b in zip(values, found[1][name], strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-6)
-
-
-def test_with_batch_normalisation_the_gradient_runs_through_the_next_rows():
-    agent, batch = agent_of(NORMALISED, **JOINT, networks={"target_network": False}), one(batches())
-    moved = batch._replace(next_observation={"observation": batch.next_observation["observation"] * 3.0})
-    agent.critics.target = lambda *args: (tf.zeros(ROWS), {})  # the target stays as it is
-    ours, theirs = (agent.critic_step(b).gradients[0].values for b in (batch, moved))
-    assert max(float(tf.reduce_max(tf.abs(a - b))) for a, b in zip(ours, theirs, strict=True)) > 1e-3
-
-
-def test_the_gradient_of_standardized_rows_is_that_of_their_formula():
-    x, dy = (tf.random.stateless_normal([5, 7], [seed, 0]) for seed in (1, 2))
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(x)
-        mean, variance = tf.nn.moments(x, axes=[1], keepdims=True)
-        expected = (x - mean) / tf.sqrt(variance + EPSILON)
-        rows = standardized(x)
-    np.testing.assert_allclose(rows, expected, atol=1e-6)
-    np.testing.assert_allclose(tape.gradient(rows, x, dy), tape.gradient(expected, x, dy), atol=1e-6)
-
-
-@pytest.mark.parametrize(("critics", "shape"), [(None, [5, 7]), (3, [3, 5, 7]), (3, [5, 7])])
-@pytest.mark.parametrize("renorm", [False, True])
-def test_the_gradients_of_batch_normalisation_are_those_of_its_formula(renorm, critics, shape):
-    layer = BatchNormalization("norm", critics, renorm)
-    layer.warm_up, layer.bounds = 0, (100.0, 100.0)
-    layer.build((5, 7))
-    for seed, variable in enumerate((layer.scale, layer.bias, layer.mean, layer.variance)):
-        variable.assign(0.5 + tf.random.stateless_uniform(variable.shape, [seed, 1]))
-    values = {id(v): v.value if critics is None else v.value[:, None] for v in layer.weights if v.shape.rank}
-    x = tf.random.stateless_normal(shape, [1, 0])
-    dy = tf.random.stateless_normal([5, 7] if critics is None else [critics, 5, 7], [2, 0])
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(x)
-        scale, bias, running_mean, running_variance = (values[id(v)] for v in layer.weights[:4])
-        tape.watch([scale, bias])
-        mean, variance = tf.nn.moments(x, axes=[-2], keepdims=True)
-        deviation, running = tf.sqrt(variance + layer.epsilon), tf.sqrt(running_variance + layer.epsilon)
-        ratio, distance = deviation / running, (mean - running_mean) / running
-        if not renorm:
-            ratio, distance = 1.0, 0.0
-        expected = ((x - mean) / deviation * tf.stop_gradient(ratio) + tf.stop_gradient(distance)) * scale + bias
-        y = layer.forward(x, lambda variable: values[id(variable)], ForwardMode(batch_statistics=True))
-    np.testing.assert_allclose(y, expected, atol=1e-5)
-    for source in (x, scale, bias):
-        np.testing.assert_allclose(tape.gradient(y, source, dy), tape.gradient(expected, source, dy), atol=1e-5)
-
-
 @pytest.mark.parametrize("rate", [0.01, 0.3])
 def test_dropout_leaves_every_unit_out_as_often_and_independently(rate):
     factors = np.stack([dropout_factors(rate, [64, 2, 255], tf.constant([i, 7])).numpy() for i in range(200)])
@@ -287,10 +208,8 @@ def test_dropout_leaves_every_unit_out_as_often_and_independently(rate):
     # Chi-square of 64 degrees of freedom: mean 64, standard deviation 11.
     assert 25 < ((parts - expected) ** 2).sum() / (expected * (1 - rate)) < 115
     for axis in range(4):
-        a, b = (
-            np.take(left_out, range(*ends), axis).ravel()
-            for ends in ((0, left_out.shape[axis] - 1), (1, left_out.shape[axis]))
-        )
+        along = np.moveaxis(left_out, axis, 0)
+        a, b = along[:-1].ravel(), along[1:].ravel()
         assert abs(np.corrcoef(a, b)[0, 1]) < 6 / a.size**0.5
 
 
@@ -314,15 +233,6 @@ def test_statistics_move_where_a_network_learns_and_nowhere_else():
 
 def changed_names(before, after):
     return {name for name in before if (before[name] != after[name]).any()}
-
-
-def test_a_policy_update_that_is_left_out_reports_nothing_and_moves_no_moments():
-    agent = agent_of(num_updates_between_policy_updates=2)
-    metrics = dict(zip(agent.metric_names or agent.trace(), agent.update(batches(2)).metrics.T, strict=True))
-    assert np.isnan(metrics["loss/policy"][0]) and np.isfinite(metrics["loss/policy"][1])
-    assert np.isfinite(metrics["loss/q1"]).all()
-    assert int(agent.optimizers["policy"].iterations) == int(agent.optimizers["temperature"].iterations) == 1
-    assert int(agent.optimizers["q"].iterations) == 2
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -351,8 +261,8 @@ def test_numpy_acts_as_the_network_does(preset):
     if made.agent.networks["q"].learning_rate_decay_steps == "run":
         steps = ("agent.networks.*", "agent.algorithm.temperature")
         made = override(made, {f"{place}.learning_rate_decay_steps": 100 for place in steps})
-    agent = EnsembleSoftActorCriticAgent(made.agent, SPEC, 1)
-    agent.update(random_batches(SPEC, 6, made.agent.batch_size))
+    agent = EnsembleSoftActorCriticAgent(made.agent, SPEC, 1, eager=True)
+    agent.update(random_batches(SPEC, 3, made.agent.batch_size))
     policy, observation = agent.policy, observed(1)
     assert type(policy.forwards["policy"]).__name__ == "NumpyForward"
     outputs = agent.networks["policy"](observation)
@@ -360,8 +270,8 @@ def test_numpy_acts_as_the_network_does(preset):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("body", [NORMALISED, ResidualMiddlewareParameters("flash", 8, 2)], ids=str)
-def test_a_checkpoint_holds_every_weight_and_statistic(body, tmp_path):
+def test_a_checkpoint_holds_every_weight_and_statistic(tmp_path):
+    body = ResidualMiddlewareParameters("flash", 8, 2)
     saved, restored = (agent_of(body, policy=body, seed=seed, **JOINT) for seed in (1, 2))
     rng = np.random.default_rng(3)
     for network in saved.networks.values():
@@ -414,7 +324,7 @@ def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
 @pytest.mark.slow
 def test_unit_weights_stay_on_the_sphere(kind):
     flash = ResidualMiddlewareParameters("flash", 8)
-    agent = agent_of(flash, policy=flash, eager=False, networks={"unit_weights": kind}, **JOINT)
+    agent = agent_of(flash, policy=flash, networks={"unit_weights": kind}, **JOINT)
     for stage in ("first", "learned"):
         for name in ("policy", "q") if stage == "learned" else agent.networks:
             for variable in agent.networks[name].trainable_variables:

@@ -1,14 +1,11 @@
 """What environments must not return, what they raise, and processes that hang or die."""
 
 import functools
-import os
-import signal
 import time
 
 import gymnasium as gym
 import numpy as np
 import pytest
-import tiny
 from odd_tools import ODD, ZEROS, Odd, Simulator
 from toys import tiny_preset
 
@@ -16,10 +13,9 @@ import tfsac
 from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, vectorize
 from tfsac.environments.check import longest_episode
 from tfsac.errors import TfsacError
-from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
+from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, override
 from tfsac.training import evaluation
 from tfsac.training.evaluation import evaluate
-from tfsac.training.signals import StopSignals
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
 IMAGE = Dict(a=Box(-1.0, 1.0, (2,)), image=Box(0, 255, (4, 4, 1), np.uint8))
@@ -212,87 +208,3 @@ def test_an_evaluation_episode_without_end_is_cut_off_with_a_warning(monkeypatch
         assert done.lengths.tolist() == [30, 30]
     done = evaluate(lambda observation: ZEROS[:1], make(ODD, max_episode_steps=40), EnvironmentEpisodes(1))
     assert done.lengths.tolist() == [40]  # a time limit of the environment's own holds
-
-
-# -- signals -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_first_signal_is_received_and_the_second_acts_as_before():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
-    with StopSignals() as stopping:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert stopping.received == signal.SIGINT
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(5)
-    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
-
-
-# -- coming back -------------------------------------------------------------------------------------------------------
-
-
-class OnceFaulty(gym.Env):
-    """Rewards the action; raises in one step of all the process, where that is asked for. It may only be reset when its
-    episode is over.
-    """
-
-    observation_space, action_space = Box(-9.0, 9.0, (2,), np.float32), Box(-1.0, 1.0, (1,), np.float32)
-    fails_at, steps = -1, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        assert self.steps in (0, 20)
-        self.steps = 0
-        self.seen = self.np_random.normal(size=2).astype(np.float32)
-        return self.seen.clip(-9, 9), {}
-
-    def step(self, action):
-        if OnceFaulty.fails_at == 0:
-            OnceFaulty.fails_at = -1
-            raise OSError("the cable came off")
-        OnceFaulty.fails_at -= 1
-        self.steps += 1
-        self.seen = (self.seen + np.float32([action[0], 0.1])).clip(-9, 9)
-        return self.seen, float(action[0]), False, False, {}
-
-
-gym.register("OnceFaulty-v0", entry_point=OnceFaulty, max_episode_steps=20)
-
-
-@pytest.mark.usefixtures("training_alone")
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "step, saved_at",
-    [(73, 73), pytest.param(85, 80, marks=pytest.mark.acceptance)],
-    ids=["in training", "in the evaluation at step 80"],
-)
-def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path, step, saved_at):
-    changes = {
-        "schedule.heatup_steps": 60,
-        "schedule.improve_steps": 40,
-        "schedule.steps_between_evaluation_periods": 80,
-        "schedule.evaluation_steps": 1,
-        "environment.filters.observation_normalization": True,
-    }
-    preset = override(tiny_preset(f"{__name__}:OnceFaulty-v0"), changes)
-    run = RunParameters(seed=3)
-    OnceFaulty.fails_at = -1
-    whole = tfsac.Trainer(preset, tmp_path / "whole", run, quiet=True)
-    whole.run()
-    OnceFaulty.fails_at = step
-    broken = tfsac.Trainer(preset, tmp_path / "broken", run, quiet=True)
-    with pytest.raises(EnvironmentFailure, match="OSError: the cable came off"):
-        broken.run()
-    resumed = tfsac.Trainer(preset, tmp_path / "broken", run, resume=True, quiet=True)
-    assert resumed.counters.env_steps == saved_at
-    resumed.run()
-    np.testing.assert_array_equal(whole.memory.ring, resumed.memory.ring)
-    for one, other in zip(
-        whole.agent.networks["policy"].model.weights, resumed.agent.networks["policy"].model.weights, strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-    rows = [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "whole")]
-    assert (
-        rows == [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "broken")]
-        and len(rows) == 2
-    )

@@ -13,7 +13,7 @@ from toys import tiny_preset
 import tfsac
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
-from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, override
+from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, override, to_json
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.weights import save_weights
@@ -221,6 +221,8 @@ def test_a_run_that_began_with_a_memory_is_resumed_and_saved_whole(with_memory, 
     resumed.close()
     longer = override(MEMORIES["uniform"](), {"schedule.improve_steps": 25})  # its own script knows of no empty warm-up
     assert tfsac.train(longer, tmp_path / "run", resume=True, quiet=True).counters.updates == 25
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["initial_weights"] == str(with_memory) and len(config["resumed"]) == 2
 
 
 def rows_gone(folder):
@@ -270,8 +272,8 @@ class Interrupted(tfsac.Callback):
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, capsys):
-    preset = tiny_preset(**SHORT)
-    tfsac.train(preset, tmp_path / "run", quiet=True)
+    preset, run = tiny_preset(**SHORT), tfsac.RunParameters(seed=3, checkpoint_save_steps=50)
+    tfsac.train(preset, tmp_path / "run", run, quiet=True)
     capsys.readouterr()
     same = tfsac.train(preset, tmp_path / "run", resume=True)
     assert same.counters.env_steps == 60 and "so there is nothing to train. It has trained" in capsys.readouterr().out
@@ -284,19 +286,8 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     assert longer.counters.env_steps == 75 and "nothing to train" not in printed
     assert [int(row["env_steps"]) for row in tiny.rows(tmp_path / "run")] == [50, 60, 75]
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)" and len(config["resumed"]) == 3
-
-
-@pytest.mark.usefixtures("training_alone")
-@pytest.mark.slow
-def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
-    preset, run = tiny_preset(**SHORT), tfsac.RunParameters(seed=3, checkpoint_save_steps=7)
-    tfsac.train(preset, tmp_path / "source", quiet=True)
-    tfsac.train(preset, tmp_path / "run", run, quiet=True, initial_weights=tmp_path / "source")
-    trainer = Trainer(override(preset, {"schedule.improve_steps": 25}), tmp_path / "run", resume=True, quiet=True)
-    assert trainer.parts.settings == run
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert len(config["resumed"]) == 1 and config["initial_weights"] == str(tmp_path / "source")
+    assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)"
+    assert config["run"] == to_json(run) and [entry["env_steps"] for entry in config["resumed"]] == [60, 60, 61]
 
 
 @pytest.mark.acceptance

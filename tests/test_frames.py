@@ -4,10 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny
-from resume_tools import RUN, complete_run, crashed, same_run, weights
 
-from tfsac.catalog import load_preset
 from tfsac.environments import EnvironmentFailure, Environments, FrameStack, make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.memories import (
@@ -23,7 +20,6 @@ from tfsac.memories import (
 )
 from tfsac.memories.reshard import reshard
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
-from tfsac.training import Trainer, build, run
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -112,7 +108,7 @@ RINGS = {
 @pytest.mark.parametrize("kind", RINGS)
 def test_the_same_steps_make_the_same_batches_as_whole_stacks_do(kind, k, num_envs):
     spec, draws = spec_of_stacks(k), [np.random.default_rng(1), np.random.default_rng(1)]
-    for rows in (3, 4, 17):
+    for rows in (3, 4, 17) if kind == "sequences" else (1, 3, 4, 17):
         memories = [RINGS[kind](each, rows * num_envs + num_envs - 1, num_envs) for each in (spec, spec.unstacked())]
         game = Game(num_envs, k)
         for step in range(60):
@@ -127,14 +123,6 @@ def test_the_same_steps_make_the_same_batches_as_whole_stacks_do(kind, k, num_en
                     memory.update_priorities(np.arange(16.0).reshape(2, 8))
             if kind != "sequences":
                 check_equal(*map(everything, memories))
-
-
-def test_a_ring_of_one_row_keeps_the_frames_before_it():
-    memories = [TransitionMemory(spec, 2, 2) for spec in (spec_of_stacks(), spec_of_stacks().unstacked())]
-    game = Game(2)
-    for _ in range(30):
-        play(game, 1, *memories)
-        check_equal(*map(everything, memories))
 
 
 def test_frames_that_no_row_holds_are_dropped_with_the_rows_that_need_them():
@@ -233,42 +221,28 @@ def newest(memory):
 
 
 @pytest.mark.parametrize("before, after", [(2, 1), (2, 4)])
-@pytest.mark.parametrize("kind", ["n steps", "prioritised", "sequences"])
+@pytest.mark.parametrize("kind", ["n steps", "prioritised", "sequences", "episodes"])
 def test_steps_are_resharded_with_their_frames(kind, before, after):
-    games, old, whole = [], [], []
-    for i in range(before):
-        games.append(Game(4 // before, seed=i))
-        for made, spec in ((old, spec_of_stacks()), (whole, spec_of_stacks().unstacked())):
-            made.append(RINGS[kind](spec, 40 // before, 4 // before))
-        play(games[-1], 33, old[-1], whole[-1])
     new = []
-    for memories, spec in ((old, spec_of_stacks()), (whole, spec_of_stacks().unstacked())):
-        new.append([RINGS[kind](spec, 40 // after, 4 // after) for _ in range(after)])
+    for spec in (spec_of_stacks(), spec_of_stacks().unstacked()):
+        old = [KINDS[kind](spec, 40 // before, 4 // before) for _ in range(before)]
+        for i, memory in enumerate(old):
+            advance(Game(4 // before, seed=i), 33, memory)
+        new.append([KINDS[kind](spec, 40 // after, 4 // after) for _ in range(after)])
         for i, memory in enumerate(new[-1]):
             # A chunk may begin with rows that the ring does not keep any more.
-            kept = [np.concatenate((np.zeros_like(each.ring[:j]), newest(each))) for j, each in enumerate(memories)]
-            rows = [[(each.oldest_row - j, kept[j])] for j, each in enumerate(memories)]
-            totals = [each.total_rows for each in memories]
-            reshard(memory, i, rows, [each.state() for each in memories], totals, after)
+            rows = []
+            for j, each in enumerate(old):
+                lost = 0 if kind == "episodes" else j
+                kept = np.concatenate((np.zeros_like(each.ring[:lost]), newest(each)))
+                rows.append([(each.oldest_row - lost, kept)])
+            reshard(memory, i, rows, [each.state() for each in old], [each.total_rows for each in old], after)
             memory.end_episodes()
     for ours, theirs in zip(*new, strict=True):
         game = Game(4 // after, seed=9)
         for steps in (0, 1, 3, 20):
-            play(game, steps, ours, theirs)
+            advance(game, steps, ours, theirs)
             check_equal(sampled(ours, steps), sampled(theirs, steps))
-
-
-def test_episodes_are_resharded_with_their_frames():
-    old, whole = (
-        [EpisodicMemory(spec, 60, 4, 2) for _ in range(2)] for spec in (spec_of_stacks(), spec_of_stacks().unstacked())
-    )
-    for i in range(2):
-        advance(Game(2, seed=i), 50, old[i], whole[i])
-    new = [EpisodicMemory(spec, 120, 4, 4) for spec in (spec_of_stacks(), spec_of_stacks().unstacked())]
-    for memory, memories in zip(new, (old, whole), strict=True):
-        rows = [[(each.oldest_row, each.between(each.oldest_row, each.total_rows))] for each in memories]
-        reshard(memory, 0, rows, [each.state() for each in memories], [each.total_rows for each in memories], 1)
-    check_equal(*(memory.batches(5, 4, np.random.default_rng(0)) for memory in new))
 
 
 # -- games -------------------------------------------------------------------------------------------------------------
@@ -325,39 +299,3 @@ def test_a_stack_that_does_not_move_by_one_frame_is_refused(stacks, fits):
     else:
         with pytest.raises(EnvironmentFailure, match="FrameStack"):
             play()
-
-
-def game_preset(name):
-    small = {
-        "environment.atari.screen_size": 32,
-        "environment.max_episode_steps": 12,
-        "schedule.heatup_steps": 40 if name == "atari_discrete_sac" else 0,
-        "schedule.improve_steps": 160 if name == "atari_discrete_sac" else 200,
-        "schedule.steps_between_evaluation_periods": "EnvironmentSteps(100)",
-        "schedule.evaluation_steps": "EnvironmentSteps(5)",
-        "environment.num_envs": 1,
-        "agent.memory.max_size": 110,
-    }
-    return tiny.shrunk(load_preset(name), **small)
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize("name", ["atari_discrete_sac", pytest.param("acer_atari", marks=pytest.mark.acceptance)])
-def test_a_game_is_learned_as_from_whole_stacks_and_resumes_exactly(tmp_path, monkeypatch, name):
-    preset = game_preset(name)
-    frames = complete_run(tmp_path / "frames", preset)
-    assert frames.memory.frames and frames.counters.updates > 0
-    crashed(tmp_path / "crashed", 163, preset)
-    resumed = Trainer(preset, tmp_path / "crashed", RUN, resume=True, quiet=True)
-    assert resumed.counters.env_steps >= 100
-    resumed.run()
-    same_run(resumed, frames)
-
-    def of_stacks(preset, spec, *args, **fields):
-        return build.build_memory(preset, spec.unstacked(), *args, **fields)
-
-    monkeypatch.setattr(run, "build_memory", of_stacks)
-    whole = complete_run(tmp_path / "whole", preset)
-    assert not whole.memory.frames
-    for key, value in weights(whole).items():
-        np.testing.assert_array_equal(weights(frames)[key], value, err_msg=key)

@@ -2,7 +2,6 @@
 
 import golden_tools
 import numpy as np
-import pytest
 
 from tfsac.agents import SoftActorCriticAgent
 from tfsac.parameters import (
@@ -33,9 +32,8 @@ def batches():
     return golden_tools.batches(GOLDEN, META)
 
 
-@pytest.mark.parametrize("eager", [False, True])
-def test_three_updates_match(monkeypatch, eager):
-    agent = golden_agent(monkeypatch, eager)
+def test_three_updates_match(monkeypatch):
+    agent = golden_agent(monkeypatch, eager=False)
     metrics = agent.update(batches()).metrics
     column = {name: metrics[:, i] for i, name in enumerate(agent.metric_names)}
     for ours, theirs in {"loss/policy": "policy", "loss/v": "v", "loss/q1": "q1", "loss/q2": "q2"}.items():

@@ -40,18 +40,20 @@ def steps_in(rows):
 # -- the ring ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("steps, kept", [(0, []), (1, [0]), (4, [0, 1, 2, 3]), (11, [7, 8, 9, 10])])
-def test_the_ring_keeps_the_newest_rows_in_order(steps, kept):
-    memory = filled(steps, capacity=8, num_envs=2)
-    assert (len(memory), memory.total_rows) == (2 * len(kept), steps)
+@pytest.mark.parametrize(
+    "steps, capacity, num_envs, kept",
+    [
+        (0, 8, 2, []),
+        (1, 8, 2, [0]),
+        (4, 8, 2, [0, 1, 2, 3]),
+        (11, 8, 2, [7, 8, 9, 10]),
+        (9, 7, 3, [7, 8]),  # a capacity that the environments do not divide is rounded down
+    ],
+)
+def test_the_ring_keeps_the_newest_rows_in_order(steps, capacity, num_envs, kept):
+    memory = filled(steps, capacity, num_envs)
+    assert (len(memory), memory.total_rows) == (num_envs * len(kept), steps)
     assert steps_in(tiny.newest(memory, len(kept))) == kept
-
-
-def test_a_capacity_that_the_environments_do_not_divide_is_rounded_down():
-    memory = filled(9, capacity=7, num_envs=3)
-    assert memory.ring.shape == (2, 3)
-    assert len(memory) == 6
-    assert steps_in(tiny.newest(memory, 2)) == [7, 8]
 
 
 # -- sampling ----------------------------------------------------------------------------------------------------------
@@ -66,31 +68,6 @@ def test_every_kept_transition_is_sampled_equally_often(steps, kept):
     expected = draws / kept
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < 24.3  # the 0.1 % point of 7 degrees of freedom
-
-
-def test_a_sample_does_not_change_when_its_rows_are_overwritten():
-    memory = filled(4)
-    batch = memory.sample(1, 32, np.random.default_rng(0))
-    kept = batch.observation["observation"].copy()
-    for step in range(50, 60):
-        add(memory, step)
-    np.testing.assert_array_equal(batch.observation["observation"], kept)
-
-
-@pytest.mark.parametrize(
-    "terminated, truncated, expected",
-    [
-        (False, False, 0.9),
-        (False, True, 0.9),
-        (True, False, 0.0),
-        (True, True, 0.0),
-    ],
-)
-def test_the_discount_is_zero_only_where_the_task_ended(terminated, truncated, expected):
-    memory = TransitionMemory(SPEC, 4, 1, discount=0.9)
-    add(memory, 1, terminated, truncated)
-    discount = memory.sample(1, 3, np.random.default_rng(0)).discount
-    np.testing.assert_array_equal(discount, np.full((1, 3), expected, np.float32))
 
 
 def test_images_dicts_and_extras_come_back_as_they_were():
@@ -137,6 +114,8 @@ N_STEP = {
     "more than there are": ({"capacity": 4, "n_step": 9}, 6, {}, 2, 2 + 3 / 2 + 4 / 4 + 5 / 8, 1 / 16, 105),
     "rewards clipped one by one": ({"reward_filter": clipped}, 5, {}, 1, 1 + 1 / 2 + 1 / 4, 1 / 8, 103),
     "one reward": ({"n_step": 1}, 5, {}, 3, 3, 1 / 2, 103),
+    "one terminated": ({"n_step": 1}, 5, {3: "terminated"}, 3, 3, 0, 103),
+    "one truncated": ({"n_step": 1}, 5, {3: "truncated"}, 3, 3, 1 / 2, 103),
 }
 
 

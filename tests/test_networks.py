@@ -10,7 +10,6 @@ from critic_tools import layers_of_critics
 from toys import random_batches, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, clip_gradients, forward_of
 from tfsac.parameters import (
@@ -26,15 +25,12 @@ from tfsac.parameters import (
     QHeadParameters,
     QuantileValueParameters,
     ResidualMiddlewareParameters,
-    RunParameters,
     SACPolicyHeadParameters,
     TwinSoftActorCriticAgentParameters,
     VHeadParameters,
-    override,
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.networks import Initializer
-from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 VECTOR = Spec({"observation": ArraySpec((5,), "float32")}, ArraySpec((3,), "float32"))
@@ -115,17 +111,6 @@ def test_the_activation_follows_every_hidden_layer_and_no_output(activation):
     assert net.head.output.activation.__name__ == "linear"
 
 
-def test_discrete_q_has_its_own_layers_and_activation_for_each_critic():
-    embed = {"observation": InputEmbedderParameters((7,))}
-    net = network(QHeadParameters((8, 6), activation_function="tanh"), CHOICE, embed, random=True)
-    assert [layer.units for layer in net.head.critics.layers if layer.weights] == [8, 6, 4]
-    x = normal(3, 5)
-    for i, (first, second, last) in enumerate(layers_of_critics(net)):
-        expected = dense(last, np.tanh(dense(second, np.tanh(dense(first, hidden_of(net, x))))))
-        assert_close(net({"observation": x})[:, i], expected, 1e-4, 1e-5)
-    assert not np.allclose(*np.moveaxis(net({"observation": x}).numpy(), 1, 0))
-
-
 def test_a_mask_may_be_read_as_zeros_and_ones():
     net = network(CategoricalPolicyHeadParameters(), CHOICE, embed=EmbedderScheme.Empty, middle=())
     mask = np.array([[True, False, False, True]])
@@ -164,19 +149,33 @@ def test_each_field_of_a_state_goes_through_a_linear_layer_of_the_embeddings_wid
     assert_close(net(x), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("rewards", "critics"), [(None, 2), (1, 1), (3, 4)])
-def test_critics_of_actions_are_independent_and_have_a_value_for_each_reward(rewards, critics):
-    spec = VECTOR._replace(num_rewards=rewards)
-    net = network(QHeadParameters((8,), num_critics=critics, activation_function="tanh"), spec, random=True)
-    x, action = {"observation": normal(4, 5)}, normal(4, 3)
-    q = net(x, action).numpy()
-    assert q.shape == ((4, critics) if rewards is None else (4, critics, rewards))
-    joined = np.concatenate([hidden_of(net, x["observation"]), action], axis=1)
-    for i, (hidden, out) in enumerate(layers_of_critics(net)):
-        assert_close(q[:, i].reshape(4, -1), dense(out, np.tanh(dense(hidden, joined))), 1e-4, 1e-5)
-    forward = forward_of(net, spec, with_actions=True)
+@pytest.mark.parametrize(
+    ("spec", "critics", "shape"),
+    [
+        (VECTOR, 2, (2,)),
+        (VECTOR._replace(num_rewards=1), 1, (1, 1)),
+        (VECTOR._replace(num_rewards=3), 4, (4, 3)),
+        (CHOICE, 2, (2, 4)),
+    ],
+    ids=["Q", "one reward", "three rewards", "discrete"],
+)
+def test_critics_are_independent_and_have_a_value_for_each_reward_or_discrete_action(spec, critics, shape):
+    head, embed = (
+        QHeadParameters((8, 6), num_critics=critics, activation_function="tanh"),
+        InputEmbedderParameters((6,)),
+    )
+    net = network(head, spec, {"observation": embed}, random=True)
+    assert [layer.units for layer in net.head.critics.layers if layer.weights] == [8, 6, shape[-1] if shape[1:] else 1]
+    x, action = {"observation": normal(4, 5)}, [] if spec is CHOICE else [normal(4, 3)]
+    q = net(x, *action).numpy()
+    assert q.shape == (4, *shape)
+    joined = np.concatenate([hidden_of(net, x["observation"]), *action], axis=1)
+    for i, (first, second, out) in enumerate(layers_of_critics(net)):
+        expected = dense(out, np.tanh(dense(second, np.tanh(dense(first, joined)))))
+        assert_close(q[:, i].reshape(4, -1), expected, 1e-4, 1e-5)
+    forward = forward_of(net, spec, with_actions=bool(action))
     assert isinstance(forward, NumpyForward)
-    assert_close(forward(x, action), q, 1e-4, 1e-5)
+    assert_close(forward(x, *action), q, 1e-4, 1e-5)
 
 
 def test_first_values_of_trajectories_are_within_their_bound():
@@ -268,20 +267,23 @@ def test_first_weights_follow_from_the_seed(kind):
 
 
 @pytest.mark.parametrize(
-    "kind, bound",
-    [("xavier", np.sqrt(6 / (200 + 100))), ("he", np.sqrt(6 / 200)), ("fan_in_uniform", np.sqrt(1 / 200))],
+    ("kind", "bound", "std"),
+    [
+        ("xavier", np.sqrt(6 / (200 + 100)), np.sqrt(2 / (200 + 100))),
+        ("he", np.sqrt(6 / 200), np.sqrt(2 / 200)),
+        ("fan_in_uniform", np.sqrt(1 / 200), np.sqrt(1 / 600)),
+        ("lecun_normal", 2.27 * np.sqrt(1 / 200), np.sqrt(1 / 200)),  # cut off at two deviations of the normal
+    ],
 )
-def test_uniform_initialisers_fill_their_range(kind, bound):
+def test_kernels_have_the_range_and_deviation_of_their_initialiser(kind, bound, std):
     kernel = kernel_of(kind)
-    assert 0.99 * bound < np.abs(kernel).max() <= bound
-    assert kernel.std() == pytest.approx(bound / np.sqrt(3), rel=0.02)
+    assert 0.95 * bound < np.abs(kernel).max() <= 1.01 * bound
+    assert kernel.std() == pytest.approx(std, rel=0.02)
 
 
-def test_lecuns_normal_kernels_have_a_variance_of_one_over_their_inputs_and_orthogonal_ones_orthonormal_columns():
-    kernel, orthogonal = kernel_of("lecun_normal"), kernel_of("orthogonal")
-    assert kernel.std() == pytest.approx(np.sqrt(1 / 200), rel=0.02)
-    assert np.abs(kernel).max() < 2.3 * np.sqrt(1 / 200)  # cut off at two deviations of what it is drawn from
-    np.testing.assert_allclose(orthogonal.T @ orthogonal, np.eye(100), atol=1e-5)
+def test_orthogonal_kernels_have_orthonormal_columns():
+    kernel = kernel_of("orthogonal")
+    np.testing.assert_allclose(kernel.T @ kernel, np.eye(100), atol=1e-5)
 
 
 def test_mean_and_log_std_begin_as_layers_of_their_own():
@@ -324,26 +326,6 @@ def test_the_head_bounds_log_sigma_the_same_in_keras_and_numpy(formula, fields):
 def test_bounds_that_are_none_are_refused(bounds):
     with pytest.raises(ParameterError, match="log_std_bounds"):
         SACPolicyHeadParameters(log_std_bounds=bounds)
-
-
-def test_a_policy_acts_and_learns_within_the_bounds():
-    head = {"log_std_bounds": (-3.0, -1.0), "log_std": "tanh"}
-    preset = override(
-        load_preset("pendulum_twin_sac"),
-        {f"agent.networks.policy.head_parameters.{name}": value for name, value in head.items()},
-    )
-    agent = build_agent(preset, RunParameters(seed=1, updates_between_diagnostics=1, eager=True), vector_spec(3, 1))
-    agent.networks["policy"].head.output.bias.assign([0.0, -50.0])
-    batch = random_batches(agent.spec, 1, preset.agent.batch_size)
-    metrics = dict(zip(agent.trace(single=True), agent.update(batch).metrics[0], strict=True))
-    assert metrics["policy/log_std"] == pytest.approx(-3.0, abs=1e-3)
-    see = {"observation": np.repeat(normal(1, 3), 4000, axis=0)}
-    u = np.arctanh(agent.policy.act(see, mode="sample").action.astype(np.float64))
-    assert u.std() == pytest.approx(np.exp(-3.0), rel=0.05)
-    noise = tf.constant(normal(4000, 1))
-    action, _ = agent.policy.act_tensors({"observation": tf.constant(see["observation"])}, noise)
-    mean, log_std = agent.networks["policy"](see)
-    np.testing.assert_allclose(action, np.tanh(mean + np.exp(log_std) * noise), atol=1e-6)
 
 
 # -- NumPy -------------------------------------------------------------------------------------------------------------
@@ -474,29 +456,17 @@ def test_rmsprop_has_its_epsilon_inside_the_root():
     # The second moment is 0.25 * 2^2 = 1, and 0.5 * 2 / sqrt(1 + 3) = 0.5; outside the root it would be 0.25.
     rmsprop.apply([tf.constant([2.0, 0.0])], [variable])
     np.testing.assert_allclose(variable.numpy(), [-0.5, 0.0], rtol=1e-6)
-    # Then 0.75 * 1 + 0.25 * 5^2 = 7, and 0.5 * 5 / sqrt(7 + 3).
-    rmsprop.apply([tf.constant([5.0, 0.0])], [variable])
-    np.testing.assert_allclose(variable.numpy(), [-0.5 - 2.5 / np.sqrt(10.0), 0.0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        (dict(learning_rate_decay_rate=0.5, learning_rate_decay_steps=3), [0.8, 0.8, 0.8, 0.4, 0.4, 0.4, 0.2]),
-        (dict(learning_rate_decay_type="linear", learning_rate_decay_steps=4), [0.8, 0.6, 0.4, 0.2, 0.0, 0.0, 0.0]),
-    ],
-    ids=["staircase", "linear"],
-)
 @pytest.mark.parametrize("kind", ["Adam", "RMSProp"])
-def test_the_learning_rate_falls(kind, fields, expected):
+def test_the_learning_rate_falls_in_stairs(kind):
+    falls = dict(learning_rate_decay_rate=0.5, learning_rate_decay_steps=3)
     variable = keras.Variable(np.zeros(1, np.float32))
-    optimizer, rates = build_optimizer(training(optimizer_type=kind, learning_rate=0.8, **fields), [variable]), []
+    optimizer, rates = build_optimizer(training(optimizer_type=kind, learning_rate=0.8, **falls), [variable]), []
     for _ in range(7):
         rates.append(float(optimizer.learning_rate))
-        before = variable.numpy()
         optimizer.apply([tf.ones(1)], [variable])
-        assert bool(before != variable.numpy()) == (rates[-1] > 0)
-    np.testing.assert_allclose(rates, expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(rates, [0.8, 0.8, 0.8, 0.4, 0.4, 0.4, 0.2], rtol=1e-6)
 
 
 GRADIENTS = [[3.0, 0.0], [0.0, -4.0, 12.0]]  # norms 3 and sqrt(160), together 13

@@ -134,23 +134,6 @@ def test_statistics_of_a_run_without_normalised_rewards_begin_with_a_factor_of_o
     np.testing.assert_allclose(filters.reward(rewards), [4.0, 6.0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("num_rewards", [None, 2])
-def test_restored_statistics_continue_exactly_also_through_json(num_rewards):
-    rng, shape = np.random.default_rng(0), (7,) if num_rewards is None else (7, 2)
-    options = {"num_rewards": num_rewards, "observation_normalization": True}
-    first, second, later = normalising_rewards(**options), normalising_rewards(**options), rng.normal(size=shape)
-    first.learn(observations(333))
-    first.learn_reward(rng.normal(1e3, 3.0, shape).astype(np.float32), GOING)
-    second.restore(json.loads(json.dumps(first.state())))
-    for filters in (first, second):
-        filters.learn(observations(77, seed=5))
-        filters.learn_reward(later, GOING)
-    assert first.state() == second.state() and first.state()["reward"]["count"] == 14
-    data = observations(9, seed=6)
-    np.testing.assert_array_equal(first.observation(data)["state"], second.observation(data)["state"])
-    np.testing.assert_array_equal(first.reward(later), second.reward(later))
-
-
 # -- return scaling ----------------------------------------------------------------------------------------------------
 
 
@@ -186,15 +169,36 @@ def test_statistics_and_divisor_are_those_of_the_reference_after_every_step(gold
             )
 
 
-def test_restored_returns_continue_exactly_also_through_json():
-    rng, (first, second) = np.random.default_rng(0), (scaling(5.0), scaling(5.0))
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reward_normalization": True},
+        {"reward_normalization": True, "num_rewards": 2},
+        {"return_scaling": ReturnScalingParameters(5.0)},
+    ],
+    ids=["rewards", "several rewards", "returns"],
+)
+def test_restored_statistics_continue_exactly_also_through_json(fields):
+    num_rewards = fields.get("num_rewards")
+    parameters = {name: value for name, value in fields.items() if name != "num_rewards"}
+    first, second = (
+        Filters(
+            FilterParameters(observation_normalization=True, **parameters), SPEC._replace(num_rewards=num_rewards), 0.9
+        )
+        for _ in range(2)
+    )
+    rng, shape = np.random.default_rng(0), (4,) if num_rewards is None else (4, 2)
+    first.learn(observations(333))
     for _ in range(7):
-        first.learn_reward(rng.normal(30.0, 3.0, 4).astype(np.float32), rng.random(4) < 0.3)
+        first.learn_reward(rng.normal(1e3, 3.0, shape).astype(np.float32), rng.random(4) < 0.3)
     second.restore(json.loads(json.dumps(first.state())))
-    later = rng.normal(size=4).astype(np.float32)
+    later, data = rng.normal(size=shape).astype(np.float32), observations(9, seed=6)
     for filters in (first, second):
+        filters.learn(observations(77, seed=5))
         filters.learn_reward(later, np.zeros(4, bool))
-    assert first.state() == second.state() and first.returns.count == 32 and first.returns.running.all()
+    assert first.state() == second.state() and first.count == 410
+    np.testing.assert_array_equal(first.observation(data)["state"], second.observation(data)["state"])
+    np.testing.assert_array_equal(first.reward(later), second.reward(later))
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path):
         (picture,) = client.execute_cell(notebook.cells[2], 2).outputs
         last = client.execute_cell(notebook.cells[3], 3).outputs
     assert "reason SIGINT" in text_of(first) and "Continue with: " in text_of(first)
-    assert "reason finished" in text_of(second) and "Continuing run from step " in text_of(second)
+    assert "reason finished" in text_of(second) and "/run from step " in text_of(second)
     for outputs in (first, second):
         assert "evaluation return" in text_of(outputs) and "±" in text_of(outputs)
     assert picture["data"]["image/png"]

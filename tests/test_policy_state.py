@@ -240,27 +240,21 @@ def test_whole_episodes_of_an_export_are_those_of_the_live_policy(case, exported
             np.testing.assert_allclose(state[name], value, rtol=0, atol=1e-5)
 
 
-def test_an_exported_policy_remembers_its_state_until_it_is_reset(case, exported):
-    policy, live = exporting.load_exported(exported), case.live()
-    for _ in range(2):
-        for step in range(6):
-            np.testing.assert_allclose(policy(case.given(step)), live[step][0], rtol=0, atol=1e-5)
-        assert policy.state.keys() == case.policy.acting.initial_state(1).keys()
-        policy.reset()
-        assert policy.state == {}
-
-
-def test_a_missing_key_is_named_where_an_episode_begins_and_later_and_the_episode_goes_on(case, exported):
+def test_an_exported_policy_keeps_its_state_after_errors_until_it_is_reset(case, exported):
     policy, live = exporting.load_exported(exported), case.live()
     *rest, missing = case.seen
     wrong = {key: case.seen[key][0] for key in rest} | {"other": np.zeros((3, 1), np.float32)}
-    for step in range(4):
+    for step in [*range(4), *range(4)]:
+        if step == 0:
+            policy.reset()
+            assert policy.state == {}
         with pytest.raises(ValueError, match=missing):
             policy(wrong)
         if step:
             with pytest.raises(ValueError, match="reset"):
                 policy({key: array[:1] for key, array in case.given(step).items()})
         np.testing.assert_allclose(policy(case.given(step)), live[step][0], rtol=0, atol=1e-5)
+    assert policy.state.keys() == case.policy.acting.initial_state(1).keys()
 
 
 def test_verifying_compares_an_episode_and_finds_what_was_changed(case, exported):

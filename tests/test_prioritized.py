@@ -123,14 +123,6 @@ def test_transitions_are_sampled_in_proportion_to_their_priorities(alpha, batch_
     assert (np.abs(counts / draws - expected) < 4 * np.sqrt(expected * (1 - expected) / draws)).all()
 
 
-def test_the_largest_weight_is_that_of_the_whole_memory():
-    memory = prioritized(VECTOR, beta=1.0)
-    index, weight = memory.draw(np.full((1, 4), 0.5))
-    assert 0 not in index  # slot 0 has the smallest priority
-    np.testing.assert_allclose(weight, (VECTOR[0] / VECTOR[index]) ** 0.6)
-    assert weight.max() < 0.5 and memory.weights(np.array([0]), 1.0) == 1.0
-
-
 def test_the_largest_weight_forgets_a_transition_that_was_overwritten():
     memory = prioritized(VECTOR)
     add(memory)

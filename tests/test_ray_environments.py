@@ -13,9 +13,8 @@ import types
 
 import numpy as np
 import pytest
-import tiny
 from learning_tools import one_step_task
-from tiny import acer, taac
+from tiny import acer
 from toys import tiny_preset
 
 from tfsac.distributed import ray_cluster, ray_environments
@@ -126,12 +125,12 @@ def fake(monkeypatch):
     collector and lines.
     """
 
-    def make(cores=4, steps=3, **changes):
+    def make(cores=4, steps=3, actors=2, **changes):
         ray, lines = FakeRay(cores), []
         monkeypatch.setattr(ray_environments, "connect", lambda address: contextlib.nullcontext(ray))
-        run = RunParameters(ray_address="local", num_actors=2, actor_steps=steps)
+        run = RunParameters(ray_address="local", num_actors=actors, actor_steps=steps)
         environments = RayEnvironments(
-            tiny_preset(environment__num_envs=4, **changes), run, CountingActor, (2,), lines.append
+            tiny_preset(environment__num_envs=4, **changes), run, CountingActor, (4 // actors,), lines.append
         )
         policy = types.SimpleNamespace(
             actor_weights=lambda acting: acting or [np.array(0.0)], rng=np.random.default_rng(0)
@@ -239,15 +238,15 @@ def test_what_environments_raise_and_where_they_hang_is_not_a_lost_actor(fake, m
     assert environments.replaced == 0
 
 
-def test_a_checkpoint_continues_with_the_episodes_after_those_that_had_begun(fake):
+def test_another_number_of_actors_continues_with_the_episodes_after_those_that_had_begun(fake):
     _, _, collector, _ = fake()
     played(collector, 6)
     state = collector.state()
     assert state["environments"] == {"episode": [1] * 4, "length": [1] * 4, "steps": 24}
-    ray, _, collector, _ = fake()
+    ray, _, collector, _ = fake(actors=1)
     state["environments"]["length"] = [1, 0, 1, 1]
     assert collector.restore(state, {}, None, collector.policy) is False
-    assert ray.actors[0].started[1:] == [([2, 1], 24)] and ray.actors[1].started[1:] == [([2, 2], 24)]
+    assert ray.actors[0].started[1:] == [([2, 1, 2, 2], 24)]
     [step] = played(collector, 1, begin=6)
     np.testing.assert_array_equal(step.observation["observation"][:, 1], [2, 1, 2, 2])
     assert ray.actors[0].requests[0].env_steps == 24
@@ -379,24 +378,6 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
                 )
                 local.episode += 1
                 local.observation = local._reset(np.ones(1, bool))
-
-
-@pytest.mark.acceptance
-def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(cluster, tmp_path):
-    preset = taac(**{"environment.num_envs": 2})
-    trainer = on_actors(preset, tmp_path / "run", callbacks=[at_step(70, lambda trainer: trainer.stop("test"))])
-    assert trainer.run().counters.env_steps == 70
-    resumed = on_actors(preset, tmp_path / "run", num_actors=1, resume=True)
-    assert resumed.counters.env_steps == 70 and resumed.environments.episode.tolist() == [
-        2,
-        2,
-    ]  # of 30 steps; 5 were played
-    newest = tiny.newest(resumed.memory, 1)
-    assert newest["truncated"].all()
-    result = resumed.run()
-    rows = tiny.newest(resumed.memory, 15)  # what was played since
-    assert (result.counters.env_steps, result.counters.updates) == (100, 60) and rows["first"][0].all()
-    np.testing.assert_array_equal(rows["observation/observation"][1:], rows["next_observation/observation"][:-1])
 
 
 @pytest.mark.acceptance

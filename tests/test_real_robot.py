@@ -55,6 +55,7 @@ def preset(evaluation, **changes):
     shorter = {
         "environment__evaluation": evaluation,
         "environment__max_episode_steps": None,
+        "environment__filters__observation_normalization": True,
         "schedule__heatup_steps": 40,
         "schedule__improve_steps": "EnvironmentEpisodes(6)",
         "schedule__evaluation_steps": 2,
@@ -73,32 +74,57 @@ def happened(memory):
     np.testing.assert_array_equal(np.flatnonzero(ends), np.arange(LENGTH - 1, len(row), LENGTH))
 
 
-@pytest.mark.usefixtures("training_alone")
-@pytest.mark.slow
-@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.acceptance)])
-def test_a_shared_environment_is_evaluated_between_episodes(tmp_path, asynchronous):
-    run = RunParameters(asynchronous_collection=asynchronous)
-    trainer = Trainer(preset("shared"), tmp_path / "run", run, quiet=True, env_fn=Robot)
+@pytest.fixture(scope="module")
+def shared_run(tmp_path_factory):
+    """Returns the trainer of a finished run that is evaluated in the environment of training."""
+    Robot.users = Robot.made = Robot.resets = 0
+    trainer = Trainer(preset("shared"), tmp_path_factory.mktemp("shared") / "run", quiet=True, env_fn=Robot)
     trainer.run()
+    check_shared_run(trainer)
+    Robot.users = Robot.made = Robot.resets = 0
+    return trainer
+
+
+def check_shared_run(trainer):
     happened(trainer.memory)
     assert (Robot.made, Robot.users) == (1, 0)
     # Periods are complete at 20, 40, .. steps, and episodes after 12, 24, ..
-    evaluated = [int(row["env_steps"]) for row in tiny.rows(tmp_path / "run")]
+    evaluated = [int(row["env_steps"]) for row in tiny.rows(trainer.directory.path)]
     assert evaluated == [24, 48, 60, 84, 108]
     # Each has two episodes, of which the first begins with the reset of the next training episode; the last is the end.
     assert Robot.resets == 1 + trainer.counters.episodes + 2 * len(evaluated) - 1
 
 
-class Stuck(Robot):
-    """Fails at a reset."""
+@pytest.mark.slow
+def test_a_shared_environment_is_evaluated_between_episodes(shared_run):
+    assert shared_run.counters.env_steps == 108  # and `check_shared_run`
 
-    error, at = RuntimeError("not at home"), 0
+
+@pytest.mark.acceptance
+def test_asynchronous_collection_shares_its_environment_too(tmp_path):
+    run = RunParameters(asynchronous_collection=True)
+    trainer = Trainer(preset("shared"), tmp_path / "run", run, quiet=True, env_fn=Robot)
+    trainer.run()
+    check_shared_run(trainer)
+
+
+class Stuck(Robot):
+    """Fails at one reset or step."""
+
+    error, at = RuntimeError("not at home"), ("", 0)
+
+    def fail_at(self, method, count):
+        if (method, count) == Stuck.at:
+            Stuck.at = ("", 0)
+            raise Stuck.error
 
     def reset(self, *, seed=None, options=None):
-        if Robot.resets + 1 == Stuck.at:
-            Stuck.at = 0
-            raise Stuck.error
+        self.fail_at("reset", Robot.resets + 1)
         return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.fail_at("step", LENGTH * (Robot.resets - 1) + self.steps + 1)
+        return super().step(action)
 
 
 # The fifth reset is that of training after an evaluation of two episodes, whose first one has training's own.
@@ -106,44 +132,42 @@ class Stuck(Robot):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "at, error",
-    [(5, RuntimeError("not at home")), pytest.param(4, KeyboardInterrupt(), marks=pytest.mark.acceptance)],
+    [
+        (("reset", 5), RuntimeError("not at home")),
+        (("step", 100), OSError("the cable came off")),
+        pytest.param(("reset", 4), KeyboardInterrupt(), marks=pytest.mark.acceptance),
+    ],
 )
-def test_a_reset_that_fails_around_an_evaluation_ends_the_run_saved(tmp_path, monkeypatch, at, error):
+def test_a_failing_environment_ends_the_run_saved_and_a_resume_is_exact(shared_run, tmp_path, monkeypatch, at, error):
     monkeypatch.setattr(Stuck, "error", error)
     monkeypatch.setattr(Stuck, "at", at)
     trainer = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck)
     if isinstance(error, KeyboardInterrupt):
         assert trainer.run().signal
     else:
-        with pytest.raises(EnvironmentFailure, match="not at home"):
+        with pytest.raises(EnvironmentFailure, match=str(error)):
             trainer.run()
     assert (Robot.made, Robot.users, len(trainer.parts.checkpoints.saved_checkpoints())) == (1, 0, 1)
-    Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck, resume=True).run()
+    resumed = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck, resume=True)
+    resumed.run()
+    resume_tools.same_run(resumed, shared_run)
 
 
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
-def test_evaluations_in_the_environment_of_training_leave_training_as_it_is(tmp_path):
-    def rings(evaluation, **changes):
-        changes = {"environment__filters__observation_normalization": True, **changes}
-        trainer = Trainer(preset(evaluation, **changes), tmp_path / evaluation, quiet=True, env_fn=Robot)
-        trainer.run()
-        return trainer.memory.ring, trainer.filters.state(), resume_tools.weights(trainer)
-
-    shared, none = rings("shared"), rings("none")
-    np.testing.assert_array_equal(shared[0], none[0])
-    assert shared[1] == none[1]
-    np.testing.assert_equal(shared[2], none[2])
+def test_evaluations_in_the_environment_of_training_leave_training_as_it_is(shared_run, tmp_path):
+    trainer = Trainer(preset("none"), tmp_path / "run", quiet=True, env_fn=Robot)
+    trainer.run()
+    np.testing.assert_array_equal(trainer.memory.ring, shared_run.memory.ring)
+    assert trainer.filters.state() == shared_run.filters.state()
+    np.testing.assert_equal(resume_tools.weights(trainer), resume_tools.weights(shared_run))
 
 
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 # While an evaluation waits for the end of the episode; right after one.
 @pytest.mark.parametrize("step", [58, pytest.param(60, marks=pytest.mark.acceptance)])
-def test_a_resumed_run_with_a_shared_environment_is_exact(tmp_path, step):
-    whole = Trainer(preset("shared"), tmp_path / "whole", quiet=True, env_fn=Robot)
-    whole.run()
-
+def test_a_resumed_run_with_a_shared_environment_is_exact(shared_run, tmp_path, step):
     class Interrupted(tfsac.Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == step:
@@ -152,7 +176,7 @@ def test_a_resumed_run_with_a_shared_environment_is_exact(tmp_path, step):
     Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, callbacks=[Interrupted()]).run()
     resumed = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, resume=True)
     resumed.run()
-    resume_tools.same_run(resumed, whole)
+    resume_tools.same_run(resumed, shared_run)
 
 
 @pytest.mark.usefixtures("training_alone")

@@ -15,7 +15,7 @@ from toys import tiny_preset
 
 import tfsac
 from tfsac import api, cli
-from tfsac.environments import EnvironmentFailure, spec_of
+from tfsac.environments import spec_of
 from tfsac.errors import TfsacError
 from tfsac.networks import Network
 from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
@@ -87,16 +87,6 @@ def test_keys_in_another_order_are_read_as_they_were_trained_and_not_trained_fur
         tfsac.train(preset, run, quiet=True, env_fn=other, resume=True)
     with pytest.raises(TfsacError, match=r"order \['behind', 'ahead'\]"):
         tfsac.train(preset, tmp_path / "new", quiet=True, env_fn=other, initial_weights=run)
-
-
-@pytest.mark.slow
-def test_a_level_whose_bounds_have_changed_is_not_trained_further(tmp_path, monkeypatch):
-    gym.register("Changing-v0", entry_point=lambda **kwargs: Arm(**kwargs))
-    preset = short(environment__level="Changing-v0")
-    tfsac.train(preset, tmp_path / "run", quiet=True)
-    monkeypatch.setattr(gym.registry["Changing-v0"], "entry_point", lambda **kwargs: Arm(low=-3.0, **kwargs))
-    with pytest.raises(ValueError, match=r"action.low is \[-5.0\], got \[-3.0\]"):
-        tfsac.train(preset, tmp_path / "run", resume=True, quiet=True)
 
 
 @pytest.mark.parametrize(("given", "message"), MISSING)
@@ -265,10 +255,6 @@ def test_a_model_need_not_read_everything_that_is_seen():
 # -- films -------------------------------------------------------------------------------------------------------------
 
 
-def film_of(run, path, env_fn):
-    return tfsac.evaluate(run, 2, dump_mp4=path, env_fn=env_fn, models=own_code.with_v)
-
-
 class DrawnOver(Arm):
     """Draws every picture into one array, as simulators do."""
 
@@ -281,15 +267,10 @@ class DrawnOver(Arm):
 
 def test_a_film_is_drawn_of_what_a_function_makes(own, tmp_path):
     imageio = pytest.importorskip("imageio.v2")
-    film_of(own, tmp_path / "film.gif", lambda: DrawnOver("rgb_array"))
+    drawn = {"dump_mp4": tmp_path / "film.gif", "env_fn": lambda: DrawnOver("rgb_array")}
+    tfsac.evaluate(own, 2, **drawn, models=own_code.with_v)
     frames = imageio.mimread(tmp_path / "film.gif")
     assert len(frames) == 20 and frames[0].shape[:2] == (16, 16)
-
-
-def test_a_film_that_fails_leaves_no_file(own, tmp_path):
-    with pytest.raises(EnvironmentFailure, match="no camera"):
-        film_of(own, tmp_path / "film.gif", lambda: Arm("rgb_array", undrawable=True))
-    assert not list(tmp_path.iterdir())
 
 
 # -- another environment than that of training -------------------------------------------------------------------------

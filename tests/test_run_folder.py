@@ -197,7 +197,7 @@ def test_what_is_written_aside_appears_whole_or_not_at_all(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["plot", "export"])
+@pytest.mark.parametrize("where", [pytest.param("plot", marks=pytest.mark.acceptance), "export"])
 def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(tmp_path, monkeypatch, where):
     import tensorflow as tf
 

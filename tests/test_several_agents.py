@@ -3,6 +3,7 @@ are learned.
 """
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,12 +14,8 @@ from toys import random_batches, team_spec
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.parameters import (
     AutoAlphaParameters,
-    DiscreteAutoAlphaParameters,
     DiscreteSoftActorCriticAgentParameters,
-    DiscreteSoftActorCriticAlgorithmParameters,
     EmbedderScheme,
-    EpsilonGreedyParameters,
-    ExperienceReplayParameters,
     InputEmbedderParameters,
     PrioritizedExperienceReplayParameters,
     SoftActorCriticAgentParameters,
@@ -33,45 +30,51 @@ from tfsac.policies.several_agents import fold, unfold
 from tfsac.types import Transition, Update
 
 TEAMS, AGENTS = 4, 3
-KINDS = ["discrete", "twin", "v"]
 TEAM = {"policy_input": "agent_state", "critic_input": "global_state"}
+PRIORITIZED = PrioritizedExperienceReplayParameters()
+
+
+def networks_with_v(layers, **trained):
+    reads = {
+        "policy": ("agent_state", (16,)),
+        "v": ("global_state", (16,)),
+        "q": ("global_state", EmbedderScheme.Empty),
+    }
+    embedders = {name: {key: InputEmbedderParameters(scheme)} for name, (key, scheme) in reads.items()}
+    return {
+        name: dataclasses.replace(network, input_embedders_parameters=embedders[name])
+        for name, network in soft_actor_critic_networks(layers, **trained).items()
+    }
+
+
+KINDS = {
+    "discrete": (
+        DiscreteSoftActorCriticAgent,
+        DiscreteSoftActorCriticAgentParameters,
+        partial(discrete_soft_actor_critic_networks, **TEAM),
+    ),
+    "twin": (
+        TwinSoftActorCriticAgent,
+        TwinSoftActorCriticAgentParameters,
+        partial(twin_soft_actor_critic_networks, **TEAM),
+    ),
+    "v": (SoftActorCriticAgent, SoftActorCriticAgentParameters, networks_with_v),
+}
 
 
 def spec_of(kind):
     return team_spec(AGENTS, discrete=kind == "discrete", masked=kind == "discrete")
 
 
-def make_agent(kind, spec=None, rows=TEAMS, prioritized=False, eager=True, temperature=None, memory=None, **trained):
+def make_agent(kind, spec=None, rows=TEAMS, memory=None, eager=True):
     """A team of three; with `spec` of one agent and more `rows`, an agent alone that has the same first weights."""
-    trained = {"learning_rate": 1e-2, "batch_size": rows, **trained}
-    usual = PrioritizedExperienceReplayParameters() if prioritized else ExperienceReplayParameters()
-    more = {"memory": memory or usual}
-    if kind == "v":
-        reads = {
-            "policy": ("agent_state", (16,)),
-            "v": ("global_state", (16,)),
-            "q": ("global_state", EmbedderScheme.Empty),
-        }
-        networks = {
-            name: dataclasses.replace(
-                network, input_embedders_parameters={reads[name][0]: InputEmbedderParameters(reads[name][1])}
-            )
-            for name, network in soft_actor_critic_networks((16, 16), **trained).items()
-        }
-        parameters = SoftActorCriticAgentParameters(networks=networks, **more)
-        return SoftActorCriticAgent(parameters, spec or spec_of(kind), eager=eager)
+    agent_class, parameters_class, networks = KINDS[kind]
+    given = {"networks": networks((16, 16), learning_rate=1e-2, batch_size=rows)}
+    if memory:
+        given["memory"] = memory
     if kind == "twin":
-        algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=temperature or AutoAlphaParameters())
-        networks = twin_soft_actor_critic_networks((16, 16), **TEAM, **trained)
-        parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, networks=networks, **more)
-        return TwinSoftActorCriticAgent(parameters, spec or spec_of(kind), eager=eager)
-    algorithm = DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature or DiscreteAutoAlphaParameters())
-    networks = discrete_soft_actor_critic_networks((16, 16), **TEAM, **trained)
-    exploration = EpsilonGreedyParameters(0.5, 0.5)
-    parameters = DiscreteSoftActorCriticAgentParameters(
-        algorithm=algorithm, exploration=exploration, networks=networks, **more
-    )
-    return DiscreteSoftActorCriticAgent(parameters, spec or spec_of(kind), eager=eager)
+        given["algorithm"] = TwinSoftActorCriticAlgorithmParameters(temperature=AutoAlphaParameters())
+    return agent_class(parameters_class(**given), spec or spec_of(kind), eager=eager)
 
 
 def batches(kind, updates=1, weight=None):
@@ -110,7 +113,7 @@ def rows_of_update(agent, stacked, monkeypatch):
 
 def test_what_is_told_of_a_team_counts_for_each_agent(monkeypatch):
     stacked = batches("discrete", weight=[1, 2, 3, 4])
-    team, folded = one(stacked), rows_of_update(make_agent("discrete", prioritized=True), stacked, monkeypatch)
+    team, folded = one(stacked), rows_of_update(make_agent("discrete", memory=PRIORITIZED), stacked, monkeypatch)
     np.testing.assert_array_equal(folded.reward.numpy().reshape(TEAMS, AGENTS), np.tile(team.reward[:, None], AGENTS))
     np.testing.assert_array_equal(
         folded.discount.numpy().reshape(TEAMS, AGENTS), np.tile(team.discount[:, None], AGENTS)
@@ -176,8 +179,8 @@ def test_the_policy_reads_the_agents_state_and_the_critics_the_global_one(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_update_of_a_team_is_that_of_one_agent_on_the_folded_batch(kind, eager):
     weight = np.array([0.5, 2.0, 0.0, 1.0], np.float32)
-    team = make_agent(kind, prioritized=True, eager=eager)
-    alone = make_agent(kind, spec_of(kind).single_agent(), TEAMS * AGENTS, prioritized=True)
+    team = make_agent(kind, memory=PRIORITIZED, eager=eager)
+    alone = make_agent(kind, spec_of(kind).single_agent(), TEAMS * AGENTS, memory=PRIORITIZED)
     stacked = batches(kind, 2, weight)
 
     def by_hand(x, repeated=False):

@@ -2,17 +2,15 @@
 
 import dataclasses
 import math
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from agent_tools import assert_same, changed, named, one, weights
 from critic_tools import layers_of_critics
 from toys import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
-from tfsac.agents.learner import Gradients
-from tfsac.agents.taac import Entries, Proposed
 from tfsac.errors import TfsacError
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import GraphForward, NumpyForward
@@ -24,7 +22,6 @@ from tfsac.parameters import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     temporally_abstract_networks,
 )
-from tfsac.policies.temporally_abstract import make_trajectory, pessimistic
 from tfsac.types import FIRST, LAST, ArraySpec, Sequence, Spec
 
 BATCH, STEPS = 8, 4
@@ -78,55 +75,14 @@ def batches(agent, updates, seed=0):
     return random_sequences(agent.spec, updates, agent.steps, agent.batch_size, seed)
 
 
-class Computed(NamedTuple):
-    """What the steps of an update compute before anything moves: gradients by name, and what they follow from."""
-
-    entries: Entries
-    proposed: Proposed
-    gradients: dict[str, Gradients]
-    metrics: dict[str, float]
-
-
 def compute(agent, stacked):
-    """Computes the steps of the first of these updates."""
-    batch = tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked)
-    entries, applied = agent.flatten_time(batch), []
-    proposed, _ = agent.policy_step(entries)
+    """Computes the gradients of the first of these updates, by name, and moves nothing."""
+    applied, alpha = [], agent.policy.choice_alpha.numpy()
     agent.apply, agent.update_target = lambda *steps: applied.extend(steps), lambda name: None
-    alpha = agent.policy.choice_alpha.numpy()
-    metrics = agent.update_once(batch).metrics
+    agent.update_once(one(stacked))
     del agent.apply, agent.update_target
     agent.policy.choice_alpha.assign(alpha)
-    by_name = {gradients.name: gradients for gradients in applied}
-    return Computed(entries, proposed, by_name, {name: float(value) for name, value in metrics.items()})
-
-
-def critics_of(agent, observation, tau):
-    """Returns all critics of trajectories, `[B, N, D]`, and the pessimistic one, `[B, D]`."""
-    q = agent.networks["q"](observation, agent.policy.trajectory.concatenated(tau))
-    return q.numpy(), pessimistic(q, agent.policy.reward_weights)
-
-
-def weights(agent):
-    """All variables that change, by name."""
-    found = {name: network.trainable_variables for name, network in agent.networks.items()} | agent.trained
-    return {name: [variable.numpy() for variable in variables] for name, variables in found.items()}
-
-
-def changed(before, after):
-    return {name for name in before if any((a != b).any() for a, b in zip(before[name], after[name], strict=True))}
-
-
-def named(agent, stacked):
-    """Updates and returns the metrics of the last update by name."""
-    row = agent.update(stacked).metrics[-1]
-    return dict(zip(agent.metric_names, row, strict=True))
-
-
-def assert_same(agent, other, atol=0.0):
-    for name, values in weights(agent).items():
-        for a, b in zip(values, weights(other)[name], strict=True):
-            np.testing.assert_allclose(a, b, rtol=0, atol=atol, err_msg=name)
+    return {gradients.name: gradients for gradients in applied}
 
 
 def observations(rows, seed=0):
@@ -154,36 +110,12 @@ def prefer(agent, kept, advantage):
     agent.policy.forwards["q"] = q
 
 
-# -- trajectories ------------------------------------------------------------------------------------------------------
-
-
-def test_trajectories_by_hand():
-    previous = {"tau_a": np.array([0.5, -0.9]), "tau_v": np.array([0.1, -0.2]), "tau_u": np.array([0.2, -0.5])}
-    action = np.array([0.3, 0.1])
-
-    def check(tau, **expected):
-        assert list(tau) == list(expected)
-        for name, value in expected.items():
-            np.testing.assert_allclose(tau[name], value, atol=1e-12, err_msg=name)
-
-    constant, linear, quadratic = (make_trajectory(kind, True) for kind in ("constant", "linear", "quadratic"))
-    check(constant.step({"tau_a": previous["tau_a"]}), tau_a=[0.5, -0.9])
-    check(constant.plan(action, previous), tau_a=action)
-    check(linear.step(previous), tau_a=[0.7, -1.0], tau_v=[0.1, -0.2])
-    check(linear.plan(action, previous), tau_a=action, tau_v=[-0.1, 0.5])
-    check(make_trajectory("linear", False).plan(action, previous), tau_a=[1.0, -0.7], tau_v=action)
-    check(quadratic.step(previous), tau_a=[1.0, -1.0], tau_v=[0.5, -1.0], tau_u=[0.2, -0.5])
-    check(quadratic.plan(action, previous), tau_a=action, tau_v=[-0.1, 0.5], tau_u=[-0.05, 0.25])
-    # The change before is forgotten: v = 2 u, a = 0.5 + 4 u and -0.9 + 4 u.
-    check(make_trajectory("quadratic", False).plan(action, previous), tau_a=[1.0, -0.5], tau_v=[0.6, 0.2], tau_u=action)
-
-
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
 def test_every_step_has_gradients_of_its_own_weights_and_moves_them_alone():
     agent = make_agent()
-    before, steps = weights(agent), compute(agent, batches(agent, 1)).gradients
+    before, steps = weights(agent), compute(agent, batches(agent, 1))
     assert changed(before, weights(agent)) == set()  # computing moves nothing
     assert sorted(steps) == ["choice_temperature", "policy", "proposal_temperature", "q"] == sorted(agent.trained)
     for step in steps.values():
@@ -194,33 +126,13 @@ def test_every_step_has_gradients_of_its_own_weights_and_moves_them_alone():
         assert changed(before, weights(agent)) == {step.name}
 
 
-def test_all_gradients_are_taken_before_anything_moves_and_the_target_follows_last(monkeypatch):
-    agent, other = make_agent(), make_agent()
-    stacked = batches(agent, 1)
-    steps = compute(other, stacked).gradients
-    applied, apply = {}, agent.apply
-    monkeypatch.setattr(agent, "apply", lambda *some: (applied.update({one.name: one for one in some}), apply(*some)))
+def test_the_target_follows_the_critics_that_moved():
+    agent = make_agent()
     before = weights(agent)
-    agent.update(stacked)
-    assert applied.keys() == steps.keys()
-    for name, gradients in applied.items():
-        for ours, theirs in zip(gradients.values, steps[name].values, strict=True):
-            np.testing.assert_array_equal(ours, theirs, err_msg=name)
+    agent.update(batches(agent, 1))
     after = weights(agent)
     for target, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
         np.testing.assert_allclose(moved, 0.75 * target + 0.25 * online, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize(("network", "matters"), [("q", False), ("q_target", True)])
-def test_the_target_critics_alone_value_what_comes_after(network, matters, monkeypatch):
-    # At such a temperature the choice does not depend on the critics of now.
-    agent, other = (make_agent(compare_through="unbiased", initial_alpha=1e9) for _ in range(2))
-    for critic in layers_of_critics(other.networks[network]):
-        critic[-1].bias.assign_add([0.5])
-    ours, theirs = (critic_errors(one, batches(agent, 1), monkeypatch)[-1] for one in (agent, other))
-    assert (np.abs(ours - theirs).max() > 0.1) == matters
-    if not matters:
-        np.testing.assert_array_equal(ours, theirs)
 
 
 # -- periods and delays ------------------------------------------------------------------------------------------------
@@ -260,13 +172,25 @@ def spoiled(stacked, rows, *names):
 OF_STEPS = ("action", "reward", "nonterminal", "next_state/tau_a", "next_state/tau_v", "switch")
 
 
-def test_rows_after_an_episode_have_no_step_to_learn_from():
+@pytest.mark.parametrize(
+    ("rows", "terminated", "names"),
+    [
+        ("after an episode", False, OF_STEPS),
+        ("after an episode", True, ("observation", "state/tau_a", "state/tau_v")),
+        ("last of a sequence", False, OF_STEPS),
+    ],
+)
+def test_what_entries_without_a_step_hold_does_not_matter(rows, terminated, names):
     agent, other = make_agent(), make_agent()
     stacked = batches(agent, 2)
     last = stacked.step_type == LAST
     assert 5 < last.sum() < 30
-    ours, theirs = agent.update(stacked).metrics, other.update(spoiled(stacked, last, *OF_STEPS)).metrics
-    np.testing.assert_array_equal(ours, theirs)
+    if terminated:  # there is no value of what comes after, either
+        stacked.nonterminal[:, :-1][last[:, 1:]] = 0.0
+    if rows == "last of a sequence":
+        last = np.broadcast_to(np.arange(STEPS)[:, None] == STEPS - 1, last.shape)
+    agent.update(stacked)
+    other.update(spoiled(stacked, last, *names))
     assert_same(agent, other)
 
 
@@ -282,60 +206,7 @@ def test_rows_after_an_episode_give_the_value_of_where_it_was_cut_off(name):
     assert "q" in changed(before, weights(agent))
 
 
-def test_where_the_task_ended_the_row_after_has_no_value():
-    agent, other = make_agent(), make_agent()
-    stacked = batches(agent, 1)
-    last = stacked.step_type == LAST
-    stacked.nonterminal[:, :-1][last[:, 1:]] = 0.0
-    for one, given in ((agent, stacked), (other, spoiled(stacked, last, "observation", "state/tau_a", "state/tau_v"))):
-        one.update(given)
-    assert_same(agent, other)
-
-
-def test_the_last_row_of_a_stretch_is_without_target():
-    agent, other = make_agent(), make_agent()
-    stacked = batches(agent, 1)
-    end = np.zeros(stacked.step_type.shape, bool)
-    end[:, -1] = True
-    agent.update(stacked)
-    other.update(spoiled(stacked, end, *OF_STEPS))
-    assert_same(agent, other)
-
-
-def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count():
-    agent = make_agent(compare_through="unbiased")
-    stacked = batches(agent, 1)
-    entries, proposed, _, metrics = compute(agent, stacked)
-    counts, choice, log_prob = entries.mask_R.numpy() > 0, proposed.choice, proposed.log_prob_R.numpy()
-    q1 = agent.value(entries.observation, proposed.planned).numpy()
-    loss = log_prob - choice.switch_B.numpy() * q1  # alpha is 1
-    assert metrics["loss/policy"] == pytest.approx((counts * loss).mean(), rel=1e-5)
-    assert metrics["policy/q"] == pytest.approx(q1[counts].mean(), rel=1e-5)
-    assert metrics["policy/log_prob"] == pytest.approx(log_prob[counts].mean(), rel=1e-5)
-    assert metrics["switch/keep_prob"] == pytest.approx(choice.keep_B.numpy()[counts].mean(), rel=1e-5)
-    assert metrics["switch/repeats"] == pytest.approx(
-        1.0 / stacked.extras["switch"].reshape(-1)[counts].mean(), rel=1e-5
-    )
-    q = critics_of(agent, entries.observation, entries.stored)[0][..., 0]
-    assert metrics["q/q1"] == pytest.approx(q[counts, 0].mean(), rel=1e-4, abs=1e-5)
-    assert metrics["q/q2"] == pytest.approx(q[counts, 1].mean(), rel=1e-4, abs=1e-5)
-
-
 # -- temperatures ------------------------------------------------------------------------------------------------------
-
-
-def test_each_temperature_has_its_own_entropy_and_target():
-    agent = make_agent(target_entropy=(0.2, -3.0), initial_alpha=0.5)
-    assert (agent.choice_target_entropy, agent.proposal_target_entropy) == (0.2, -3.0)
-    found = compute(agent, batches(agent, 1))
-    counts, metrics = found.entries.mask_R.numpy(), found.metrics
-    proposal, choice = (float(found.gradients[f"{name}_temperature"].values[0]) for name in ("proposal", "choice"))
-    # Their losses are log alpha times these, so these are the gradients.
-    assert proposal == pytest.approx((counts * (-found.proposed.log_prob_R.numpy() + 3.0)).mean(), rel=1e-4)
-    assert choice == pytest.approx((counts * (found.proposed.choice.entropy_B.numpy() - 0.2)).mean(), rel=1e-4)
-    for name, gradient in (("proposal", proposal), ("choice", choice)):
-        assert metrics[f"loss/{name}_temperature"] == pytest.approx(math.log(0.5) * gradient, rel=1e-4)
-        assert metrics[f"temperature/{name}_alpha"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -354,38 +225,7 @@ def test_target_entropies_are_given_or_follow_from_a_probability(algorithm, choi
     assert agent.proposal_target_entropy == pytest.approx(proposal, abs=1e-5)
 
 
-# -- critics -----------------------------------------------------------------------------------------------------------
-
-
-def critic_errors(agent, stacked, monkeypatch):
-    """Returns Q - G of a critic step, `[T - 1, B, N, D]`, the rows that count and the metrics."""
-    seen, loss = {}, losses.critic_loss
-    monkeypatch.setattr(
-        losses, "critic_loss", lambda q, target, huber: seen.update(q=q, target=target) or loss(q, target, huber)
-    )
-    metrics = compute(agent, stacked).metrics
-    error = seen["q"].numpy()[:-1] - seen["target"].numpy()[:, :, None]
-    return error, (stacked.step_type[0, :-1] != LAST)[..., None], metrics, seen["target"].numpy()
-
-
 # -- several rewards ---------------------------------------------------------------------------------------------------
-
-
-def test_the_pessimistic_critic_of_a_cost_is_the_largest():
-    agent = make_agent(TWO_REWARDS, reward_weights=(1.0, -0.5))
-    entries, proposed, *_ = compute(agent, batches(agent, 1))
-
-    def value(tau):
-        q, _ = critics_of(agent, entries.observation, tau)
-        assert q.shape == (STEPS * BATCH, 2, 2)
-        return q[..., 0].min(axis=1) - 0.5 * q[..., 1].max(axis=1)
-
-    advantage = value(proposed.planned) - value(proposed.kept)
-    np.testing.assert_allclose(proposed.choice.advantage_B, advantage, rtol=1e-4, atol=1e-6)
-    with tf.GradientTape() as tape:
-        tape.watch(proposed.planned["tau_a"])
-        total = agent.value(entries.observation, proposed.planned)
-    assert np.abs(tape.gradient(total, proposed.planned["tau_a"])).max() > 0
 
 
 def test_a_reward_without_weight_is_learned_by_the_critics_alone():
@@ -394,7 +234,7 @@ def test_a_reward_without_weight_is_learned_by_the_critics_alone():
         agent = make_agent(TWO_REWARDS, reward_weights=(1.0, 0.0))
         for critic in layers_of_critics(agent.networks["q"]):
             critic[-1].kernel.assign_add([[0.0, shift]] * 8)
-        steps.append(compute(agent, batches(agent, 1)).gradients)
+        steps.append(compute(agent, batches(agent, 1)))
     for name in ("policy", "proposal_temperature", "choice_temperature"):
         for ours, theirs in zip(steps[0][name].values, steps[1][name].values, strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -404,8 +244,10 @@ def test_a_reward_without_weight_is_learned_by_the_critics_alone():
 
 def test_each_reward_has_its_discount(monkeypatch):
     agent = make_agent(TWO_REWARDS, reward_discounts=(0.9, 0.0))
-    stacked = batches(agent, 1)
-    *_, target = critic_errors(agent, stacked, monkeypatch)
+    seen, stacked, loss = {}, batches(agent, 1), losses.critic_loss
+    monkeypatch.setattr(losses, "critic_loss", lambda q, target, huber: seen.update(t=target) or loss(q, target, huber))
+    compute(agent, stacked)
+    target = seen["t"].numpy()
     np.testing.assert_allclose(target[..., 1], stacked.reward[0, :-1, :, 1], rtol=1e-6)
     assert np.abs(target[..., 0] - stacked.reward[0, :-1, :, 0]).max() > 0.1
     np.testing.assert_array_equal(make_agent(TWO_REWARDS, discount=0.8).reward_discounts, np.float32([0.8, 0.8]))
@@ -415,9 +257,9 @@ def test_each_reward_has_its_discount(monkeypatch):
 # -- acting ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["random", "explore", "sample", "greedy"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "mode"), [*zip(KINDS, ["random", "explore", "sample", "greedy", "explore"], strict=True)]
+)
 def test_what_is_stored_is_the_state_before_and_after(kind, mode):
     agent = make_agent(**KINDS[kind])
     fields, state = agent.policy.trajectory.fields, agent.policy.initial_state(50)
@@ -440,20 +282,6 @@ def test_what_is_stored_is_the_state_before_and_after(kind, mode):
         assert found.state["repeats"].dtype == np.int32 and found.extras["switch"].dtype == np.float32
         state, switched = found.state, [*switched, switch]
     assert 0 < np.mean(switched) < 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_switch_takes_the_plan_of_the_policys_mode(kind):
-    agent = make_agent(**KINDS[kind])
-    x, state = observations(50), random_state(agent, 50)
-    previous = {name: state[name] for name in agent.policy.trajectory.fields}
-    loc, _ = agent.networks["policy"]({**x, **previous})
-    planned = agent.policy.trajectory.plan(np.tanh(loc), previous)
-    found = agent.policy.act(x, state, mode="greedy")
-    switch = found.extras["switch"] > 0
-    assert 0 < switch.sum() < 50
-    for name in agent.policy.trajectory.fields:
-        np.testing.assert_allclose(found.state[name][switch], planned[name][switch], rtol=1e-4, atol=1e-6)
 
 
 ACTING = {name: (SPEC, kind) for name, kind in KINDS.items()} | {
@@ -523,9 +351,8 @@ def test_a_greedy_policy_draws_both_stages_independently_with_its_probability(ep
         assert (found.action != mode)[found.extras["switch"] > 0].all()
 
 
-@pytest.mark.parametrize("kind", ["taac", "taacq"])
-def test_what_is_equal_is_kept(kind):
-    agent = make_agent(**KINDS[kind])
+def test_what_is_equal_is_kept():
+    agent = make_agent(**KINDS["taacq"])
     for variable in agent.networks["q"].trainable_variables:
         variable.assign(tf.zeros_like(variable))
     agent.policy.refresh()
@@ -660,12 +487,11 @@ def one_step_episodes(agent, updates, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trajectory", ["constant", "quadratic"])
-def test_it_learns_to_do_what_it_sees_in_one_step(trajectory):
+def test_it_learns_to_do_what_it_sees_in_one_step():
     agent = make_agent(
         vector_spec(2, 2),
         eager=False,
-        trajectory=trajectory,
+        trajectory="quadratic",
         steps=2,
         rows=64,
         layers=(32, 32),

@@ -60,7 +60,7 @@ def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()] != []
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_run_whose_terminal_is_closed_saves_and_ends_with_the_status_of_the_signal(tmp_path):
     """The kernel sends SIGHUP, and whatever is printed from then on fails."""
     command = [sys.executable, "-m", "tfsac", "train", "--preset=pendulum_twin_sac", f"--run_dir={tmp_path / 'run'}"]

@@ -70,19 +70,15 @@ class TerminalLogger:
         """Prints one evaluation."""
         if kind != "evaluation":
             return
-        widths = [*TITLES.values(), *(max(12, len(name)) for name in self.extra)]
-        header = [] if self.header_printed else [[*TITLES, *self.extra]]
-        for cells in [*header, self.cells(step, values)]:
-            self.print("  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))
-        self.header_printed = True
-
-    def cells(self, step: int, values: Mapping[str, Any]) -> list[str]:
-        """Returns an evaluation as text, a cell for each of `TITLES` and for each metric of callbacks."""
         mean, std, training, speed = (values.get(column) for column in COLUMNS)
         evaluated = "-" if mean is None else f"{mean:.1f} ± {std:<7.1f}"
         trained = "-" if training is None else f"{training:.1f}"
         more = [f"{value:.4g}" if (value := values.get(name)) is not None else "-" for name in self.extra]
-        return [str(step), evaluated, trained, f"{speed:.0f}", *more]
+        widths = [*TITLES.values(), *(max(12, len(name)) for name in self.extra)]
+        header = [] if self.header_printed else [[*TITLES, *self.extra]]
+        for cells in [*header, [str(step), evaluated, trained, f"{speed:.0f}", *more]]:
+            self.print("  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))
+        self.header_printed = True
 
     def print(self, text: str) -> None:
         """Prints a line above the bar."""
