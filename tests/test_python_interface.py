@@ -1,6 +1,7 @@
 """The Python interface: what it refuses, how it starts TensorFlow, policies in threads and processes."""
 
 import concurrent.futures
+import copy
 import os
 import pathlib
 import pickle
@@ -14,6 +15,7 @@ import zipfile
 import gymnasium as gym
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny
 from toys import tiny_preset
 
@@ -56,6 +58,21 @@ def test_what_cannot_be_used_is_refused_and_leaves_nothing(name, run_dir, tmp_pa
     with pytest.raises(error, match=word):
         use(run_dir)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # of Keras, which saves a layer to copy it
+def test_a_copied_policy_keeps_its_weights_and_has_separate_random_numbers(run_dir):
+    policy = tfsac.load_policy(run_dir, seed=0)
+    copied = copy.deepcopy(policy)
+    samples = [each.act(np.ones(3), deterministic=False).tolist() for each in (policy, copied, policy)]
+    assert samples[0] == samples[1] != samples[2]
+    before = policy.act(np.ones(3), deterministic=True)
+    assert copied.act(np.ones(3), deterministic=True) == before
+    for variable in policy.acting.networks["policy"].variables:
+        variable.assign(tf.zeros_like(variable))
+    policy.acting.refresh()
+    assert policy.act(np.ones(3), deterministic=True) != before
+    assert copied.act(np.ones(3), deterministic=True) == before
 
 
 def test_a_video_that_fails_leaves_the_returns_in_its_error(run_dir, tmp_path, monkeypatch):

@@ -71,6 +71,7 @@ class NumpyForward:
 
     def __init__(self, network: Network, with_head: bool = True):
         # Plain dicts and lists: those of a module are wrapped by TensorFlow, which costs microseconds a step.
+        self.source, self.with_head = network, with_head
         self.network, self.head = copy.copy(network), network.head if with_head else None
         self.network.__dict__.update(
             embedders={key: [*layers] for key, layers in network.embedders.items()},
@@ -102,6 +103,11 @@ class NumpyForward:
             steps[network.lstm.layer] = functools.partial(network.lstm.arrays, value=value)
         self.call = lambda layer, *inputs: steps[layer](*inputs)
         self.load([variable.numpy() for variable in self.variables])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NumpyForward:
+        copied = NumpyForward(self.source, self.with_head)  # whose layers tell the steps; the weights are copies
+        copied.load([weight.copy() for weight in self.weights])
+        return copied
 
     @staticmethod
     def supports(network: Network, with_head: bool = True) -> bool:
