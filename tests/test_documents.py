@@ -8,7 +8,7 @@ import pytest
 
 import tfsac
 from tfsac.cli.command import parse
-from tfsac.cli.learning import requested_run
+from tfsac.cli.train import requested_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]

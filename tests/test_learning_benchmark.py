@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tfsac.cli.command import parse
-from tfsac.cli.learning import requested_run
+from tfsac.cli.train import requested_run
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 

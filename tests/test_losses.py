@@ -7,6 +7,7 @@ import tensorflow_probability as tfp
 from scipy.stats import norm
 
 from tfsac.losses import soft_actor_critic as losses
+from tfsac.losses.temperature import temperature_loss
 from tfsac.policies.distributions import MaskedCategorical, SquashedGaussian
 
 
@@ -103,24 +104,24 @@ def test_entropy_expectation_and_q_of_actions_by_hand():
     np.testing.assert_array_equal(losses.q_of_actions(Q, tf.constant([1, 0, 1])), [[2, 0], [4, 5], [9, 9]])
 
 
-def test_temperature_loss_may_have_a_target_by_row():
+def test_temperature_loss_may_have_a_target_for_each_entry():
     log_alpha, minus_entropy = tf.constant(-0.5), tf.constant([-1.0, -0.2])
     with tf.GradientTape() as tape:
         tape.watch(log_alpha)
-        loss = losses.temperature_loss(log_alpha, minus_entropy, tf.constant([0.5, 0.9]))
+        loss = temperature_loss(log_alpha, minus_entropy, tf.constant([0.5, 0.9]))
     np.testing.assert_allclose(loss, [0.5 * (-1.0 + 0.5), 0.5 * (-0.2 + 0.9)], rtol=1e-6)
     assert float(tape.gradient(loss, log_alpha)) == pytest.approx(-(-0.5 + 0.7))
-    np.testing.assert_allclose(losses.temperature_loss(log_alpha, minus_entropy, 0.5), [-0.25, 0.15], rtol=1e-6)
+    np.testing.assert_allclose(temperature_loss(log_alpha, minus_entropy, 0.5), [-0.25, 0.15], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float32, tf.float64], ids=lambda dtype: dtype.name)
 def test_an_entropy_and_its_target_have_the_type_of_the_logits(dtype):
     policy = MaskedCategorical(tf.zeros([1, 400], dtype), tf.constant([[True] * 301 + [False] * 99]))
-    loss = losses.temperature_loss(tf.constant(-1.0, dtype), -policy.entropy(), policy.max_entropy())
+    loss = temperature_loss(tf.constant(-1.0, dtype), -policy.entropy(), policy.max_entropy())
     assert loss.dtype == policy.max_entropy().dtype == dtype
     exact = dtype == tf.float64
     np.testing.assert_allclose(float(policy.max_entropy()[0]), np.log(301), rtol=1e-15 if exact else 1e-2)
-    loss = losses.temperature_loss(tf.constant(1.0, dtype), tf.constant([0.0], dtype), -1.1)  # a number, of no type
+    loss = temperature_loss(tf.constant(1.0, dtype), tf.constant([0.0], dtype), -1.1)  # a number, of no type
     np.testing.assert_allclose(float(loss[0]), 1.1, rtol=1e-15 if exact else 1e-2)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tfsac import cli
 from tfsac.catalog import load_preset
 from tfsac.cli.command import flag_values, help_of, parse
-from tfsac.cli.learning import requested_run, run_dir_of
+from tfsac.cli.train import requested_run, run_dir_of
 from tfsac.parameters import RunParameters, to_json
 from tfsac.parameters.base import descriptions
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Step
 from tfsac.errors import TfsacError
-from tfsac.losses import soft_actor_critic as losses
+from tfsac.losses.temperature import temperature_loss
 from tfsac.networks import adam, learning_rate_of
 from tfsac.parameters import LEAST_PER_DIMENSION, MOST_PER_DIMENSION, FixedAlphaParameters, LearnedAlphaParameters
 
@@ -62,13 +62,13 @@ class LearnedTemperature(keras.layers.Layer):
 
         Args:
             agent: that it belongs to.
-            log_prob_B, target_entropy: see `losses.temperature_loss`.
+            log_prob_B, target_entropy: see `temperature_loss`.
             mask_B: 1 for entries that count, 0 for padding.
         """
         with agent.watch(self.name) as tape:
             value = tf.convert_to_tensor(self.variable.value)
             learned = tf.exp(value) if self.parameters.loss == "alpha" else value
-            loss_B = losses.temperature_loss(learned, log_prob_B, target_entropy)
+            loss_B = temperature_loss(learned, log_prob_B, target_entropy)
             loss = tf.reduce_mean(mask_B * loss_B)
         return Step(agent.gradients(loss, tape, self.name), {f"loss/{self.name}": loss})
 

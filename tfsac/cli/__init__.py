@@ -19,10 +19,10 @@ from tfsac.utils.machine import SIGNALLED
 
 # Each enters its commands in COMMANDS, which lists them in this order.
 # isort: off
-from tfsac.cli import learning  # noqa: F401
-from tfsac.cli import searching  # noqa: F401
+from tfsac.cli import train  # noqa: F401
+from tfsac.cli import sweep_and_tune  # noqa: F401
 from tfsac.cli import results  # noqa: F401
-from tfsac.cli import describing  # noqa: F401
+from tfsac.cli import show  # noqa: F401
 # isort: on
 
 HIDDEN_DEFAULTS = (None, "", "''", "'false'", "false", "'[]'")  # defaults

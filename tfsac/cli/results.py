@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfsac.cli.command import boolean, command, enum, integer, required, string, strings
-from tfsac.cli.grouping import by_level, groups_of, is_group, level_of, refuse_unfinished, unused_runs
-from tfsac.cli.learning import SET, assignments
+from tfsac.cli.groups_of_runs import by_level, groups_of, is_group, level_of, refuse_unfinished, unused_runs
+from tfsac.cli.train import SET, assignments
 from tfsac.errors import TfsacError
 
 if TYPE_CHECKING:

@@ -56,9 +56,9 @@ NUM_SEEDS = integer("num_seeds", 1, "train this many seeds, from --seed on; with
 )
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
-    from tfsac.cli.describing import presets
     from tfsac.cli.results import print_evaluation
-    from tfsac.cli.searching import train_grid
+    from tfsac.cli.show import presets
+    from tfsac.cli.sweep_and_tune import train_grid
     from tfsac.distributed.tf_config import worker_task
 
     if f.list:

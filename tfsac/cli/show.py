@@ -10,7 +10,7 @@ import re
 from absl import flags
 
 from tfsac.cli.command import boolean, command, integer, string, strings
-from tfsac.cli.learning import PRESET, assignments, requested_preset
+from tfsac.cli.train import PRESET, assignments, requested_preset
 from tfsac.errors import TfsacError
 
 CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
