@@ -103,8 +103,8 @@ def test_a_mistake_is_refused_with_words_that_help(make, words):
 # -- agents that cannot be ---------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "a box for discrete actions": (lambda: make_agent(spec=SPECS["gaussian"]), "gaussian_acer"),
-    "discrete actions for a Gaussian": (lambda: make_agent("gaussian", spec=SPECS["discrete"]), "discrete_acer"),
+    "a box for discrete actions": (lambda: make_agent(spec=SPECS["gaussian"]), "continuous"),
+    "discrete actions for a Gaussian": (lambda: make_agent("gaussian", spec=SPECS["discrete"]), "discrete"),
     "a team": (lambda: make_agent(spec=team_spec(2)), "alone"),
     "several rewards": (lambda: make_agent(spec=SPECS["discrete"]._replace(num_rewards=2)), "reward"),
     "custom models": (lambda: DiscreteACERAgent(make_parameters(), SPECS["discrete"], models=dict), "models"),

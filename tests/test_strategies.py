@@ -5,14 +5,13 @@ import json
 import os
 import subprocess
 import sys
-import types
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import strategy_tools as tools
 
-from tfsac.training.build import build_agent
+from tfsac.errors import TfsacError
 
 QUICK, *SLOW = tools.CASES
 # One of each kind: what distinguishes the others is compared on two devices and on two workers.
@@ -153,12 +152,7 @@ def test_xla_compiles_two_numbers_of_updates_and_divides_others_among_them():
     assert compiled._sizes(14) == [5, 5, 3, 1] and compiled._sizes(2) == [1, 1] and compiled._sizes(1) == [1]
 
 
-@pytest.mark.parametrize("name", {case[0]: name for name, case in tools.CASES.items()}.values())
-def test_a_run_asks_for_xla_and_eager_updates_refuse_it(name):
-    _, parameters, spec = tools.CASES[name]
-    preset, run = (
-        types.SimpleNamespace(agent=parameters),
-        types.SimpleNamespace(seed=0, eager=True, jit_compile=True, mixed_precision="none"),
-    )
-    with pytest.raises(ValueError):
-        build_agent(preset, run, spec)
+def test_xla_refuses_eager_updates():
+    make_agent, parameters, spec = tools.CASES["v"]
+    with pytest.raises(TfsacError, match="jit_compile"):
+        make_agent(parameters, spec, eager=True, jit_compile=True)
