@@ -166,7 +166,7 @@ def test_the_tables_of_two_groups_by_hand(write, tmp_path, capsys):
         "good         2  5.00 [4.00, 6.00]  5.00 [4.00, 6.00]  2.50 [2.00, 3.00]",
         "bad, one     1               5.00               5.00               2.50",  # and no probability
         f"table   {out / 'comparison.csv'}",
-        f"picture {out / 'comparison.png'}",
+        f"figure  {out / 'comparison.png'}",
     ]
     groups["bad, one"].append(write("d", [0, 5]))
     for run in [run for runs in groups.values() for run in runs]:

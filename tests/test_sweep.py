@@ -163,7 +163,7 @@ def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, cap
     printed = capsys.readouterr().out.splitlines()
     assert printed[:2] == [f"{stand_in}: 2 of 4 runs are finished", f"started   {ALL[1]}"]
     assert re.fullmatch(rf"finished  {ALL[1]}  best evaluation 22.0, 0:00:0\d", printed[2])
-    assert printed[-2:] == [f"table   {stand_in / 'comparison.csv'}", f"picture {stand_in / 'comparison.png'}"]
+    assert printed[-2:] == [f"table   {stand_in / 'comparison.csv'}", f"figure  {stand_in / 'comparison.png'}"]
 
     before = content(stand_in)
     for again in (lambda: run(stand_in), lambda: cli.run(["compare", str(stand_in)])):

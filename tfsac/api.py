@@ -126,18 +126,18 @@ def play(
     steps: list[np.ndarray] = []
     with contextlib.closing(maker(playing, env_fn, to_play=True)()) as env:
         video = dump_mp4 and new_file(dump_mp4, ".mp4", ".gif")
-        picture = plot_actions and new_file(plot_actions, ".png")
+        plot_path = plot_actions and new_file(plot_actions, ".png")
         evaluation = run_in(env, lambda _, action, *step: steps.append(action))
     actions = np.split(np.array(steps), np.cumsum(evaluation.lengths)[:-1])
     try:
         if video:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(len(actions))]
             write_video(parameters, seeds, actions, video, env_fn, evaluation.returns.tolist())
-        if picture:
+        if plot_path:
             from tfsac.experiments import plots
 
             switched = None if evaluation.switched is None else evaluation.switched[: len(actions[0])]
-            plots.plot_actions(actions[0], picture, switched, f"{parameters.name}, one episode")
+            plots.plot_actions(actions[0], plot_path, switched, f"{parameters.name}, one episode")
     except Exception as error:
         error.add_note(f"The mean return was {evaluation}.")
         raise
@@ -265,8 +265,8 @@ def demonstrate(
     memory = TransitionMemory(spec._replace(num_rewards=None).unstacked(), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
         ends = np.array([terminated]), np.array([truncated])
-        taken = inverse(action)[None], np.array([reward], np.float32)
-        memory.add(rows(observation), *taken, *ends, rows(next_observation))
+        added = inverse(action)[None], np.array([reward], np.float32), *ends
+        memory.add(rows(observation), *added, rows(next_observation))
     return Demonstrations(memory.ring[:, 0], level, evaluation.returns, action_bounds=action_bounds_of(spec))
 
 

@@ -283,20 +283,20 @@ class GaussianACERAgent(ACERAgent):
         advantage_KR = tf.reshape(self.head("advantage", many, flat(action_KRA))[0], [action_KRA.shape[0], -1])
         taken_R, fresh_R, first_JR, second_JR = tf.split(advantage_KR, [1, 1, samples, samples])
         v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
-        taken, other = ((policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0]))
+        stored, sampled = ((policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0]))
         fresh_advantage_R = tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_JR, axis=0))
         off_policy_R, scale = 1.0 - flat(batch.on_policy), self.algorithm.trust_region_statistics == "scale"
         return RowValues(
             policy=policy,
             average=average,
             statistics_RS=tf.concat([policy.mean, tf.sqrt(policy.variance) if scale else policy.variance], axis=-1),
-            log_ratio_R=off_policy_R * losses.log_ratio(*taken),
+            log_ratio_R=off_policy_R * losses.log_ratio(*stored),
             # Not of the clipped ratio, whose root would be far from 0 where actions have many dimensions.
-            trace_R=losses.trace_coefficient(off_policy_R * tf.stop_gradient(taken[0] - taken[1]), size),
+            trace_R=losses.trace_coefficient(off_policy_R * tf.stop_gradient(stored[0] - stored[1]), size),
             q_R=flat(v_TB[:steps]) + taken_R[0] - tf.reduce_mean(first_JR, axis=0),
             v_R=flat(v_TB[:steps]),
             bootstrap_B=tf.stop_gradient(v_TB[steps]),
-            correction=(fresh[0], losses.log_ratio(*other), fresh_advantage_R),
+            correction=(fresh[0], losses.log_ratio(*sampled), fresh_advantage_R),
         )
 
     def loss_and_kl(

@@ -115,8 +115,8 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
             return
         low, high = float32_bound(action.low, 1), float32_bound(action.high, -1)
         if not (np.isfinite(action.low) & np.isfinite(action.high) & (low < high)).all():
-            found = f"{action.low.tolist()} and {action.high.tolist()}; gymnasium.wrappers.TransformAction sets others"
-            yield f"actions need finite bounds with low < high, got {found}"
+            bounds = f"{action.low.tolist()} and {action.high.tolist()}; gymnasium.wrappers.TransformAction sets others"
+            yield f"actions need finite bounds with low < high, got {bounds}"
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team or len(set(action.nvec)) > 1 or len(set(action.start)) > 1:
             yield f"a team of {team[0]} agents needs a MultiDiscrete of as many equal sizes and starts, got {action}"
@@ -207,8 +207,8 @@ class CheckedEnv(gym.Wrapper):
                 wrong = part[~(np.abs(part) <= LARGEST)]
                 yield f"observation {key!r} must be finite in float32, got {wrong[0]}"
             if key == ACTION_MASK and not terminated and not part.any(-1).all():
-                found = part.astype(int).tolist()
-                yield f"'action_mask' allows no action; end the episode instead, got {found}"
+                mask = part.astype(int).tolist()
+                yield f"'action_mask' allows no action; end the episode instead, got {mask}"
         for key in self.stacks:
             new, old = np.array(by_key[key]), self.frames.get(key)
             if not ((new == new[..., -1:]).all() if old is None else np.array_equal(new[..., :-1], old[..., 1:])):

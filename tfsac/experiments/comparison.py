@@ -1,4 +1,4 @@
-"""Compares groups of runs: statistics for few seeds, their bootstrap intervals, tables, a picture. No TensorFlow."""
+"""Compares groups of runs: statistics for few seeds, their bootstrap intervals, tables, a figure. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def compare_evaluations(groups: Groups, folder: Path, title: str = "", wall_cloc
     Args:
         groups: runs by label, from `read_groups` or `normalised`.
         folder: made if it is not there; an earlier comparison in it is replaced.
-        title: of the picture; by default the levels.
+        title: of the figure; by default the levels.
         wall_clock: draw curves against seconds too, which mean nothing for runs that shared a machine.
 
     Returns:
@@ -53,8 +53,8 @@ def compare_evaluations(groups: Groups, folder: Path, title: str = "", wall_cloc
         )
         stream.write(text.getvalue().encode())
     title = title or ", ".join(dict.fromkeys(run.level for runs in groups.values() for run in runs))
-    picture = draw(groups, rows, table.with_suffix(".png"), title, notes, wall_clock)
-    return "\n".join([*printed(groups, rows), *notes, f"table   {table}", f"picture {picture}"])
+    figure = draw(groups, rows, table.with_suffix(".png"), title, notes, wall_clock)
+    return "\n".join([*printed(groups, rows), *notes, f"table   {table}", f"figure  {figure}"])
 
 
 def statistics(groups: Groups) -> list[Row]:

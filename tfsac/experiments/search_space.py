@@ -155,17 +155,17 @@ def search_space(
         TfsacError: a text that is no dimension, a value that the preset refuses, no default for this kind of agent.
     """
     space, left_out = [parse_dimension(text) for text in dimensions if text != DEFAULT], list[str]()
-    taken = {dimension.text: _changed_paths(dimension, describe) for dimension in space}
+    changed_paths = {dimension.text: _changed_paths(dimension, describe) for dimension in space}
     if dimensions and DEFAULT not in dimensions:
         return space, left_out
-    taken |= {path: [path] for path in fixed}
+    changed_paths |= {path: [path] for path in fixed}
     kind = describe([])["preset"]["agent"]["kind"]
     if kind not in DEFAULT_SPACES:
         raise TfsacError(f"{kind} has no default search space; name dimensions with --space")
     for dimension in map(parse_dimension, DEFAULT_SPACES[kind]):
         try:
             changed = _changed_paths(dimension, describe)
-            for text, paths in taken.items():
+            for text, paths in changed_paths.items():
                 if any(covers(a, b) or covers(b, a) for a in paths for b in changed):
                     raise TfsacError(f"{text} sets it")
             space.append(dimension)

@@ -119,6 +119,6 @@ class PolicyGraph:
             signatures["sample"] = function(self.sample).get_concrete_function(inputs)
         if self.critics:
             inputs = self.inputs(*self.critics.values_through)
-            taken = tf.TensorSpec(self._batched(action.shape), self.action_dtype, name="action")
-            signatures["values"] = function(self.values).get_concrete_function(inputs, taken)
+            action_spec = tf.TensorSpec(self._batched(action.shape), self.action_dtype, name="action")
+            signatures["values"] = function(self.values).get_concrete_function(inputs, action_spec)
         return signatures

@@ -183,8 +183,8 @@ def _check_values(
         raise TfsacError(f"{path} has values that are not finite in {', '.join(infinite)}")
     low, high = (0, spec.action.num_actions - 1) if isinstance(spec.action, DiscreteSpec) else (-1, 1)
     if action.min() < low - 1e-5 or action.max() > high + 1e-5:
-        found = f"[{low}, {high}] are allowed, got {action.min()} to {action.max()}"
-        raise TfsacError(f"{path} has actions that this agent cannot take: {found}")
+        ranges = f"[{low}, {high}] are allowed, got {action.min()} to {action.max()}"
+        raise TfsacError(f"{path} has actions that this agent cannot take: {ranges}")
     mask = OBSERVATION + ACTION_MASK
     if mask in arrays:
         chosen = np.take_along_axis(records[mask], records["action"][..., None], axis=-1)[..., 0]

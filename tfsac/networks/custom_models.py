@@ -113,8 +113,8 @@ def check_gradients(what: str, layer: keras.Layer) -> None:
         TfsacError: regularizers, or variables that gradients do not train.
     """
     if layer.losses or layer.non_trainable_variables:
-        found = "regularizers" if layer.losses else layer.non_trainable_variables[0].path
+        part = "regularizers" if layer.losses else layer.non_trainable_variables[0].path
         raise TfsacError(
             f"{what} must have no regularizers and no variables that gradients do not train (frozen layers, "
-            f"BatchNormalization, Dropout), which would act in another way than in Keras, got {found}"
+            f"BatchNormalization, Dropout), which would act in another way than in Keras, got {part}"
         )

@@ -126,15 +126,15 @@ def _check(cls: Any, value: Any, validate: Callable[[Any], Any]) -> Any:
             if name not in known:
                 raise ParameterError(f"{cls.__name__} has no parameter {name!r}.{suggestion(str(name), known)}")
         value = ArgsKwargs(value.args, fields) if isinstance(value, ArgsKwargs) else fields
-    made = validate(value)
-    if type(made) is not cls:
-        wrong = f"must be {cls.__name__}, got its subclass {type(made).__name__}, whose fields a config would lose"
+    result = validate(value)
+    if type(result) is not cls:
+        wrong = f"must be {cls.__name__}, got its subclass {type(result).__name__}, whose fields a config would lose"
         raise ParameterError(f"{wrong}: use @tfsac.parameters.parameters and a subclass with the field")
     for name, field in cls.__pydantic_fields__.items():
         for rule in field.metadata:
-            if isinstance(rule, UnusedIf) and rule.applies(other := getattr(made, rule.other)):
-                reject_unused_fields(made, [name], f"{rule.other}={other!r}")
-    return made
+            if isinstance(rule, UnusedIf) and rule.applies(other := getattr(result, rule.other)):
+                reject_unused_fields(result, [name], f"{rule.other}={other!r}")
+    return result
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(Field, dataclasses.field))
@@ -148,12 +148,12 @@ def parameters(cls: type[_T]) -> type[_T]:
     named._check = wrap(classmethod(_check))
     # Numbers of tfsac's fields are finite; those in what an environment or an optimizer is given stay as they are.
     config = ConfigDict(allow_inf_nan=False, ser_json_inf_nan="constants")
-    made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
-    construct: Callable[..., None] = made.__init__
-    positional = [field.name for field in dataclasses.fields(made) if not field.kw_only]
+    dataclass: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
+    construct: Callable[..., None] = dataclass.__init__
+    positional = [field.name for field in dataclasses.fields(dataclass) if not field.kw_only]
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        with wrap_validation_errors(made.__name__):
+        with wrap_validation_errors(dataclass.__name__):
             # By name, so that errors have it.
             construct(self, *args[len(positional) :], **dict(zip(positional, args, strict=False)), **kwargs)
 
@@ -165,10 +165,10 @@ def parameters(cls: type[_T]) -> type[_T]:
         rows = "".join(f"<tr><td>{path}</td><td>{text}</td></tr>" for path, text in cells)
         return f"<table><tr><th>parameter</th><th>value</th></tr>{rows}</table>"
 
-    made.__init__, made._repr_html_ = __init__, _repr_html_
-    if ":" in (kind := str(getattr(made, "kind", ""))):
-        USER_CLASSES[kind] = made
-    return made
+    dataclass.__init__, dataclass._repr_html_ = __init__, _repr_html_
+    if ":" in (kind := str(getattr(dataclass, "kind", ""))):
+        USER_CLASSES[kind] = dataclass
+    return dataclass
 
 
 def reject_unused_fields(instance: Any, names: Iterable[str], because: str) -> None:
@@ -217,12 +217,12 @@ class ClassParameters:
             named.__annotations__ = {**vars(cls).get("__annotations__", {}), "kind": "str"}
 
 
-def class_of(made: ClassParameters, base: type[_T]) -> type[_T]:
+def class_of(parameters: ClassParameters, base: type[_T]) -> type[_T]:
     """Returns the class that parameters name in their `path`, tfsac's or the user's, a subclass of `base`."""
-    found = load(made.class_path)
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise ParameterError(f"{type(made).__name__}.path must name a subclass of {base.__name__}, got {made.path!r}")
-    return found
+    loaded, name = load(parameters.class_path), type(parameters).__name__
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
+        raise ParameterError(f"{name}.path must name a subclass of {base.__name__}, got {parameters.path!r}")
+    return loaded
 
 
 def is_of_tfsac(cls: type) -> bool:
@@ -288,8 +288,8 @@ def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
     """Returns an object of a user's class, which JSON names by its kind."""
     kind = value["kind"] if isinstance(value, dict) else type(value).kind
     cls: Any = (USER_CLASSES.get(kind) or load(kind)) if isinstance(value, dict) else type(value)
-    found = isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls
-    if not found or not (cls.__module__ == "__main__" or all(map(str.isidentifier, kind.replace(":", ".").split(".")))):
+    fits = isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls
+    if not fits or not (cls.__module__ == "__main__" or all(map(str.isidentifier, kind.replace(":", ".").split(".")))):
         names = " or ".join(base.__name__ for base in bases)
         where = "at the top level of a module that can be imported"
         raise ParameterError(

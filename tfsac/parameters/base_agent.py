@@ -267,8 +267,8 @@ class EpsilonGreedyParameters(ClassParameters):
 
     def epsilon(self, env_steps: int) -> float:
         """Returns epsilon after so many environment steps."""
-        gone = env_steps / self.decay_steps
-        left = math.exp(-gone) if self.decay == "exponential" else max(0.0, 1.0 - gone)
+        progress = env_steps / self.decay_steps
+        left = math.exp(-progress) if self.decay == "exponential" else max(0.0, 1.0 - progress)
         return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
 
 
