@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfsac import cli
-from tfsac.cli import grouping
+from tfsac.cli import groups_of_runs
 from tfsac.errors import TfsacError
 from tfsac.experiments import estimates
 from tfsac.experiments.comparison import compare, compare_evaluations, remarks, statistics
@@ -242,23 +242,23 @@ def described(write):
 
 def test_runs_are_grouped_by_what_differs_in_them(described):
     a, b = described("a"), described("b")
-    assert grouping.by_difference([[a], [b]]) == {"soft_actor_critic": [a, b]}
+    assert groups_of_runs.by_difference([[a], [b]]) == {"soft_actor_critic": [a, b]}
     c = described("c", agent__algorithm__discount=0.98)
-    assert grouping.by_difference([[a], [c], [b]]) == {"discount=0.99": [a, b], "discount=0.98": [c]}
+    assert groups_of_runs.by_difference([[a], [c], [b]]) == {"discount=0.99": [a, b], "discount=0.98": [c]}
     d = described("d", preset="pendulum_twin_sac")
-    assert grouping.by_difference([[a], [d]]) == {"soft_actor_critic": [a], "twin_soft_actor_critic": [d]}
+    assert groups_of_runs.by_difference([[a], [d]]) == {"soft_actor_critic": [a], "twin_soft_actor_critic": [d]}
     e = described("e", level=CAR)
-    assert grouping.by_difference([[a], [e]]) == {"soft_actor_critic": [a, e]}
+    assert groups_of_runs.by_difference([[a], [e]]) == {"soft_actor_critic": [a, e]}
     f = described("f", agent__algorithm__discount=0.98, environment__num_envs=2)
     labels = ["discount=0.99,num_envs=1", "discount=0.98,num_envs=1", "discount=0.98,num_envs=2"]
-    assert list(grouping.by_difference([[a], [c], [f]])) == labels
-    assert list(grouping.by_difference([[a], [f]])) == ["discount=0.99,num_envs=1", "discount=0.98,num_envs=2"]
+    assert list(groups_of_runs.by_difference([[a], [c], [f]])) == labels
+    assert list(groups_of_runs.by_difference([[a], [f]])) == ["discount=0.99,num_envs=1", "discount=0.98,num_envs=2"]
     much = {"schedule__improve_steps": 500, "schedule__evaluation_steps": "EnvironmentEpisodes(3)"}
     g = described("g", agent__algorithm__discount=0.98, environment__num_envs=2, **much)
-    assert list(grouping.by_difference([[a], [g]])) == ["discount=0.99 and 3 more", "discount=0.98 and 3 more"]
-    assert grouping.by_difference([]) == {}
+    assert list(groups_of_runs.by_difference([[a], [g]])) == ["discount=0.99 and 3 more", "discount=0.98 and 3 more"]
+    assert groups_of_runs.by_difference([]) == {}
     x, y = described("x", environment__kwargs={"x": "1"}), described("y", environment__kwargs={"x": 1})
-    assert grouping.by_difference([[x], [y]]) == {'x="1"': [x], "x=1": [y]}
+    assert groups_of_runs.by_difference([[x], [y]]) == {'x="1"': [x], "x=1": [y]}
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_what_a_config_has_beside_the_preset_is_a_difference(described, ours, th
         config = json.loads((run / "config.json").read_text())
         (run / "config.json").write_text(json.dumps(config | more))
     groups = [runs[:1], runs[1:]] if len(labels) == 2 else [runs]
-    assert grouping.by_difference([[run] for run in runs]) == dict(zip(labels, groups, strict=True))
+    assert groups_of_runs.by_difference([[run] for run in runs]) == dict(zip(labels, groups, strict=True))
 
 
 def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
@@ -290,7 +290,7 @@ def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
     a, b, c = described("a"), described("b"), described("c", level=CAR)
     (other := tmp_path / "other").mkdir()  # of another library, without a config
     (other / "metrics.csv").write_bytes((a / "metrics.csv").read_bytes())
-    assert grouping.by_level({"x": [other]}) == {"x": [other]}
+    assert groups_of_runs.by_level({"x": [other]}) == {"x": [other]}
     for words, labels in (([a, b], {"soft_actor_critic": [a, b]}), ([f"x={a},{b}"], {"x": [a, b]})):
         assert cli.run(["plot", *map(str, words), f"--out={tmp_path}/x.png"]) == 0
         assert drawn.pop() == labels
@@ -315,22 +315,22 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
         "x=sweep/rate=1": {"x": [one, two]},
         f"sweep/{names[0]}": {sac: [one]},  # a path with an equals sign is a path
     }.items():
-        assert grouping.groups_of(words.split()) == groups
+        assert groups_of_runs.groups_of(words.split()) == groups
     for words in (["x=run", "y=run", "x=sweep"], [f"{sac}=sweep", "run"]):
         with pytest.raises(TfsacError, match=f"label '{words[0].partition('=')[0]}'"):
-            grouping.groups_of(words)
+            groups_of_runs.groups_of(words)
     folder = "sweep/rate=1,discount=0.98"  # a comma in a path is none between paths
     (described(f"{folder}/seed0") / "policy").mkdir()
     seed = pathlib.Path(folder, "seed0")
-    assert grouping.groups_of([f"x={folder},{folder}/seed0,run"]) == {"x": [seed, seed, run]}
+    assert groups_of_runs.groups_of([f"x={folder},{folder}/seed0,run"]) == {"x": [seed, seed, run]}
     with pytest.raises(FileNotFoundError, match=r"sweep/rate=3,discount=0.98"):
-        grouping.groups_of(["sweep/rate=3,discount=0.98"])
+        groups_of_runs.groups_of(["sweep/rate=3,discount=0.98"])
     shutil.rmtree(folder)
     (two / "policy").rmdir(), (three / "policy").rmdir()
     with pytest.raises(ValueError, match=r"sweep/rate=2/seed0.*--resume"):
-        grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
-    assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}
-    assert grouping.unused_runs(["sweep", "run"]) == [two, three] == grouping.unused_runs(["x=run,sweep"])
-    assert grouping.unused_runs(["sweep/rate=1"]) == [two] and grouping.unused_runs(["run", str(one)]) == []
+        groups_of_runs.refuse_unfinished(groups_of_runs.groups_of(["run", "sweep/rate=2/seed0"]))
+    assert groups_of_runs.groups_of(["sweep"]) == {"rate=1": [one]}
+    assert groups_of_runs.unused_runs(["sweep", "run"]) == [two, three] == groups_of_runs.unused_runs(["x=run,sweep"])
+    assert groups_of_runs.unused_runs(["sweep/rate=1"]) == [two] and groups_of_runs.unused_runs(["run", str(one)]) == []
     with pytest.raises(ValueError, match="has finished"):
-        grouping.groups_of(["sweep/rate=2"])
+        groups_of_runs.groups_of(["sweep/rate=2"])
