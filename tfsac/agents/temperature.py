@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Step
 from tfsac.errors import TfsacError
-from tfsac.losses.temperature import temperature_loss
+from tfsac.losses.soft_actor_critic import temperature_loss
 from tfsac.networks import adam, learning_rate_of
 from tfsac.parameters import LEAST_PER_DIMENSION, MOST_PER_DIMENSION, FixedAlphaParameters, LearnedAlphaParameters
 
