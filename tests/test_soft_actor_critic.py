@@ -298,3 +298,14 @@ def test_a_batch_of_another_size_is_refused():
     stacked = tf.nest.map_structure(lambda x: x[:, :5], batches(2))
     with pytest.raises(ValueError):
         make_agent().update(stacked)
+
+
+def test_noise_depends_on_the_update_and_the_name_and_nothing_else():
+    agent = make_agent(seed=7)
+    first = agent.noise("policy", [500, 2]).numpy()
+    np.testing.assert_array_equal(first, agent.noise("policy", [500, 2]))
+    another_name = agent.noise("critic", [500, 2]).numpy()
+    agent.updates.assign_add(1)
+    for noise in (another_name, agent.noise("policy", [500, 2]).numpy()):
+        assert abs(np.corrcoef(first.ravel(), noise.ravel())[0, 1]) < 0.15
+    assert first.mean() == pytest.approx(0, abs=0.15) and first.std() == pytest.approx(1, abs=0.1)
