@@ -13,7 +13,7 @@ from tfsac.parameters import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     temporally_abstract_networks,
 )
-from tfsac.policies.temporally_abstract import choice, make_trajectory
+from tfsac.policies.temporally_abstract import Trajectory, choice
 
 KINDS = {"taac": "constant", "taacl": "linear", "taacq": "quadratic"}
 VARIANTS = [
@@ -32,7 +32,7 @@ VARIANTS = [
 def test_trajectories_match(kind, mode, tensors):
     golden, _ = golden_tools.read("taac_tables.npz")
     convert = tf.constant if tensors else np.asarray
-    trajectory = make_trajectory(KINDS[kind], mode == "inverse")
+    trajectory = Trajectory(KINDS[kind], mode == "inverse")
     previous = {name: convert(golden[name.replace("_", "/")]) for name in trajectory.fields}
     assert [name.removeprefix("tau_") for name in trajectory.fields] == ["a", "v", "u"][: len(trajectory.fields)]
 

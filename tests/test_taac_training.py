@@ -15,7 +15,7 @@ from tfsac.parameters import (
     EnvironmentEpisodes,
     RunParameters,
 )
-from tfsac.policies.temporally_abstract import make_trajectory
+from tfsac.policies.temporally_abstract import Trajectory
 from tfsac.training import Callback, Evaluation, Trainer
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.types import LAST
@@ -146,7 +146,7 @@ def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
     fields, steps = FIELDS[algorithm.trajectory], trainer.memory.total_rows
     assert trainer.counters.updates == changes["schedule.improve_steps"]
     rows = trainer.memory.between(0, steps)
-    trajectory = make_trajectory(algorithm.trajectory, algorithm.inverse_mode)
+    trajectory = Trajectory(algorithm.trajectory, algorithm.inverse_mode)
     np.testing.assert_array_equal(rows["action"], rows["extra/next_state/tau_a"])
     np.testing.assert_array_equal(rows["first"], np.repeat((np.arange(steps) % 7 == 0)[:, None], envs, axis=1))
     before, after = ({field: rows[f"extra/{when}/{field}"] for field in fields} for when in ("state", "next_state"))

@@ -79,9 +79,6 @@ class Trajectory:
         return functions_of(tau[A]).concatenate([tau[field] for field in self.fields], axis=-1)
 
 
-make_trajectory = Trajectory  # its earlier name
-
-
 class Choice(NamedTuple):
     """The distribution over keeping and switching, all `[B]`: two probabilities, their entropy in nats, the
     advantage, its mode.
