@@ -16,6 +16,7 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, override, to_json
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointError
+from tfsac.training.recorded_spaces import spaces_of
 from tfsac.training.weights import save_weights
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
@@ -93,6 +94,21 @@ def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
         trainer = Trainer(preset, tmp_path / f"run{i}", quiet=True, initial_weights=tmp_path / "learned")
         found = float(trainer.agent.temperature.value())
         assert found == pytest.approx(alpha) if alpha else abs(found - 0.7) > 0.01
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_note_says_that_the_weights_had_other_bounds_of_actions(tmp_path, capsys):
+    disturbed(Trainer(tiny_preset(**SHORT), tmp_path / "unused", quiet=True), tmp_path / "source")
+    path = tmp_path / "source" / "config.json"
+    config = json.loads(path.read_text())
+    assert "spaces" not in config  # `disturbed` records none
+    spec = Trainer(tiny_preset(**SHORT), tmp_path / "other", quiet=True).environments.spec
+    for low, warns in ((-2.0, False), (-1.0, True)):
+        spaces = spaces_of(spec)
+        spaces["action"]["low"] = [low]
+        path.write_text(json.dumps({**config, "spaces": spaces}))
+        Trainer(tiny_preset(**SHORT), tmp_path / f"run{low}", initial_weights=tmp_path / "source")
+        assert ("acts differently" in capsys.readouterr().out) == warns
 
 
 @pytest.mark.usefixtures("untraced")

@@ -95,6 +95,9 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
         (tmp_path / "run" / name).unlink()
     with pytest.raises(BlockingIOError, match="being trained already"):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
+    (tmp_path / "run" / "checkpoints").mkdir()  # as if the first wrote its first checkpoint
+    with pytest.raises(BlockingIOError, match="being trained already"):
+        Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
     first.close()
     Trainer(preset(), tmp_path / "elsewhere", RUN, quiet=True).close()
 

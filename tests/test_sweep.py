@@ -215,6 +215,8 @@ def test_a_run_that_was_killed_in_its_first_file_starts_again(stand_in):
     planned = run_processes.PlannedRun(folder, flags)
     assert planned.start(1).wait() == 0 and planned.finished and not (folder / ".config.json.123").exists()
     (other := folder.with_name("seed2")).mkdir()
+    (third := folder.with_name("seed3") / "checkpoints" / ".000000100.old").mkdir(parents=True)
+    assert run_processes.PlannedRun(third.parents[1], flags).interrupted  # while its only checkpoint was replaced
     (other / "notes.txt").touch()
     assert run_processes.PlannedRun(other, flags).start(1).wait() and (other / "notes.txt").exists()
 

@@ -176,6 +176,9 @@ def test_a_reached_threshold_ends_the_run_and_accepts_the_preset_if_it_was_in_ti
     # The evaluations at 50 and 100 are those of an untrained policy.
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("threshold reached", 150, 50)
     assert result.accepted is accepted
+    resumed = tfsac.train(tiny_preset(**easy), tmp_path / "run", resume=True, quiet=True)  # killed before its export
+    assert (resumed.reason, resumed.counters.env_steps) == ("threshold reached", 150)
+    assert (tmp_path / "run" / "policy").is_dir()
     with pytest.raises(TfsacError, match="min_reward_threshold"):
         trained(tmp_path / "x", RunParameters(stop_at_threshold=True), validation__min_reward_threshold=None)
     assert not (tmp_path / "x").exists()

@@ -66,9 +66,12 @@ def updates_of(agent, apply, asynchronous, on_result=lambda *_: None):
 def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchronous):
     result, events = UpdateResult(np.zeros((1, 1)), np.float32([[0.5, 2.0]]), [], np.ones((1, 1), bool)), []
     agent = SimpleNamespace(update=lambda batch: result, policy=None)
-    updates = updates_of(
-        agent, lambda priority: events.append("applied"), asynchronous, lambda *_: events.append(updates.arrays())
-    )
+
+    def save(*_):
+        updates.wait()  # as every save does
+        events.append(updates.arrays())
+
+    updates = updates_of(agent, lambda priority: events.append("applied"), asynchronous, save)
     updates.start("batch") if asynchronous else updates.take("batch", result)
     updates.finish()
     updates.close()

@@ -180,7 +180,7 @@ def evaluate(
     Raises:
         TfsacError, OSError: as `load_policy`; or the environment failed, or cannot be drawn here.
     """
-    parameters = playing_environment(run_dir, env_fn, models, changes, quiet=False)
+    parameters = playing_environment(run_dir, env_fn, changes, quiet=False)
 
     def run_in(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
         policy = policy_in(spec_of(env), run_dir, models, [seed, EVALUATION, AFTER_TRAINING], step=step, last=last)
@@ -212,7 +212,7 @@ def record(
     Returns:
         what was written: raw observations and rewards, actions in [-1, 1] or numbers from 0.
     """
-    parameters = playing_environment(run_dir, env_fn, models, changes, quiet=False)
+    parameters = playing_environment(run_dir, env_fn, changes, quiet=False)
     with contextlib.closing(maker(parameters, env_fn, to_play=True)()) as env:
         policy = policy_in(spec_of(env), run_dir, models, [seed, EVALUATION, AFTER_TRAINING])
         new_file(out, ".npz")
@@ -286,11 +286,10 @@ def observations_of(
     policy: Policy,
     episodes: int = 1,
     env_fn: EnvFn | None = None,
-    models: ModelMaker | None = None,
 ) -> list[list[Any]]:
     """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
     observations: list[Any] = []
-    with contextlib.closing(environment_of(run_dir, env_fn, models)) as env:
+    with contextlib.closing(environment_of(run_dir, env_fn)) as env:
         number = EnvironmentEpisodes(episodes)
         evaluation = evaluate_policy(policy, env, number, each_step=lambda seen, *_: observations.append(seen))
     remaining = iter(observations)

@@ -274,7 +274,7 @@ class Agent(tf.Module, ABC):
         """Takes optimizer steps, one after the other, with clipping and unit weights as a network's parameters say."""
         for name, values, norm in steps:
             network = self.network_parameters.get(name)  # none of a temperature
-            if network and network.clip_gradients is not None:
+            if network:
                 values = clip_gradients(network, values, norm)
             if self.replicas == 1:
                 self.optimizers[name].apply(values, self.trained[name])

@@ -154,10 +154,11 @@ def write_card(
             exported = load_exported(export(load_policy(path, env_fn, models), pathlib.Path(temporary, f"{run_seed}")))
             cards[run_seed] = card = Card(path, exported, RunDirectory(path).read()[0].environment, {})
             evaluation = card.evaluate(episodes, seed=seed, env_fn=env_fn)
-            # In other episodes than those of the card, so that the choice does not flatter its returns.
-            choice = card.evaluate(episodes, seed=seed + 1, env_fn=env_fn)
-            runs.append(_run_results(path, run_seed, evaluation) | {"choice_mean": float(choice.returns.mean())})
-        best = max(runs, key=lambda run: run["choice_mean"])
+            runs.append(_run_results(path, run_seed, evaluation))
+            if len(paths) > 1:  # one is chosen in other episodes, so that the choice does not flatter its returns
+                choice = card.evaluate(episodes, seed=seed + 1, env_fn=env_fn)
+                runs[-1]["choice_mean"] = float(choice.returns.mean())
+        best = max(runs, key=lambda run: run.get("choice_mean", 0.0))
         card = cards[best["seed"]]
         level, number = card.environment.name, len(runs)
         results = {

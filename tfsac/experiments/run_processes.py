@@ -49,8 +49,9 @@ class PlannedRun(NamedTuple):
 
     @property
     def interrupted(self) -> bool:
-        """Whether it has a checkpoint to resume from."""
-        return not self.finished and any(folder.name.isdigit() for folder in (self.path / "checkpoints").glob("*"))
+        """Whether it has a checkpoint to resume from, perhaps one that was being replaced."""
+        names = [folder.name for folder in (self.path / "checkpoints").glob("*")]
+        return not self.finished and any(name.removeprefix(".").removesuffix(".old").isdigit() for name in names)
 
     def start(
         self, cores: int | None, prepare: Callable[[], None] | None = None, train: Sequence[str] = ()

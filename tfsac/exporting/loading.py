@@ -59,7 +59,7 @@ def load_policy(
     if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
         spec = spec_in(read_object(directory.config)["spaces"])
     else:
-        with contextlib.closing(environment_of(run_dir, env_fn, models)) as env:
+        with contextlib.closing(environment_of(run_dir, env_fn)) as env:
             spec = spec_of(env)
     return policy_in(spec, run_dir, models, seed, critics, step, last)
 
@@ -77,6 +77,8 @@ def policy_in(
     configure_once()
     directory = RunDirectory(pathlib.Path(run_dir))
     preset, run = directory.read()
+    if models is not None and not any(network.made_by for network in preset.agent.networks.values()):
+        raise ParameterError(f"{directory.path} was trained without models: leave models out")
     spaces = read_object(directory.config).get("spaces")  # not of old runs
     trained = spec if spaces is None else spec_in(spaces)
     if isinstance(trained.action, DiscreteSpec) and isinstance(spec.action, DiscreteSpec):
@@ -94,17 +96,14 @@ def policy_in(
     return policy
 
 
-def environment_of(
-    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None
-) -> gym.Env:
+def environment_of(run_dir: str | pathlib.Path, env_fn: EnvFn | None = None) -> gym.Env:
     """Makes the environment of a run."""
-    return maker(playing_environment(run_dir, env_fn, models), env_fn, to_play=True)()
+    return maker(playing_environment(run_dir, env_fn), env_fn, to_play=True)()
 
 
 def playing_environment(
     run_dir: str | pathlib.Path,
     env_fn: EnvFn | None,
-    models: ModelMaker | None,
     changes: Mapping[str, Any] | None = None,
     quiet: bool = True,
 ) -> EnvironmentParameters:

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.layers import functions_of
+from tfsac.parameters import LOG_STD_BOUNDS
 
-LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
 MIN_LOGIT = 0.5 * float(np.finfo(np.float32).min)  # of masked actions
 
 
@@ -32,7 +32,7 @@ class SquashedGaussian:
         check_shapes(loc, log_scale)
         self.functions = functions_of(loc)
         self.loc = loc
-        self.log_scale = self.functions.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX)
+        self.log_scale = self.functions.clip(log_scale, *LOG_STD_BOUNDS)
 
     def mode(self) -> Any:
         """Returns the deterministic action `tanh(loc)`, `[B, A]`."""

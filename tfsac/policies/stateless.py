@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks import Network, forward_of
-from tfsac.parameters import AgentParameters, class_of
+from tfsac.parameters import AgentParameters, class_of, is_of_tfsac
 from tfsac.policies.actions import ContinuousActions, DiscreteActions
 from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.distributions import SquashedGaussian
@@ -32,6 +32,7 @@ class StatelessPolicy(BasePolicy):
         self.forwards = {"policy": forward_of(networks["policy"], spec.single_agent())}
         exploration = parameters.exploration
         self.exploration = class_of(exploration, Exploration)(exploration) if exploration else None
+        self.explores_by_user = self.exploration is not None and not is_of_tfsac(type(self.exploration))
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
@@ -82,7 +83,7 @@ class StatelessPolicy(BasePolicy):
         noise, state = self.exploration.noise(rows, self.noise, self.rng, state)
         action = policy.sample(noise)
         changed = self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
-        if not type(self.exploration).__module__.startswith("tfsac."):
+        if self.explores_by_user:
             self._check_explored(changed, action, observation)
         return changed, state
 

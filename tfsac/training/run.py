@@ -164,7 +164,7 @@ class Run:
             if not resume:
                 filters.learn(self.workers.gather(self.environments.observation))
             if source:
-                load_initial_weights(source, agent, filters)
+                notes.append(load_initial_weights(source, agent, filters))
             device_memory = build_device_memory(memory, worker_preset, filters, agent, settings.seed)
             one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
                 preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
@@ -248,7 +248,7 @@ class Run:
             check_spaces(source, self.environments.spec)
             self.checkpoints.take_memory(source.checkpoints)
             self.print(f"The memory of {source.path} has {len(self.memory)} steps, so there is no warm-up.")
-        if chief and (not resume or self.checkpoints.saved_checkpoints()):
+        if chief and (not resume or directory.checkpoints.is_dir()):
             directory.acquire_lock()
         if resume:
             self.restore()
@@ -259,6 +259,11 @@ class Run:
         if self.reporter.csv:
             self.reporter.csv.start(self.reporter.info, self.resumed_at)
         self.checkpoint_period.start(self.counters.env_steps)
+        threshold = self.preset.validation.min_reward_threshold
+        unexported = resume and self.settings.stop_at_threshold and not directory.policy.exists()
+        judged = self.evaluator.best_return if self.evaluator.best_updates else -np.inf
+        if unexported and threshold is not None and judged >= threshold:  # it was killed while it ended
+            self.stop_reason, self.stop_agreed = "threshold reached", True
         if resume and self.schedule.finished():
             improve = self.preset.schedule.improve_steps
             self.print(
@@ -410,7 +415,7 @@ class Run:
         alone = restored.workers == task.num_workers == 1
         arrays = restored.arrays if alone else {}
         self.updates.restore(arrays)
-        actions = self.memory.newest_actions(environments["length"][0])
+        actions = self.memory.newest_actions(environments["length"][0]) if alone else None
         exact = self.collector.restore(collector, arrays, actions, self.agent.policy)
         if not alone:
             self.reseed()

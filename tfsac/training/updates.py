@@ -60,8 +60,8 @@ class Updates:
         if self.running:
             batch, future = self.running
             self.pending = future.result()
+            self.running = None  # before a hook that saves or evaluates, and so waits again
             self.on_result(batch, self.pending)
-            self.running = None
 
     def finish(self) -> None:
         """Waits for the call that is running and lets its result take effect."""

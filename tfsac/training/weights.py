@@ -17,8 +17,9 @@ from tfsac.errors import TfsacError
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import read_agent, wrap_checkpoint_errors
-from tfsac.training.recorded_spaces import check_order
+from tfsac.training.recorded_spaces import check_order, spaces_of
 from tfsac.training.run_directory import RunDirectory
+from tfsac.types import same_bounds
 from tfsac.utils.files import atomic_write, read_arrays, read_object
 
 STATISTICS = "filters"  # the entry of their statistics
@@ -83,9 +84,12 @@ def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) ->
     agent.policy.refresh()
 
 
-def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:
+def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> str | None:
     """Begins a new run with the best weights of another one: target networks, temperatures and statistics included.
     Networks of unit weights are projected, for the other run's need not have been.
+
+    Returns:
+        a line where -1 and 1 stood for other actions in the other run.
     """
     directory.read()
     check_order(directory, agent.spec)
@@ -95,6 +99,13 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
         if parameters.unit_weights != "none":
             project(agent.networks[name], parameters.unit_weights)
     agent.policy.refresh()
+    current = spaces_of(agent.spec)["action"]
+    trained = (read_object(directory.config).get("spaces") or {"action": current})["action"]
+    for name in ("low", "high"):
+        before, now = trained.get(name), current.get(name)
+        if before != now and not same_bounds(before, now):
+            return f"The policy of {directory.path} had actions with {name} {before}, now {now}: it acts differently."
+    return None
 
 
 def _variables(agent: Agent) -> dict[str, Any]:

@@ -147,11 +147,11 @@ def clean_up(folder: pathlib.Path) -> None:
 def prune(folder: pathlib.Path, keep: int, damaged: Collection[pathlib.Path] = ()) -> None:
     """Deletes all but the newest checkpoints, the damaged ones, and the chunks that none of the others needs."""
     with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
+        clean_up(folder)
         checkpoints = checkpoints_in(folder)
         remaining = [checkpoint for checkpoint in checkpoints if checkpoint not in damaged][-keep:]
         for checkpoint in set(checkpoints) - set(remaining):  # renamed first: half of it would be a damaged one
             shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.tmp")))
-        clean_up(folder)
         referenced = set[str]()
         for checkpoint in remaining:
             with contextlib.suppress(ValueError):
