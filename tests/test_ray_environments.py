@@ -377,7 +377,7 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
                     step.observation["observation"][column], local.observation["observation"][0]
                 )
                 local.episode += 1
-                local.observation = local._reset(np.ones(1, bool))
+                local.observation = local._reset(np.ones(1, bool), local.episode)
 
 
 @pytest.mark.acceptance

@@ -171,7 +171,8 @@ class Trainer:
             self.stop(signal.Signals(signals.received).name)
         saved = self.save()
         if signals.received:
-            self.print(f"Saved in {saved}. Continue with: {run.resume_command}")
+            stopped = f"Stopped by {run.stop_reason} at step {run.counters.env_steps}"
+            self.print(f"{stopped}; saved in {saved}. Continue with: {run.resume_command}")
         run.hooks.raise_error()
 
     def _fail(self, error: Exception) -> Exception:
