@@ -18,8 +18,7 @@ from tfsac.catalog import load_preset
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import litert_interpreter
-from tfsac.parameters import RunParameters
-from tfsac.policies.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
+from tfsac.parameters import LOG_STD_BOUNDS, RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
 
@@ -85,7 +84,7 @@ class Case:
         """Returns location and scale of the policy before it is squashed."""
         observation = self.policy.filters.observation({key: array[rows] for key, array in self.batch.items()})
         loc, log_scale = self.policy.acting.forwards["policy"](observation)
-        return loc, np.exp(np.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX))
+        return loc, np.exp(np.clip(log_scale, *LOG_STD_BOUNDS))
 
     def rescaled(self, action):
         return self.low + (action + 1.0) / 2.0 * (self.high - self.low)

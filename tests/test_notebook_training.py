@@ -1,6 +1,7 @@
 """Training in the cells of a notebook: what is shown, an interrupted cell, and the next one that continues."""
 
 import asyncio
+import pathlib
 import threading
 import time
 
@@ -42,7 +43,8 @@ def text_of(outputs):
 
 
 @pytest.mark.acceptance
-def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path):
+def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parent))  # of toys
     pytest.importorskip("ipykernel", reason=MISSING)
     nbclient = pytest.importorskip("nbclient", reason=MISSING)
     from nbformat import v4

@@ -89,7 +89,7 @@ def threads():
 def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     changes = dict(GROUPED)
     if graph:  # an activation that acting does not know in NumPy
-        changes["agent__networks__policy__middleware_parameters__activation_function"] = "elu"
+        changes["agent__networks__policy__input_embedders_parameters__observation__activation_function"] = "elu"
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=7)  # neither saving nor evaluating hands weights over
     trainer, spy = trained(
         tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often
@@ -122,7 +122,7 @@ def assert_equal(one, other):
 def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it_is_resumed(tmp_path, graph):
     changes = {**GROUPED, "schedule__improve_steps": 100}
     if graph:
-        changes["agent__networks__policy__middleware_parameters__activation_function"] = "elu"
+        changes["agent__networks__policy__input_embedders_parameters__observation__activation_function"] = "elu"
 
     def preset(**more):
         made = tiny_preset(**{**changes, **more})
