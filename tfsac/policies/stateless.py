@@ -32,7 +32,6 @@ class StatelessPolicy(BasePolicy):
         self.forwards = {"policy": forward_of(networks["policy"], spec.single_agent())}
         exploration = parameters.exploration
         self.exploration = class_of(exploration, Exploration)(exploration) if exploration else None
-        self.explores_by_user = self.exploration is not None and not is_of_tfsac(type(self.exploration))
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
@@ -83,7 +82,7 @@ class StatelessPolicy(BasePolicy):
         noise, state = self.exploration.noise(rows, self.noise, self.rng, state)
         action = policy.sample(noise)
         changed = self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
-        if self.explores_by_user:
+        if not is_of_tfsac(type(self.exploration)):
             self._check_explored(changed, action, observation)
         return changed, state
 
