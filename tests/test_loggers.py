@@ -102,7 +102,7 @@ def test_loggers_of_services_end_as_the_run_did(tmp_path):
 
 
 def test_metrics_csv_is_whole_after_every_row(tmp_path):
-    path, info = tmp_path / "metrics.csv", RunInfo(tmp_path, ["env_steps", "a"], [], [], 1, "", {}, {})
+    path, info = tmp_path / "metrics.csv", RunInfo(tmp_path, [], [], 1, "", {}, {})
     logger = CSVLogger(path)
     logger.start(info, None)
     logger.write("episode", 1, {"a": 1})

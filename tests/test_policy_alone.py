@@ -140,7 +140,7 @@ def test_an_actor_makes_the_networks_alone_whose_states_are_collected(run, monke
     preset, settings = RunDirectory(run.folder).read()
     actor, num_envs = RolloutActor(0, preset, settings, None, None), preset.environment.num_envs
     with made_networks(monkeypatch) as names:
-        actor.start_episodes({"episode": [0] * num_envs, "length": [0] * num_envs, "steps": 0}, 0)
+        actor.start_episodes(np.zeros(num_envs, int), 0)
     assert sorted(names) == sorted(run.collecting) and isinstance(actor.collector, Collector)
 
 

@@ -55,7 +55,7 @@ def test_episodes_and_losses_are_written_between_evaluations(tmp_path, monkeypat
 def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-    info = RunInfo(tmp_path, [], [], [], 1, "", {}, {})
+    info = RunInfo(tmp_path, [], [], 1, "", {}, {})
     first, second = (TensorBoardLogger(tmp_path / "events") for _ in range(2))
     first.start(info, None)
     for step in (10, 20, 30, 40):

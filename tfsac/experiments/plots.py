@@ -60,7 +60,7 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
         names = list(reader.fieldnames or ())
         if column == RETURN and column not in names and RECENT in names:
             column = RECENT
-        for name in {STEPS, column} - set(names):
+        for name in {STEPS, column} - set(names) if names else ():
             close = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names
             raise TfsacError(f"{file} has no column {name!r}, only for example {', '.join(close)}")
         # A run that was killed may end in half a line.

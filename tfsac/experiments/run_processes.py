@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tfsac.distributed.ray_jobs import LOCK_TIMEOUT, end_with_parent
+from tfsac.distributed.ray_cluster import LOCK_TIMEOUT, end_with_parent
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
 from tfsac.utils.files import atomic_write, check_new_folder, differences, read_object

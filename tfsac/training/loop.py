@@ -266,9 +266,9 @@ class Trainer:
         row = run.reporter.row(speed) | evaluated
         if not chief:
             return {}
-        value = row.get("evaluation/return_mean", row.get(RECENT))
-        row = run.reporter.write(row | run.hooks.metrics())
-        if value is not None:
+        value = row.get("evaluation/return_mean", row.get(RECENT, np.nan))
+        row = run.reporter.write(run.hooks.metrics() | row)
+        if not np.isnan(value):
             run.evaluator.save_if_best(value, run.counters)
             if run.evaluator.reached_threshold(value, run.counters) and run.settings.stop_at_threshold:
                 self.stop("threshold reached")

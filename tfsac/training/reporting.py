@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from tfsac.agents import Agent
-from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.devices import device
 from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TensorBoardLogger, TerminalLogger
-from tfsac.training.loggers.means import AVERAGED, RECENT_EPISODES, SUMMARY, Means, summary
+from tfsac.training.loggers.means import AVERAGED, RECENT_EPISODES, Means, summary
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
@@ -29,8 +28,8 @@ STEPS_BETWEEN_CURVES = 1000  # environment steps over which loggers get the mean
 class Reporter:
     """Collects what a run reports, and sends it to metrics.csv, TensorBoard, the terminal and `loggers`.
 
-    Workers other than the chief have no logger but the terminal, and `csv` is None there. `evaluation` and `extra` are
-    the columns of evaluations and of callbacks. `running` `[E]` are the returns so far of the episodes that run.
+    Workers other than the chief evaluate nothing, so no rows are written there. `extra` are the metrics of callbacks.
+    `running` `[E]` are the returns so far of the episodes that run.
     """
 
     def __init__(
@@ -40,22 +39,19 @@ class Reporter:
         path: pathlib.Path,
         schedule: Schedule,
         agent: Agent,
-        evaluation: Sequence[str],
         extra: Sequence[str],
         terminal: TerminalLogger,
         loggers: Sequence[Logger],
         is_chief: bool,
     ):
         names, environment = agent.metric_names, preset.environment
-        columns = columns_of_row(names, evaluation, environment.logged_info, extra)
-        resolved = to_json(preset), to_json(settings)
-        self.info = RunInfo(path, columns, names, list(extra), *schedule.length(), *resolved)
+        self.info = RunInfo(path, names, list(extra), *schedule.length(), to_json(preset), to_json(settings))
         self.schedule, self.counters, self.terminal = schedule, schedule.counters, terminal
-        self.csv = CSVLogger(path / METRICS) if is_chief else None
-        self.loggers: list[Logger] = [*([self.csv] if self.csv else []), terminal]
-        self.not_started, self.shows_bar = list(loggers) if is_chief else [], False
+        self.csv = CSVLogger(path / METRICS)
+        self.loggers: list[Logger] = [self.csv, terminal]
+        self.not_started = list(loggers) if is_chief else []
         if is_chief and settings.tensorboard:
-            histograms = (lambda: weights_of(agent)) if settings.histograms else None
+            histograms = agent.networks if settings.histograms else {}
             self.not_started.insert(0, TensorBoardLogger(path / "events", histograms))
         self.running = np.zeros(environment.num_envs)
         self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
@@ -71,7 +67,6 @@ class Reporter:
         self.started = time.perf_counter() - self.wall_seconds
         self.curve_period.start(self.counters.env_steps)
         self.terminal.start(self.info, resumed_at)
-        self.shows_bar = True
         for logger in self.not_started:
             logger.start(self.info, resumed_at)
             self.loggers.append(logger)
@@ -83,14 +78,14 @@ class Reporter:
 
     def close(self, reason: str) -> None:
         """Closes all loggers, also where one raises."""
-        self.shows_bar = False
         with contextlib.ExitStack() as closing:
             for logger in self.loggers:
                 closing.callback(logger.close, reason)
 
     def _write(self, kind: Kind, values: Mapping[str, Any]) -> None:
+        known = {name: value for name, value in values.items() if value == value}
         for logger in self.loggers:
-            logger.write(kind, self.counters.env_steps, values)
+            logger.write(kind, self.counters.env_steps, known)
 
     def add_step(
         self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]
@@ -122,23 +117,22 @@ class Reporter:
 
     def row(self, speed: float) -> dict[str, Any]:
         """Returns the next row of metrics without its evaluation, with the speed before it: means since the last row,
-        and of how many updates; what did not happen is left out.
+        and of how many updates; NaN where nothing happened.
         """
         row = {**dataclasses.asdict(self.counters), "wall_seconds": round(time.perf_counter() - self.started, 3)}
-        row |= summary("training", *np.array(self.episodes).T) if self.episodes else {}
-        row |= {f"training/{key}": float(np.mean(values)) for key, values in self.logged.items() if values}
+        row |= {f"training/{key}": np.mean(values) if values else np.nan for key, values in self.logged.items()}
+        row |= summary("training", *np.array(self.episodes).reshape(-1, 2).T)
         self.episodes, self.logged = [], {key: [] for key in self.logged}
         counts = self.updates.state()["counts"]
         averaged = dict(zip(AVERAGED, (max(counts), min(counts)), strict=True))
         return row | {"steps_per_second": round(speed, 1), **self.updates.take(), **averaged}
 
-    def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a row everywhere, without NaN, and returns it with NaN in the columns that have no value."""
+    def write(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Sends a row everywhere, and returns it with NaN in the columns of metrics.csv that have no value."""
         self._move_bar()
-        row = {name: value for name, value in row.items() if value == value}
         self._write("evaluation", row)
         self._write("update", self.curves.take())
-        return {name: row.get(name, np.nan) for name in (self.csv.columns if self.csv else row)}
+        return dict.fromkeys(self.csv.columns, np.nan) | row
 
     def advance(self) -> None:
         """Moves the progress bar, and the curves of updates, from time to time."""
@@ -149,9 +143,8 @@ class Reporter:
 
     def _move_bar(self) -> None:
         self.bar_moved = time.perf_counter()
-        if self.shows_bar:
-            done = self.counters.of(self.schedule.parameters.improve_steps)
-            self.terminal.advance(done, self.steps_per_second(), self.recent_return())
+        completed = self.counters.of(self.schedule.parameters.improve_steps)
+        self.terminal.advance(completed, self.steps_per_second(), self.recent_return())
 
     def steps_per_second(self) -> float:
         """Returns the speed since the last row, in environment steps."""
@@ -183,22 +176,7 @@ class Reporter:
 
     def files(self) -> dict[str, bytes]:
         """Returns the contents of the run's files that are written here, by name, for a checkpoint."""
-        return {METRICS: self.csv.content} if self.csv else {}
-
-
-def columns_of_row(
-    update_metrics: Sequence[str], evaluation: Sequence[str], logged_info: Sequence[str], extra: Sequence[str]
-) -> list[str]:
-    """Returns the columns of metrics.csv, no two of the same name: of updates, evaluations, infos and callbacks."""
-    columns = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
-    columns += [*(f"training/{name}" for name in SUMMARY), *update_metrics, *AVERAGED, *evaluation]
-    kinds = [name.partition("/")[0] for name in columns if name.endswith("/return_mean")]
-    columns += [*(f"{kind}/{key}" for kind in kinds for key in logged_info), *extra]
-    if duplicates := [name for name in columns if columns.count(name) > 1]:
-        raise TfsacError(
-            f"each metric needs its own name, got {duplicates[0]!r} twice: rename that of a callback or of logged_info"
-        )
-    return columns
+        return {METRICS: self.csv.content}
 
 
 def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
@@ -217,12 +195,3 @@ def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
             *([curves] if tensorboard else []),
         ]
     )
-
-
-def weights_of(agent: Agent) -> dict[str, Any]:
-    """Returns the trained weights of every network by name, for histograms."""
-    return {
-        f"{name}/{variable.path}": variable.numpy()
-        for name, network in agent.networks.items()
-        for variable in network.trainable_variables
-    }

@@ -14,9 +14,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.catalog import load_preset
-from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
-from tfsac.distributed.ray_environments import RayEnvironments
-from tfsac.distributed.tf_config import worker_task
+from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
 from tfsac.errors import TfsacError
@@ -41,7 +39,7 @@ from tfsac.training.build import (
     with_absolute_paths,
 )
 from tfsac.training.callbacks import Callback, Hooks
-from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of, wrap_checkpoint_errors
+from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
@@ -49,7 +47,7 @@ from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
 from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
-from tfsac.training.ray_collector import RayCollector, RolloutActor
+from tfsac.training.ray_collector import RayCollector, RayEnvironments
 from tfsac.training.recorded_spaces import check_order, check_spaces, spaces_of
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
@@ -111,7 +109,7 @@ class Run:
         self.settings = settings = settings or (directory.read()[1] if exists else RunParameters())
         task = worker_task(settings)
         preset_of_worker(preset, task)  # raises
-        refuse_timeout_in_this_process(preset, settings)
+        check_vectorization(preset, settings)
         if not resume:
             directory.refuse_existing()
         terminal, all_loggers = make_terminal(quiet or not task.is_chief), make_loggers(loggers)
@@ -178,9 +176,9 @@ class Run:
             self.resets = Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, settings.seed)
             self.policy = Policy(agent.policy, filters, agent)
             self.evaluator = Evaluator(preset, settings, self.policy, agent, evaluation_env, directory.best)
-            columns = self.evaluator.columns(), [name for callback in callbacks for name in callback.metric_names]
+            extra = [name for callback in callbacks for name in callback.metric_names]
             self.reporter = Reporter(
-                preset, settings, directory.path, schedule, agent, *columns, terminal, all_loggers, task.is_chief
+                preset, settings, directory.path, schedule, agent, extra, terminal, all_loggers, task.is_chief
             )
             identity, keep = identity_of(preset, settings.seed, agent.spec), settings.num_checkpoints_to_keep
             self.checkpoints = CheckpointManager(directory.checkpoints, agent, memory, identity, keep, self.workers)
@@ -234,8 +232,7 @@ class Run:
             local, begin = preset_of_worker(preset, task).environment, not resume  # which begins those of a checkpoint
             self.environments = Environments(local, settings.seed, make_env, task.index * local.num_envs, begin)
         else:
-            arguments = preset, settings, make_env, models
-            self.environments = RayEnvironments(preset, settings, RolloutActor, arguments, note)
+            self.environments = RayEnvironments(preset, settings, make_env, models, note)
         failed.callback(self.environments.close)
         return evaluation_env
 
@@ -256,7 +253,7 @@ class Run:
             directory.note_resume(self.preset, self.settings, self.counters.env_steps, self.run_files)
         elif chief:
             directory.create(self.preset, self.settings, recorded)
-        if self.reporter.csv:
+        if chief:
             self.reporter.csv.start(self.reporter.info, self.resumed_at)
         self.checkpoint_period.start(self.counters.env_steps)
         threshold = self.preset.validation.min_reward_threshold
@@ -340,7 +337,7 @@ class Run:
         if self.preset.environment.evaluation == "none":
             mean, episodes = self.reporter.recent_return(), self.schedule.since_heatup(EnvironmentEpisodes(1))
             enough = episodes >= RECENT_EPISODES and self.counters.updates
-            return {RECENT: mean} if mean is not None and enough else {}
+            return {RECENT: mean if mean is not None and enough else np.nan}
         first_observation = None
         if self.shared and self.shared.local_group:
             self.evaluator.env = self.shared.local_group.envs[0]  # the run may have made another
@@ -391,8 +388,7 @@ class Run:
             check_spaces(self.directory, self.environments.spec)
         for note in restored.notes:
             self.print(note)
-        with wrap_checkpoint_errors(restored.path):
-            exact = self._restore(restored)
+        exact = self._restore(restored)
         self.run_files, self.resumed_at = restored.run_files, self.counters.env_steps
         if not exact:
             self.checkpoints.rewrite_newest_chunk()

@@ -16,7 +16,7 @@ from tfsac.environments import Filters
 from tfsac.errors import TfsacError
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
-from tfsac.training.checkpoints import read_agent, wrap_checkpoint_errors
+from tfsac.training.checkpoints import read_agent
 from tfsac.training.recorded_spaces import check_order, spaces_of
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import same_bounds
@@ -78,9 +78,8 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
 
 def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) -> None:
     """Reads what agent and filters were at the checkpoint in a folder, without the memory."""
-    with wrap_checkpoint_errors(checkpoint):
-        read_agent(agent, checkpoint)
-        filters.restore(read_object(checkpoint / "state.json")["filters"])
+    read_agent(agent, checkpoint)
+    filters.restore(read_object(checkpoint / "state.json")["filters"])
     agent.policy.refresh()
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributed.tf_config import WorkerTask
+from tfsac.distributed.partition import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.memories.reshard import reshard
@@ -31,7 +31,6 @@ from tfsac.training.checkpoints.format import (
     prune,
     read_manifest,
     sealed,
-    wrap_checkpoint_errors,
 )
 from tfsac.training.checkpoints.identity import with_defaults
 from tfsac.utils.files import atomic_write, differences, glob_safe, read_arrays, read_object, sync
@@ -76,7 +75,6 @@ class CheckpointManager:
         self.checkpoint = tf.train.Checkpoint(agent=agent)
         self.workers = workers or Workers(tf.distribute.get_strategy(), WorkerTask())
         self.saved_chunks: list[dict[str, Any]] = []  # of this worker's memory
-        self.damaged: set[pathlib.Path] = set()  # checkpoints that were passed over
 
     def saved_checkpoints(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
@@ -116,15 +114,14 @@ class CheckpointManager:
                 self._write(target, temporary, step, state, arrays or {}, run_files or {}, memories)
         except (OSError, tf.errors.OpError) as error:
             if chief:
-                prune(self.directory, self.keep, self.damaged)  # and what was written of this one
+                prune(self.directory, self.keep, step)  # and what was written of this one
             names = ", ".join(path.name for path in self.saved_checkpoints()) or "none"
             raise CheckpointError(
                 f"the checkpoint at step {step} cannot be written: {error} (kept: {names})"
             ) from error
         self.saved_chunks = memory["chunks"]
-        self.damaged.discard(target)
         if chief:
-            prune(self.directory, self.keep, self.damaged)
+            prune(self.directory, self.keep, step)
         return target
 
     def _save_memory(self, temporary: pathlib.Path) -> dict[str, Any]:
@@ -190,31 +187,16 @@ class CheckpointManager:
         """Restores agent and memory from the newest checkpoint that is complete."""
         if self.workers.task.is_chief:
             clean_up(self.directory)
-        checkpoint, notes = self._choose()
+        self.workers.gather({"clean": np.ones(1)})  # the other workers wait for it
+        checkpoint, notes = newest_complete(self.directory, chunks=True)
+        self.workers.check_shared({"checkpoint": checkpoint.name})
         manifest = read_manifest(checkpoint)
-        with wrap_checkpoint_errors(checkpoint):
-            self._check_identity(checkpoint, manifest["identity"])
-            self._read_memory(checkpoint, manifest)
-            read_agent(self.agent, checkpoint)
-            arrays, state = read_arrays(checkpoint / "state.npz"), read_object(checkpoint / "state.json")
+        self._check_identity(checkpoint, manifest["identity"])
+        self._read_memory(checkpoint, manifest)
+        read_agent(self.agent, checkpoint)
+        arrays, state = read_arrays(checkpoint / "state.npz"), read_object(checkpoint / "state.json")
         run_files = {name: (checkpoint / name).read_bytes() for name in manifest["run_files"]}
-        saved = self.saved_checkpoints()
-        self.damaged = set(saved[saved.index(checkpoint) + 1 :])
         return Restored(checkpoint, state, arrays, run_files, notes, len(memories_in(manifest)))
-
-    def _choose(self) -> tuple[pathlib.Path, list[str]]:
-        """Returns what `newest_complete` does at the chief, at every worker."""
-        choice: dict[str, Any] = {}
-        if self.workers.task.is_chief:
-            try:
-                checkpoint, notes = newest_complete(self.directory, chunks=True)
-                choice = {"name": checkpoint.name, "notes": notes}
-            except CheckpointError as error:
-                choice = {"error": str(error)}
-        choice = self.workers.gather_objects(choice)[0]
-        if "error" in choice:
-            raise CheckpointError(choice["error"])
-        return self.directory / choice["name"], choice["notes"]
 
     def _check_identity(self, checkpoint: pathlib.Path, identity: dict[str, Any]) -> None:
         changed = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
@@ -228,7 +210,7 @@ class CheckpointManager:
     def take_memory(self, directory: pathlib.Path) -> None:
         """Fills the memory with that of another run's newest checkpoint in `directory`."""
         other = CheckpointManager(directory, self.agent, self.memory, self.identity, workers=self.workers)
-        checkpoint, _ = other._choose()
+        checkpoint, _ = newest_complete(directory, chunks=True)
         manifest = read_manifest(checkpoint)
         saved, current = (
             (x["agent"]["memory"]["kind"], x["agent"]["memory"]["max_size"], x["environment"]["num_envs"])
@@ -238,8 +220,7 @@ class CheckpointManager:
             raise CheckpointError(
                 f"the memory of {checkpoint} has kind, max_size and num_envs {saved}, this run {current}"
             )
-        with wrap_checkpoint_errors(checkpoint):
-            other._read_memory(checkpoint, manifest)
+        other._read_memory(checkpoint, manifest)
         self.memory.end_episodes()
 
     def _read_memory(self, checkpoint: pathlib.Path, manifest: dict[str, Any]) -> None:
@@ -265,10 +246,9 @@ class CheckpointManager:
 
 
 def read_agent(agent: tf.Module, checkpoint: pathlib.Path) -> None:
-    """Reads the variables of an agent from the folder of a checkpoint.
-
-    Raises:
-        ValueError, AssertionError, tf.errors.OpError: it is another one.
-    """
-    with glob_safe(checkpoint) as folder:
-        tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
+    """Reads the variables of an agent from the folder of a checkpoint; raises CheckpointError for another agent."""
+    try:
+        with glob_safe(checkpoint) as folder:
+            tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
+    except (ValueError, AssertionError, tf.errors.OpError) as error:
+        raise CheckpointError(f"{checkpoint} has other networks, such as of other models: {error}") from error

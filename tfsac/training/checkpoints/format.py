@@ -20,11 +20,9 @@ import json
 import pathlib
 import re
 import shutil
-from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.utils.files import remove_temporary
@@ -144,12 +142,15 @@ def clean_up(folder: pathlib.Path) -> None:
     remove_temporary(folder / CHUNKS)
 
 
-def prune(folder: pathlib.Path, keep: int, damaged: Collection[pathlib.Path] = ()) -> None:
-    """Deletes all but the newest checkpoints, the damaged ones, and the chunks that none of the others needs."""
+def prune(folder: pathlib.Path, keep: int, step: int) -> None:
+    """Deletes all but the newest checkpoints up to a step, and the chunks that none of them needs.
+
+    Checkpoints of later steps were damaged when the run was resumed.
+    """
     with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
         clean_up(folder)
         checkpoints = checkpoints_in(folder)
-        remaining = [checkpoint for checkpoint in checkpoints if checkpoint not in damaged][-keep:]
+        remaining = [checkpoint for checkpoint in checkpoints if int(checkpoint.name) <= step][-keep:]
         for checkpoint in set(checkpoints) - set(remaining):  # renamed first: half of it would be a damaged one
             shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.tmp")))
         referenced = set[str]()
@@ -160,15 +161,3 @@ def prune(folder: pathlib.Path, keep: int, damaged: Collection[pathlib.Path] = (
         for path in (folder / CHUNKS).iterdir():
             if ROWS.fullmatch(path.name) and path.name not in referenced:
                 path.unlink()
-
-
-@contextlib.contextmanager
-def wrap_checkpoint_errors(checkpoint: pathlib.Path) -> Iterator[None]:
-    """Names the checkpoint where what is in it, though complete, is not what this version writes."""
-    try:
-        yield
-    except TfsacError:
-        raise
-    except (ValueError, LookupError, TypeError, AttributeError, AssertionError, tf.errors.OpError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise CheckpointError(f"{checkpoint} was written by another version, which can resume it ({reason})") from error

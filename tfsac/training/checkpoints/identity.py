@@ -23,12 +23,12 @@ def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
 
 def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
     """Returns the identity of a checkpoint with the defaults of parameters that came later."""
-    agent = json.loads(json.dumps(identity["agent"]))
-    if agent["memory"]["kind"] in ("sqil", "prior_data"):
-        agent["memory"][DEMONSTRATIONS] = DEMONSTRATIONS
+    agent, memory = identity["agent"], dict(identity["agent"]["memory"])
+    if memory["kind"] in ("sqil", "prior_data"):
+        memory[DEMONSTRATIONS] = DEMONSTRATIONS
     agent_class: Any = AgentParameters  # a union of classes
     environment = from_json(EnvironmentParameters, json.dumps(identity["environment"]))
-    return {**identity, **_identity(environment, from_json(agent_class, json.dumps(agent)))}
+    return {**identity, **_identity(environment, from_json(agent_class, json.dumps({**agent, "memory": memory})))}
 
 
 def _identity(environment_parameters: EnvironmentParameters, agent_parameters: AgentParameters) -> dict[str, Any]:

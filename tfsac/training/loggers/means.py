@@ -15,8 +15,12 @@ RECENT = "training/recent_return_mean"  # column of such runs
 
 
 def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, float]:
-    """Returns mean, std, min and max of episodes' returns `[E]` and their mean length, as columns under a prefix."""
-    values = (returns.mean(), returns.std(), returns.min(), returns.max(), lengths.mean())
+    """Returns mean, std, min and max of episodes' returns `[E]` and their mean length, as columns under a prefix; NaN
+    where there are no episodes.
+    """
+    values = [np.nan] * 5
+    if len(returns):
+        values = [returns.mean(), returns.std(), returns.min(), returns.max(), lengths.mean()]
     return {f"{prefix}/{name}": float(value) for name, value in zip(SUMMARY, values, strict=True)}
 
 
@@ -43,10 +47,10 @@ class Means:
         self.added = []
 
     def take(self) -> dict[str, float]:
-        """Returns the means since the last call, without metrics that no update reported."""
+        """Returns the means since the last call, NaN for metrics that no update reported."""
         self._sum()
         columns = zip(self.names, self.sums.tolist(), self.counts.tolist(), strict=True)
-        means = {name: total / count for name, total, count in columns if count}
+        means = {name: total / count if count else np.nan for name, total, count in columns}
         self.sums, self.counts = np.zeros_like(self.sums), np.zeros_like(self.counts)
         return means
 

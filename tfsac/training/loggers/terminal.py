@@ -49,6 +49,7 @@ class TerminalLogger:
             disable=quiet or not (console.is_terminal or has_widgets),
             transient=True,
         )
+        self.task = self.bar.add_task("training", total=None, unit="", speed=0.0, value="-")
         self.header_printed, self.extra = False, list[str]()
 
     @property
@@ -59,7 +60,7 @@ class TerminalLogger:
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Shows the bar."""
         self.extra = run.extra
-        self.task = self.bar.add_task("training", total=run.total, unit=run.unit, speed=0.0, value="-")
+        self.bar.update(self.task, total=run.total, unit=run.unit)
         self.bar.start()
 
     def advance(self, completed: int, speed: float, value: float | None) -> None:
