@@ -19,7 +19,7 @@ from tfsac.environments import episode_seed
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.errors import TfsacError
 from tfsac.experiments.estimates import estimate, mean
-from tfsac.experiments.evaluations import learning_parameters
+from tfsac.experiments.learning_curves import learning_parameters
 from tfsac.experiments.plots import plot_curves, plot_run, read_curve
 from tfsac.experiments.sweep import runs_of
 from tfsac.exporting.exported import load_exported
