@@ -69,14 +69,10 @@ def test_a_logger_of_the_users_gets_everything_that_the_csv_gets(tmp_path):
     assert updates and updates[0].keys() <= set(first.run.update_metrics)
 
 
-class Failing(Callback):
-    def on_step(self, trainer):
-        raise ZeroDivisionError
-
-
 def test_loggers_know_that_a_run_failed(tmp_path):
-    kept = Kept()
-    trainer = Trainer(tiny_preset(**SHORT), tmp_path / "run", RUN, callbacks=[Failing()], quiet=True, loggers=[kept])
+    kept, failing = Kept(), Callback()
+    failing.on_step = lambda trainer: 1 / 0
+    trainer = Trainer(tiny_preset(**SHORT), tmp_path / "run", RUN, callbacks=[failing], quiet=True, loggers=[kept])
     with pytest.raises(ZeroDivisionError):
         trainer.run()
     assert kept.closed == ["failed: ZeroDivisionError"]

@@ -41,8 +41,7 @@ def discrete_preset():
         p.discrete_soft_actor_critic_networks((8,), twin_critic=False, embedder=(p.Conv2d(8, 4, 2), 16)),
     )
     levels = {"Walker2d-v5": {"schedule.improve_steps": p.TrainingSteps(10)}}
-    environment = p.EnvironmentParameters(visible_entries=(3, 0), filters=p.FilterParameters(5.0, (-1.0, 10.0)))
-    return p.Preset(agent=agent, environment=environment, levels=levels)
+    return p.Preset(agent=agent, environment=p.EnvironmentParameters(visible_entries=(3, 0)), levels=levels)
 
 
 def switching_preset(**filters):
@@ -80,7 +79,7 @@ def test_the_defaults_are_those_of_the_version_before():
 
 @pytest.mark.parametrize(
     "preset",
-    [discrete_preset(), switching_preset()],
+    [discrete_preset(), switching_preset(reward_clipping_range=(-1.0, 10.0))],
     ids=["discrete", "switching"],
 )
 def test_json_round_trip_is_exact(preset):

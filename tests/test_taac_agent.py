@@ -325,6 +325,9 @@ def test_what_is_equal_is_kept():
     assert agent.policy.act(x, state, mode="greedy").extras["switch"].sum() == 0
     _, after = agent.policy.act_tensors(tensors(x), None, tensors(state))
     np.testing.assert_array_equal(after["repeats"], state["repeats"] + 1)
+    x, state = tensors(observations(20000)), tensors(random_state(agent, 20000))
+    _, after = agent.policy.act_tensors(x, agent.policy.sample_noise(x), state)
+    assert np.mean(after["repeats"] == 1) == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample"])
