@@ -90,17 +90,6 @@ def test_temperature_loss_may_have_a_target_for_each_entry():
     np.testing.assert_allclose(temperature_loss(log_alpha, minus_entropy, 0.5), [-0.25, 0.15], rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float32, tf.float64], ids=lambda dtype: dtype.name)
-def test_an_entropy_and_its_target_have_the_type_of_the_logits(dtype):
-    policy = MaskedCategorical(tf.zeros([1, 400], dtype), tf.constant([[True] * 301 + [False] * 99]))
-    loss = temperature_loss(tf.constant(-1.0, dtype), -policy.entropy(), policy.max_entropy())
-    assert loss.dtype == policy.max_entropy().dtype == dtype
-    exact = dtype == tf.float64
-    np.testing.assert_allclose(float(policy.max_entropy()[0]), np.log(301), rtol=1e-15 if exact else 1e-2)
-    loss = temperature_loss(tf.constant(1.0, dtype), tf.constant([0.0], dtype), -1.1)  # a number, of no type
-    np.testing.assert_allclose(float(loss[0]), 1.1, rtol=1e-15 if exact else 1e-2)
-
-
 @pytest.mark.parametrize("q", [1e30, -np.inf, np.nan])
 def test_a_masked_action_adds_nothing_whatever_its_q(q):
     mask, logits = tf.constant([[True, False, True]] * 2), tf.constant([[0.3, 2.0, -1.0], [0.0, -9.0, 4.0]])
@@ -129,13 +118,11 @@ def log_density(loc, log_scale, noise):
     return (norm.logpdf(u, loc, np.exp(log_scale)) - log_slope).sum(axis=-1)
 
 
-def random_policy(rows=50, size=3):
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(rows, size)), rng.uniform(-3, 1, (rows, size)), rng.normal(size=(rows, size))
-
-
 def test_log_density_and_its_gradient_are_those_of_tensorflow_probability():
-    loc, log_scale, noise = map(double, random_policy())
+    rng = np.random.default_rng(0)
+    loc, log_scale, noise = map(
+        double, (rng.normal(size=(50, 3)), rng.uniform(-3, 1, (50, 3)), rng.normal(size=(50, 3)))
+    )
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([loc, log_scale])
         ours = SquashedGaussian(loc, log_scale).sample_and_log_prob(noise)

@@ -29,7 +29,6 @@ from tfsac.training.run_directory import RunDirectory
 from tfsac.types import DiscreteSpec
 from tfsac.utils import imports
 
-EXAMPLES = ROOT / "examples"
 PAGE = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
 KIND = "my_parameters:MyAgentParameters"
@@ -287,19 +286,6 @@ def test_the_exploration_of_the_page_ends_and_one_that_no_config_can_find_again_
     renamed = (folder / "my_exploration.py").rename(folder / "my-preset.py")
     with pytest.raises(p.ParameterError, match="FirstNoiseParameters"):
         load_preset(renamed)
-
-
-def test_the_memory_of_the_example_prefers_new_transitions(modules):
-    preset = load_preset(EXAMPLES / "own_memory.py")
-    memory = memory_of(
-        dataclasses.replace(preset.agent, memory=dataclasses.replace(preset.agent.memory, max_size=2000))
-    )
-    seen = {"observation": np.zeros((2, 3), np.float32)}
-    for step in range(1500):  # of 1000 that are kept
-        memory.add(seen, np.zeros((2, 1)), np.full(2, step), np.zeros(2, bool), np.zeros(2, bool), seen)
-    age = 1499 - memory.sample(10, 2000, np.random.default_rng(0)).reward
-    assert 0 <= age.min() < 5 and 990 < age.max() <= 999
-    assert np.mean(age < 250) == pytest.approx(0.5, abs=0.02)  # the square root of a quarter
 
 
 # -- own agents --------------------------------------------------------------------------------------------------------

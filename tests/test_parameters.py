@@ -12,7 +12,7 @@ import pytest
 from tfsac import parameters as p
 from tfsac.catalog import load_preset, read_config
 from tfsac.parameters.other_names import PATHS
-from tfsac.utils.files import differences, leaves
+from tfsac.utils.files import leaves
 
 Algorithm = p.SoftActorCriticAlgorithmParameters
 Agent = p.SoftActorCriticAgentParameters
@@ -254,16 +254,6 @@ def test_tuples_in_kwargs_are_lists_from_the_start_as_a_config_brings_them_back(
     given = p.EnvironmentParameters(kwargs={"size": (3, 4), "more": {"a": [(1, 2)]}})
     assert given.kwargs == {"size": [3, 4], "more": {"a": [[1, 2]]}}
     assert p.from_json(p.EnvironmentParameters, json.dumps(p.to_json(given))) == given
-
-
-def test_none_is_another_value_than_parameters_that_are_all_none():
-    plain = p.to_json(load_preset("pendulum_sac"))
-    scaled = p.to_json(p.override(load_preset("pendulum_sac"), {"environment.filters.return_scaling": {}}))
-    assert set(scaled["environment"]["filters"]["return_scaling"].values()) == {None}
-    name = "environment.filters.return_scaling"
-    assert differences(plain, scaled) == [(name, None, {})] and differences(scaled, plain) == [(name, {}, None)]
-    assert differences(plain, plain) == [] == differences(scaled, scaled)
-    assert differences({"a.b": None, "a.b.c": 1}, {"a.b": None, "a.b.c": 1}) == []  # dots in a key are no dict
 
 
 @pytest.mark.parametrize(

@@ -215,10 +215,8 @@ def test_the_preset_is_the_functions_default_on_half_cheetah():
     preset = load_preset("spinningup_sac")
     described = SpinningUpArguments().preset(EnvironmentParameters("HalfCheetah-v5"))
     assert dataclasses.replace(preset, validation=described.validation) == described
-    algorithm, q = preset.agent.algorithm, preset.agent.networks["q"]
-    assert algorithm.update_order == "simultaneous" and algorithm.updates_between_target_copies() == 1
-    assert (algorithm.temperature.kind, algorithm.temperature.alpha) == ("fixed", 0.2)
-    assert q.head_parameters.loss_weight == 0.5 and q.create_target_network
+    assert preset.agent.algorithm.update_order == "simultaneous"
+    assert preset.agent.networks["q"].head_parameters.loss_weight == 0.5
 
 
 @pytest.mark.parametrize(

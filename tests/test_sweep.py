@@ -53,8 +53,8 @@ def test_names_are_as_short_as_they_can_be(paths, names):
     assert list(grid_of_sweep.short_names(paths).values()) == names
 
 
-def plan(*grid, describe=lambda flags: {"flags": flags}):
-    return grid_of_sweep.plan(grid, ["level", "num_envs"], describe)
+def plan(*grid):
+    return grid_of_sweep.plan(grid, ["level", "num_envs"], lambda flags: {"flags": flags})
 
 
 def test_a_grid_is_every_combination_in_order():

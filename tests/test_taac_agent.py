@@ -22,7 +22,7 @@ from tfsac.parameters import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     temporally_abstract_networks,
 )
-from tfsac.types import FIRST, LAST, ArraySpec, Sequence, Spec
+from tfsac.types import LAST, ArraySpec, Spec
 
 BATCH, STEPS = 8, 4
 SPEC = vector_spec(3, 2)
@@ -38,25 +38,14 @@ KINDS = {
 }
 
 
-def make_agent(
-    spec=SPEC,
-    seed=0,
-    eager=True,
-    num_critics=2,
-    init_w=0.5,
-    steps=STEPS,
-    rows=BATCH,
-    layers=(8, 8),
-    embedders=None,
-    own=None,
-    learning_rate=1e-2,
-    **algorithm,
-):
-    """Small networks, TaacL unless told; `own` are fields of single networks."""
-    networks = temporally_abstract_networks(layers, num_critics, init_w, learning_rate=learning_rate, batch_size=rows)
+def make_agent(spec=SPEC, embedders=None, **algorithm):
+    """Small networks, TaacL unless told."""
+    networks = temporally_abstract_networks((8, 8), init_w=0.5, learning_rate=1e-2, batch_size=BATCH)
     if embedders:
-        own = {name: {"input_embedders_parameters": embedders} for name in networks}
-    networks = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in networks.items()}
+        networks = {
+            name: dataclasses.replace(network, input_embedders_parameters=embedders)
+            for name, network in networks.items()
+        }
     given = {
         "trajectory": "linear",
         "rate_for_copying_weights_to_target": 0.25,
@@ -65,10 +54,10 @@ def make_agent(
     }
     parameters = TemporallyAbstractActorCriticAgentParameters(
         algorithm=TemporallyAbstractActorCriticAlgorithmParameters(**given),
-        memory=SequenceReplayParameters(sequence_length=steps),
+        memory=SequenceReplayParameters(sequence_length=STEPS),
         networks=networks,
     )
-    return TemporallyAbstractActorCriticAgent(parameters, spec, seed=seed, eager=eager)
+    return TemporallyAbstractActorCriticAgent(parameters, spec, seed=0, eager=True)
 
 
 def batches(agent, updates, seed=0):
@@ -398,47 +387,3 @@ def test_random_acting_switches_half_of_the_time_to_uniform_proposals():
 def test_what_the_agent_cannot_do_is_refused(spec, algorithm, word):
     with pytest.raises(TfsacError, match=word):
         make_agent(spec, **algorithm)
-
-
-# -- learning ----------------------------------------------------------------------------------------------------------
-
-
-def one_step_episodes(agent, updates, rng):
-    """Random actions of a task of one step, whose reward is minus the squared distance of the action from the
-    observation.
-    """
-    shape = (updates, 2, agent.batch_size)
-    target, action = (rng.uniform(-0.8, 0.8, (*shape, 2)).astype(np.float32) for _ in range(2))
-    step_type = np.broadcast_to(np.int32([FIRST, LAST])[:, None], shape).copy()
-    first = (step_type == FIRST).astype(np.float32)
-    fields = agent.policy.trajectory.fields
-    zeros = {name: np.zeros_like(action) for name in fields}
-    after = agent.policy.trajectory.plan(action, zeros)
-    extras = {f"state/{name}": np.roll(first[..., None] * np.float32(after[name]), 1, axis=1) for name in fields}
-    extras |= {f"next_state/{name}": first[..., None] * np.float32(after[name]) for name in fields}
-    extras["switch"] = first
-    reward = -first * np.square(action - target).sum(axis=-1)
-    return Sequence(
-        {"observation": target}, first[..., None] * action, reward, np.zeros(shape, np.float32), step_type, extras
-    )
-
-
-@pytest.mark.slow
-def test_it_learns_to_do_what_it_sees_in_one_step():
-    agent = make_agent(
-        vector_spec(2, 2),
-        eager=False,
-        trajectory="quadratic",
-        steps=2,
-        rows=64,
-        layers=(32, 32),
-        learning_rate=3e-3,
-        initial_alpha=0.05,
-        min_prob=(0.05, 0.02),
-    )
-    rng = np.random.default_rng(0)
-    for _ in range(12):
-        agent.update(one_step_episodes(agent, 50, rng))
-    target = rng.uniform(-0.8, 0.8, (1000, 2)).astype(np.float32)
-    error = np.abs(agent.policy.act({"observation": target}, mode="greedy").action - target)
-    assert error.mean() < 0.12  # that of doing nothing is 0.4

@@ -268,14 +268,18 @@ class Send(Callback):
             os.kill(os.getpid(), self.number)
 
 
+@pytest.fixture(params=[signal.SIG_DFL])
+def hangup(request):
+    """Sets what a SIGHUP does, which nohup has ignored."""
+    before = signal.signal(signal.SIGHUP, request.param)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 @pytest.mark.slow
-def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has ignored
-    try:
-        trainer, result = trained(tmp_path, callbacks=[Send(number)])
-    finally:
-        signal.signal(signal.SIGHUP, before)
+def test_a_signal_saves_and_the_run_can_be_resumed(hangup, tmp_path, number):
+    trainer, result = trained(tmp_path, callbacks=[Send(number)])
     assert (result.signal, result.counters.env_steps) == (number, 123)
     assert [path.name for path in trainer.parts.checkpoints.saved_checkpoints()] == ["000000123"]
     resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
@@ -337,13 +341,10 @@ def test_what_an_environment_raises_for_ctrl_c_saves_all_but_the_step(tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_run_that_nohup_began_outlives_its_terminal(tmp_path):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        _, result = trained(tmp_path, callbacks=[Send(signal.SIGHUP)])
-        assert (result.reason, signal.getsignal(signal.SIGHUP)) == ("finished", signal.SIG_IGN)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+@pytest.mark.parametrize("hangup", [signal.SIG_IGN], indirect=True)
+def test_a_run_that_nohup_began_outlives_its_terminal(hangup, tmp_path):
+    _, result = trained(tmp_path, callbacks=[Send(signal.SIGHUP)])
+    assert (result.reason, signal.getsignal(signal.SIGHUP)) == ("finished", signal.SIG_IGN)
 
 
 @pytest.mark.slow

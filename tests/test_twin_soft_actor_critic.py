@@ -1,7 +1,5 @@
 """The twin-target agent: update orders, temperatures, periods and delays, weights and priorities."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,8 +10,6 @@ from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.batches import Packing
 from tfsac.parameters import (
     AutoAlphaParameters,
-    ExperienceReplayParameters,
-    PrioritizedExperienceReplayParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     twin_soft_actor_critic_networks,
@@ -24,38 +20,18 @@ BATCH = 8
 SPEC = vector_spec(3, 2)
 
 
-def make_agent(
-    temperature=None,
-    prioritized=False,
-    seed=0,
-    eager=True,
-    spec=SPEC,
-    twin_critic=True,
-    init_w=None,
-    own=None,
-    **algorithm,
-):
-    """Small networks; `own` are fields of single networks, `{"q": {"learning_rate": 1.0}}`."""
-    networks = twin_soft_actor_critic_networks(
-        (8, 8), twin_critic=twin_critic, init_w=init_w, learning_rate=1e-2, batch_size=BATCH
-    )
-    networks = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in networks.items()}
+def make_agent(temperature=None, **algorithm):
+    """Returns an agent of small networks."""
     changes = {"rate_for_copying_weights_to_target": 0.25, **algorithm}
     parameters = TwinSoftActorCriticAgentParameters(
         algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=temperature or AutoAlphaParameters(), **changes),
-        memory=PrioritizedExperienceReplayParameters() if prioritized else ExperienceReplayParameters(),
-        networks=networks,
+        networks=twin_soft_actor_critic_networks((8, 8), learning_rate=1e-2, batch_size=BATCH),
     )
-    return TwinSoftActorCriticAgent(parameters, spec, seed=seed, eager=eager)
+    return TwinSoftActorCriticAgent(parameters, SPEC, seed=0, eager=True)
 
 
-def batches(updates, seed=0, weight=None):
-    stacked = random_batches(SPEC, updates, BATCH, seed)
-    return (
-        stacked
-        if weight is None
-        else stacked._replace(weight=np.broadcast_to(weight, (updates, BATCH)).astype(np.float32))
-    )
+def batches(updates):
+    return random_batches(SPEC, updates, BATCH)
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

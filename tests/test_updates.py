@@ -182,23 +182,6 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
     resumed.environments.close()
 
 
-def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one_begins():
-    computed, taken, batches = [], [], [SimpleNamespace(reward=np.zeros((1, 2)), size=2) for _ in range(5)]
-
-    def update(batch):
-        computed.append(threading.current_thread().name)
-        return SimpleNamespace(priority=batch, actor_weights=None)
-
-    updates = updates_of(SimpleNamespace(update=update, policy=None), taken.append, asynchronous=True)
-    for i, batch in enumerate(batches):
-        updates.start(batch)
-        assert taken == batches[:i]
-        updates.wait()  # an evaluation or a checkpoint
-        assert taken == batches[:i] and updates.pending.priority is batch
-    updates.close()
-    assert len(computed) == 5 and all(name.startswith("updates") for name in computed)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "preset",

@@ -65,18 +65,10 @@ def test_pictures_of_odd_sizes_are_recorded_though_the_environment_does_not_clos
     assert frames[0][:, 6:].max() < 60
 
 
-class SlowToLoad:
-    """Hangs where another process imports or makes it."""
-
-    def __reduce__(self):
-        return time.sleep, (1000,)
-
-
 FAILURES = {
     "crashed": (lambda: Drawn(at_step=lambda t: os.kill(os.getpid(), signal.SIGSEGV)), "no video of Drawn-v0"),
     "other sizes": (lambda: Drawn(at_step=lambda t: (8, 8, 3) if t > 4 else None), "same size"),
     "hanging": (lambda: Drawn(at_step=lambda t: t == 3 and time.sleep(1000)), "no video of Drawn-v0"),
-    "hanging before its first frame": (SlowToLoad(), "no video"),
 }
 
 
