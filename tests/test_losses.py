@@ -68,7 +68,7 @@ def test_expected_soft_value_is_an_exact_expectation_of_the_smaller_q_and_the_en
     np.testing.assert_allclose(target, [1 + 0.8 * (0.5 * 1.5 + 0.5 * 1.0), 2.0, 3 + 0.5 * 6.0])
     assert tape.gradient(target, [Q, PROB, LOG_PROB]) == [None] * 3
     to_prob, to_q = tape.gradient(value, [PROB, Q])
-    np.testing.assert_allclose(to_prob, [[1.5, 1.0], [5.5, 1.0], [6.0, 2.5]])
+    np.testing.assert_allclose(to_prob, [[1.5, 1.0], [5.5, 1.0], [6.0, 0.0]])
     np.testing.assert_allclose(to_q[:2], [[[0.5, 0.0], [0.0, 0.5]], [[0.25, 0.75], [0.0, 0.0]]])
 
 
