@@ -35,15 +35,11 @@ def connect(address: str) -> Iterator[Any]:
     """Connects to a cluster and gives the package `ray`; disconnects afterwards, and stops what "local" started.
 
     Tasks and actors import from the same folders as this process, which on other machines are those of a shared file
-    system. A process has one connection: where it has one already, that one is used, and kept.
+    system. Where this process has a connection already, that one is used, and kept.
 
     Args:
         address: "local" starts a Ray on this machine, with all its cores; "auto" connects to the one that runs on it
             (or that RAY_ADDRESS names); "HOST:PORT" to the one whose head is there. This machine must be in it.
-
-    Raises:
-        TfsacError: Ray is not installed, or it cannot connect.
-        OSError: nothing answers at HOST:PORT.
     """
     for name, value in SETTINGS_OF_RAY.items():
         os.environ.setdefault(name, value)

@@ -200,7 +200,7 @@ class Trainer:
         if run.checkpoint_period.tick(run.counters.env_steps):
             self.save()
         run.reporter.advance()
-        if run.reporter.terminal.stdout_closed:  # as in `tfsac train | head`
+        if run.reporter.terminal.console.stdout_closed:  # as in `tfsac train | head`
             run.signals.received = run.signals.received or getattr(signal, "SIGPIPE", signal.SIGTERM)
         run.hooks.call("on_step")
         run.hooks.raise_error()

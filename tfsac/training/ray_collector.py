@@ -108,24 +108,12 @@ class RolloutActor:
 
 
 class RayEnvironments:
-    """The environments of a run, divided among actors on a Ray cluster. A lost actor is restarted.
-
-    Args:
-        preset: of the run.
-        settings: with `ray_address`, `num_actors`.
-        env_fn, models: make environments and networks, if given.
-        report: gets a line for each actor that was restarted.
-        actor_class: of the actors.
+    """The environments of a run, divided among actors on a Ray cluster. `report` gets a line for a restarted one.
 
     Attributes:
         spec: of one environment.
         observation: `[E, ...]` by key, the first ones.
         episode, length, steps: of the running episodes, `[E]`, and of the run, as far as `count` has counted.
-
-    Raises:
-        TfsacError: from `connect`, or the environments cannot be divided among the actors, or a cluster with fewer CPU
-            cores than actors, which would wait for more.
-        Exception: of an actor's environments.
     """
 
     def __init__(
@@ -139,12 +127,12 @@ class RayEnvironments:
     ):
         assert settings.ray_address is not None
         self.num_envs, self.report = preset.environment.num_envs, report
-        self.envs_per_actor = environment_of_actor(preset, settings).num_envs
+        self.envs_per_actor = environment_of_actor(preset, settings).num_envs  # raises
         self.connected, self.actors = contextlib.ExitStack(), list[Any]()
         self.ray = self.connected.enter_context(connect(settings.ray_address))
         try:
             cores = int(self.ray.cluster_resources().get("CPU", 0))
-            if cores < settings.num_actors:
+            if cores < settings.num_actors:  # Ray would wait for more
                 raise TfsacError(f"num_actors must be <= {cores}, the cores of the cluster, got {settings.num_actors}")
             remote = self.ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=MAX_RETRIES)(actor_class)
             for index in range(settings.num_actors):
@@ -169,16 +157,8 @@ class RayEnvironments:
         self.pending = [actor.rollout.remote(request, stored) for actor in self.actors]
 
     def receive(self, newest: Step | None) -> list[Step]:
-        """Waits for the rollouts that were requested last.
-
-        Args:
-            newest: the step before, or None; the episodes of an actor that was lost are marked as truncated there.
-
-        Returns:
-            T steps of all environments.
-
-        Raises:
-            EnvironmentFailure: an environment raised, or an actor is lost again and again.
+        """Waits for the rollouts that were requested last, and returns T steps of all environments. The episodes of an
+        actor that was lost are marked as truncated in `newest`, the step before.
         """
         restarted, rollouts = zip(*self._results(None), strict=True)
         for k in np.flatnonzero(restarted).tolist():

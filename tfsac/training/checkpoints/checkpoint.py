@@ -39,8 +39,8 @@ CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that sa
 
 
 class Restored(NamedTuple):
-    """What a checkpoint held besides agent and memory, as it was given to `CheckpointManager.save`; a note for each one
-    that was passed over, and the number of workers that shared the run.
+    """What `CheckpointManager.save` was given besides agent and memory, a note for each damaged checkpoint that was
+    passed over, and the number of workers that shared the run.
     """
 
     path: pathlib.Path
@@ -111,7 +111,28 @@ class CheckpointManager:
             memory = self._save_memory(temporary)
             memories = self.workers.gather_objects(memory)
             if chief:
-                self._write(target, temporary, step, state, arrays or {}, run_files or {}, memories)
+                with glob_safe(temporary) as folder:
+                    self.checkpoint.write(str(folder / "agent"))
+                (temporary / "state.json").write_text(json.dumps(state))
+                np.savez(temporary / "state.npz", **(arrays or {}))  # type: ignore[arg-type]
+                for name, content in (run_files or {}).items():
+                    (temporary / name).write_bytes(content)
+                manifest = {
+                    "format": FORMAT,
+                    "step": step,
+                    "identity": self.identity,
+                    "files": {path.name: digest(path) for path in sorted(temporary.iterdir())},
+                    "run_files": list(run_files or {}),
+                    "memory": memories[0],
+                    "memory_of_others": memories[1:],
+                }
+                (temporary / MANIFEST).write_bytes(sealed(manifest))
+                for path in [*temporary.iterdir(), temporary, self.chunks]:
+                    sync(path)
+                if target.exists():  # the last step of a run may be one of its period, too
+                    target.replace(self.directory / f".{target.name}.old")
+                temporary.replace(target)
+                sync(self.directory)
         except (OSError, tf.errors.OpError) as error:
             if chief:
                 prune(self.directory, self.keep, step)  # and what was written of this one
@@ -142,40 +163,6 @@ class CheckpointManager:
         with atomic_write(temporary / memory_file(self.workers.task.index)) as file:
             np.savez(file, **memory.state())  # type: ignore[arg-type]
         return {"total_rows": total, "chunks": chunks}
-
-    def _write(
-        self,
-        target: pathlib.Path,
-        temporary: pathlib.Path,
-        step: int,
-        state: dict[str, Any],
-        arrays: Mapping[str, np.ndarray],
-        run_files: Mapping[str, bytes],
-        memories: list[dict[str, Any]],
-    ) -> None:
-        """Completes the temporary folder and gives it its name."""
-        with glob_safe(temporary) as folder:
-            self.checkpoint.write(str(folder / "agent"))
-        (temporary / "state.json").write_text(json.dumps(state))
-        np.savez(temporary / "state.npz", **arrays)  # type: ignore[arg-type]
-        for name, content in run_files.items():
-            (temporary / name).write_bytes(content)
-        manifest = {
-            "format": FORMAT,
-            "step": step,
-            "identity": self.identity,
-            "files": {path.name: digest(path) for path in sorted(temporary.iterdir())},
-            "run_files": list(run_files),
-            "memory": memories[0],
-            "memory_of_others": memories[1:],
-        }
-        (temporary / MANIFEST).write_bytes(sealed(manifest))
-        for path in [*temporary.iterdir(), temporary, self.chunks]:
-            sync(path)
-        if target.exists():  # the last step of a run may be one of its period, too
-            target.replace(self.directory / f".{target.name}.old")
-        temporary.replace(target)
-        sync(self.directory)
 
     def rewrite_newest_chunk(self) -> None:
         """Makes the next checkpoint save the newest rows again, because they were changed after they were saved."""
@@ -209,7 +196,6 @@ class CheckpointManager:
 
     def take_memory(self, directory: pathlib.Path) -> None:
         """Fills the memory with that of another run's newest checkpoint in `directory`."""
-        other = CheckpointManager(directory, self.agent, self.memory, self.identity, workers=self.workers)
         checkpoint, _ = newest_complete(directory, chunks=True)
         manifest = read_manifest(checkpoint)
         saved, current = (
@@ -220,7 +206,8 @@ class CheckpointManager:
             raise CheckpointError(
                 f"the memory of {checkpoint} has kind, max_size and num_envs {saved}, this run {current}"
             )
-        other._read_memory(checkpoint, manifest)
+        self._read_memory(checkpoint, manifest)
+        self.saved_chunks = []  # those are in the other run's folder
         self.memory.end_episodes()
 
     def _read_memory(self, checkpoint: pathlib.Path, manifest: dict[str, Any]) -> None:
@@ -230,19 +217,20 @@ class CheckpointManager:
             for chunk in own["chunks"]:
                 # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave
                 # them out.
-                self.memory.put(chunk["start"], self._read_rows(chunk))
+                self.memory.put(chunk["start"], _read_rows(checkpoint, chunk))
             self.memory.total_rows = own["total_rows"]
             self.memory.restore(read_arrays(checkpoint / memory_file(task.index)))
             self.saved_chunks = own["chunks"]
         else:
             states = [read_arrays(checkpoint / memory_file(worker)) for worker in range(len(saved))]
-            rows = [((chunk["start"], self._read_rows(chunk)) for chunk in memory["chunks"]) for memory in saved]
+            rows = [((chunk["start"], _read_rows(checkpoint, chunk)) for chunk in memory["chunks"]) for memory in saved]
             totals = [memory["total_rows"] for memory in saved]
             reshard(self.memory, task.index, rows, states, totals, task.num_workers)
 
-    def _read_rows(self, chunk: dict[str, Any]) -> np.ndarray:
-        """Returns the rows of a chunk, mapped into memory."""
-        return np.load(self.chunks / chunk["file"], mmap_mode="r", allow_pickle=False)
+
+def _read_rows(checkpoint: pathlib.Path, chunk: dict[str, Any]) -> np.ndarray:
+    """Returns the rows of a chunk, mapped into memory."""
+    return np.load(checkpoint.parent / CHUNKS / chunk["file"], mmap_mode="r", allow_pickle=False)
 
 
 def read_agent(agent: tf.Module, checkpoint: pathlib.Path) -> None:

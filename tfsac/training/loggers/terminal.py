@@ -52,11 +52,6 @@ class TerminalLogger:
         self.task = self.bar.add_task("training", total=None, unit="", speed=0.0, value="-")
         self.header_printed, self.extra = False, list[str]()
 
-    @property
-    def stdout_closed(self) -> bool:
-        """Whether the program that read what is printed has ended, as `head` does."""
-        return self.console.stdout_closed
-
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Shows the bar."""
         self.extra = run.extra
