@@ -18,7 +18,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.training import NonFiniteError, Trainer, non_finite
-from tfsac.training.loggers.means import Means
+from tfsac.training.reporting import Means
 from tfsac.types import Transition, UpdateResult, is_loss
 
 # Agents, with each update in a call of its own or all in one.

@@ -25,7 +25,7 @@ from tfsac.parameters import (
 from tfsac.policies import CategoricalPolicy
 from tfsac.training import Callback, NonFiniteError, Policy, Trainer
 from tfsac.training.evaluation import evaluate_policy
-from tfsac.training.loggers.means import summary
+from tfsac.training.reporting import summary
 from tfsac.training.schedule import Sampler, Schedule
 
 ONE_GRAPH = RunParameters(updates_between_diagnostics=1)  # where there would be two, of which tracing takes longest

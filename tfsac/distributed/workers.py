@@ -72,9 +72,3 @@ class Workers:
                     "All workers of a run must have the same preset and flags, "
                     f"got {name}={own!r} at worker {worker}, {chiefs!r} at worker 0"
                 )
-
-
-def worker_lost_error(error: tf.errors.OpError, advice: str) -> TfsacError:
-    """Returns the error to raise where a collective operation failed, with advice how to continue the run."""
-    reason = str(error.message).splitlines()[0]
-    return TfsacError(f"Another worker of this run ended or cannot be reached ({reason}). {advice}")

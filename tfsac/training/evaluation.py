@@ -19,9 +19,9 @@ from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
-from tfsac.training.loggers.means import summary
 from tfsac.training.non_finite import refuse_non_finite_action, refuse_non_finite_weights
 from tfsac.training.policy import Policy
+from tfsac.training.reporting import summary
 from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
 from tfsac.training.weights import save_weights

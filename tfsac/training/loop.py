@@ -14,16 +14,15 @@ import gymnasium as gym
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributed.workers import worker_lost_error
 from tfsac.environments import action_map
+from tfsac.errors import TfsacError
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import Preset, RunParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.loggers import Logger, TerminalLogger
-from tfsac.training.loggers.means import RECENT
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite_weights
-from tfsac.training.reporting import opening
+from tfsac.training.reporting import RECENT, opening
 from tfsac.training.run import MakeTerminal, Run
 from tfsac.training.schedule import Counters
 from tfsac.types import OBSERVATION, BatchesOnDevice, Step
@@ -179,7 +178,8 @@ class Trainer:
         """Saves the state where no step was interrupted, says how to continue, and returns the error to raise."""
         run = self.parts
         if isinstance(error, tf.errors.OpError) and run.several:
-            return worker_lost_error(error, f"Start all workers with {run.resume_command} to continue.")
+            lost = f"Another worker of this run ended or cannot be reached ({str(error.message).splitlines()[0]})"
+            return TfsacError(f"{lost}. Start all workers with {run.resume_command} to continue.")
         if not self._can_be_saved or run.several or isinstance(error, NonFiniteError):  # workers save together
             self.print(f"Failed at step {run.counters.env_steps}. {run.resume_advice()}")
             return error

@@ -17,12 +17,66 @@ from tfsac.agents import Agent
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.devices import device
 from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TensorBoardLogger, TerminalLogger
-from tfsac.training.loggers.means import AVERAGED, RECENT_EPISODES, Means, summary
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
+SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
+AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates the means of a row are
+MOST_ADDED = 1000  # calls of updates whose metrics wait to be summed
+RECENT_EPISODES = 10  # over which the progress bar averages, and by which runs without evaluations judge a policy
+RECENT = "training/recent_return_mean"  # column of such runs
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
 STEPS_BETWEEN_CURVES = 1000  # environment steps over which loggers get the means of an update's metrics
+
+
+def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, float]:
+    """Returns mean, std, min and max of episodes' returns `[E]` and their mean length, as columns under a prefix; NaN
+    where there are no episodes.
+    """
+    values = [np.nan] * 5
+    if len(returns):
+        values = [returns.mean(), returns.std(), returns.min(), returns.max(), lengths.mean()]
+    return {f"{prefix}/{name}": float(value) for name, value in zip(SUMMARY, values, strict=True)}
+
+
+class Means:
+    """Averages the metrics of updates, by name, each over the updates that reported it."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = list(names)
+        self.sums, self.counts = np.zeros(len(self.names)), np.zeros(len(self.names), np.int64)
+        self.added: list[np.ndarray] = []  # not summed yet: many at once take a tenth of the time
+
+    def add(self, metrics: np.ndarray) -> None:
+        """Adds the metrics `[U, M]` of U updates, NaN for those that an update does not report."""
+        self.added.append(metrics)
+        if len(self.added) == MOST_ADDED:
+            self._sum()
+
+    def _sum(self) -> None:
+        metrics = np.concatenate([np.zeros((0, len(self.names))), *self.added])
+        reported = ~np.isnan(metrics)
+        # One update after the other, so that the sums are the same to the bit however many are summed at once.
+        self.sums = np.cumsum(np.concatenate([self.sums[None], np.where(reported, metrics, 0.0)]), axis=0)[-1]
+        self.counts += reported.sum(axis=0)
+        self.added = []
+
+    def take(self) -> dict[str, float]:
+        """Returns the means since the last call, NaN for metrics that no update reported."""
+        self._sum()
+        columns = zip(self.names, self.sums.tolist(), self.counts.tolist(), strict=True)
+        means = {name: total / count if count else np.nan for name, total, count in columns}
+        self.sums, self.counts = np.zeros_like(self.sums), np.zeros_like(self.counts)
+        return means
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps, as JSON values, exactly."""
+        self._sum()
+        return {"sums": self.sums.tolist(), "counts": self.counts.tolist()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes what `state` returned."""
+        self.sums, self.counts = np.array(state["sums"]), np.array(state["counts"], np.int64)
 
 
 class Reporter:
@@ -55,7 +109,7 @@ class Reporter:
             self.not_started.insert(0, TensorBoardLogger(path / "events", histograms))
         self.running = np.zeros(environment.num_envs)
         self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
-        self.episodes: list[tuple[float, int]] = []  # return and length
+        self.returns, self.lengths = list[float](), list[int]()  # of episodes since the last row
         self.logged: dict[str, list[float]] = {key: [] for key in environment.logged_keys}
         self.updates, self.curves, self.curve_period = Means(names), Means(names), Period(STEPS_BETWEEN_CURVES)
         self.wall_seconds = 0.0
@@ -97,10 +151,11 @@ class Reporter:
         if not ended.any():
             return
         for i in np.flatnonzero(ended):
-            episode_return, steps = float(self.running[i]), int(length[i])
-            self.episodes.append((episode_return, steps))
-            self.recent.append(episode_return)
-            self._write("episode", {"training/episode_return": episode_return, "training/episode_length": steps})
+            self.returns.append(float(self.running[i]))
+            self.lengths.append(int(length[i]))
+            self.recent.append(self.returns[-1])
+            metrics = {"training/episode_return": self.returns[-1], "training/episode_length": self.lengths[-1]}
+            self._write("episode", metrics)
         self.running[ended] = 0.0
         for key, values in logged.items():
             self.logged[key] += values[~np.isnan(values)].tolist()
@@ -121,8 +176,8 @@ class Reporter:
         """
         row = {**dataclasses.asdict(self.counters), "wall_seconds": round(time.perf_counter() - self.started, 3)}
         row |= {f"training/{key}": np.mean(values) if values else np.nan for key, values in self.logged.items()}
-        row |= summary("training", *np.array(self.episodes).reshape(-1, 2).T)
-        self.episodes, self.logged = [], {key: [] for key in self.logged}
+        row |= summary("training", np.array(self.returns), np.array(self.lengths))
+        self.returns, self.lengths, self.logged = [], [], {key: [] for key in self.logged}
         counts = self.updates.state()["counts"]
         averaged = dict(zip(AVERAGED, (max(counts), min(counts)), strict=True))
         return row | {"steps_per_second": round(speed, 1), **self.updates.take(), **averaged}
@@ -156,8 +211,8 @@ class Reporter:
         recorder = {
             "recent": list(self.recent),
             "running": self.running.tolist(),
-            "returns": [episode_return for episode_return, _ in self.episodes],
-            "lengths": [length for _, length in self.episodes],
+            "returns": self.returns,
+            "lengths": self.lengths,
             "logged": list(self.logged.values()),
             "updates": self.updates.state(),
         }
@@ -170,7 +225,7 @@ class Reporter:
         recorder = state["recorder"]
         self.recent.extend(recorder["recent"])
         self.running = np.array(recorder["running"], np.float64)
-        self.episodes = list(zip(recorder["returns"], recorder["lengths"], strict=True))
+        self.returns, self.lengths = recorder["returns"], recorder["lengths"]
         self.logged = dict(zip(self.logged, map(list, recorder["logged"]), strict=True))
         self.updates.restore(recorder["updates"])
 

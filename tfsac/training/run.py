@@ -44,12 +44,11 @@ from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
-from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RayEnvironments
 from tfsac.training.recorded_spaces import check_order, check_spaces, spaces_of
-from tfsac.training.reporting import Reporter
+from tfsac.training.reporting import RECENT, RECENT_EPISODES, Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, RunDirectory
 from tfsac.training.schedule import Period, Sampler, Schedule

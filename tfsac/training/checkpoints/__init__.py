@@ -1,8 +1,7 @@
 """Checkpoints: agent, memory and the state of a run, written whole and checked before they are used."""
 
-from tfsac.training.checkpoints.checkpoint import CheckpointManager, Restored, read_agent
+from tfsac.training.checkpoints.checkpoint import CheckpointManager, Restored, identity_of, read_agent
 from tfsac.training.checkpoints.format import FORMAT, CheckpointError
-from tfsac.training.checkpoints.identity import identity_of
 
 __all__ = [
     "FORMAT",

@@ -16,6 +16,7 @@ from tfsac.distributed.partition import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.memories.reshard import reshard
+from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
 from tfsac.training.checkpoints.format import (
     CHUNKS,
     FORMAT,
@@ -32,9 +33,10 @@ from tfsac.training.checkpoints.format import (
     read_manifest,
     sealed,
 )
-from tfsac.training.checkpoints.identity import with_defaults
+from tfsac.types import Spec
 from tfsac.utils.files import atomic_write, differences, glob_safe, read_arrays, read_object, sync
 
+DEMONSTRATIONS = "demonstrations"  # their file may be moved; the memory knows them by their content
 CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
 
 
@@ -186,7 +188,7 @@ class CheckpointManager:
         return Restored(checkpoint, state, arrays, run_files, notes, len(memories_in(manifest)))
 
     def _check_identity(self, checkpoint: pathlib.Path, identity: dict[str, Any]) -> None:
-        changed = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
+        changed = differences(identity if identity == self.identity else _with_defaults(identity), self.identity)
         if changed:
             name, saved, current = changed[0]
             raise CheckpointError(
@@ -240,3 +242,31 @@ def read_agent(agent: tf.Module, checkpoint: pathlib.Path) -> None:
             tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
     except (ValueError, AssertionError, tf.errors.OpError) as error:
         raise CheckpointError(f"{checkpoint} has other networks, such as of other models: {error}") from error
+
+
+def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
+    """Returns environment, agent, seed and shapes of a run as JSON values; its schedule may be extended."""
+    arrays = {**spec.observation, "action": spec.action}
+    return {
+        **_identity(preset.environment, preset.agent),
+        "seed": seed,
+        "shapes": {name: list(array.shape) for name, array in arrays.items()},
+    }
+
+
+def _with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
+    """Returns the identity of a checkpoint with the defaults of parameters that came later."""
+    agent, memory = identity["agent"], dict(identity["agent"]["memory"])
+    if memory["kind"] in ("sqil", "prior_data"):
+        memory[DEMONSTRATIONS] = DEMONSTRATIONS
+    agent_class: Any = AgentParameters  # a union of classes
+    environment = from_json(EnvironmentParameters, json.dumps(identity["environment"]))
+    return {**identity, **_identity(environment, from_json(agent_class, json.dumps({**agent, "memory": memory})))}
+
+
+def _identity(environment_parameters: EnvironmentParameters, agent_parameters: AgentParameters) -> dict[str, Any]:
+    environment, agent = to_json(environment_parameters), to_json(agent_parameters)
+    agent["memory"].pop(DEMONSTRATIONS, None)
+    for name in ("vectorization", "step_timeout_seconds"):  # the same steps come of it
+        del environment[name]
+    return {"environment": environment, "agent": agent}
