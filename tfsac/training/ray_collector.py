@@ -76,7 +76,9 @@ class RolloutActor:
         self.collector = self.collector or self._collector()
         num_envs, num_actors = self.collector.environments.num_envs, self.settings.num_actors
         own = episode[self.index * num_envs :][:num_envs].tolist()
-        self.collector.start_episodes({"episode": own, "length": [0] * num_envs, "steps": env_steps // num_actors})
+        state = {"episode": own, "length": [0] * num_envs, "steps": env_steps // num_actors}
+        self.collector.environments.restore(state, None, {})
+        self.collector.policy_state = {}
         self.collector.reseed([self.settings.seed, Stream.ROLLOUT_ACTORS, self.index, env_steps])
         return self.collector.environments.spec, self.collector.environments.observation
 

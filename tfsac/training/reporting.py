@@ -22,7 +22,6 @@ from tfsac.training.schedule import Period, Schedule
 
 SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
 AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates the means of a row are
-MOST_ADDED = 1000  # calls of updates whose metrics wait to be summed
 RECENT_EPISODES = 10  # over which the progress bar averages, and by which runs without evaluations judge a policy
 RECENT = "training/recent_return_mean"  # column of such runs
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
@@ -45,13 +44,11 @@ class Means:
     def __init__(self, names: Sequence[str]):
         self.names = list(names)
         self.sums, self.counts = np.zeros(len(self.names)), np.zeros(len(self.names), np.int64)
-        self.added: list[np.ndarray] = []  # not summed yet: many at once take a tenth of the time
+        self.added: list[np.ndarray] = []  # since the last row or checkpoint: many at once take a tenth of the time
 
     def add(self, metrics: np.ndarray) -> None:
         """Adds the metrics `[U, M]` of U updates, NaN for those that an update does not report."""
         self.added.append(metrics)
-        if len(self.added) == MOST_ADDED:
-            self._sum()
 
     def _sum(self) -> None:
         metrics = np.concatenate([np.zeros((0, len(self.names))), *self.added])
@@ -241,12 +238,8 @@ def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
         for name, network in agent.networks.items()
     }
     networks = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    curves = f"curves      tensorboard {shlex.quote(f'--logdir={directory.path}')}"
-    return "\n".join(
-        [
-            f"run         {directory.path}",
-            f"device      {device()}",
-            f"parameters  {sum(sizes.values()):,} ({networks})",
-            *([curves] if tensorboard else []),
-        ]
-    )
+    lines = [f"run         {directory.path}", f"device      {device()}"]
+    lines.append(f"parameters  {sum(sizes.values()):,} ({networks})")
+    if tensorboard:
+        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.path}')}")
+    return "\n".join(lines)
