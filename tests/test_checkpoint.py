@@ -136,9 +136,9 @@ def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damage
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            prune(checkpoints, 1, 300)
+            prune(checkpoints, 1)
     verify(checkpoints / "000000300")
-    prune(checkpoints, 1, 300)
+    prune(checkpoints, 1)
     assert sorted(path.name for path in checkpoints.iterdir()) == ["000000300", "memory"]
 
 

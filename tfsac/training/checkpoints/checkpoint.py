@@ -77,6 +77,7 @@ class CheckpointManager:
         self.checkpoint = tf.train.Checkpoint(agent=agent)
         self.workers = workers or Workers(tf.distribute.get_strategy(), WorkerTask())
         self.saved_chunks: list[dict[str, Any]] = []  # of this worker's memory
+        self.damaged: list[pathlib.Path] = []  # checkpoints that were passed over
 
     def saved_checkpoints(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
@@ -137,14 +138,15 @@ class CheckpointManager:
                 sync(self.directory)
         except (OSError, tf.errors.OpError) as error:
             if chief:
-                prune(self.directory, self.keep, step)  # and what was written of this one
+                prune(self.directory, self.keep, self.damaged)  # and what was written of this one
             names = ", ".join(path.name for path in self.saved_checkpoints()) or "none"
             raise CheckpointError(
                 f"the checkpoint at step {step} cannot be written: {error} (kept: {names})"
             ) from error
         self.saved_chunks = memory["chunks"]
+        self.damaged = [path for path in self.damaged if path != target]
         if chief:
-            prune(self.directory, self.keep, step)
+            prune(self.directory, self.keep, self.damaged)
         return target
 
     def _save_memory(self, temporary: pathlib.Path) -> dict[str, Any]:
@@ -179,6 +181,7 @@ class CheckpointManager:
         self.workers.gather({"clean": np.ones(1)})  # the other workers wait for it
         checkpoint, notes = newest_complete(self.directory, chunks=True)
         self.workers.check_shared({"checkpoint": checkpoint.name})
+        self.damaged = [path for path in self.saved_checkpoints() if int(path.name) > int(checkpoint.name)]
         manifest = read_manifest(checkpoint)
         self._check_identity(checkpoint, manifest["identity"])
         self._read_memory(checkpoint, manifest)

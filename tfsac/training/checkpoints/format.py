@@ -20,6 +20,7 @@ import json
 import pathlib
 import re
 import shutil
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -142,15 +143,12 @@ def clean_up(folder: pathlib.Path) -> None:
     remove_temporary(folder / CHUNKS)
 
 
-def prune(folder: pathlib.Path, keep: int, step: int) -> None:
-    """Deletes all but the newest checkpoints up to a step, and the chunks that none of them needs.
-
-    Checkpoints of later steps were damaged when the run was resumed.
-    """
+def prune(folder: pathlib.Path, keep: int, damaged: Collection[pathlib.Path] = ()) -> None:
+    """Deletes all but the newest checkpoints, the damaged ones, and the chunks that none of the others needs."""
     with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
         clean_up(folder)
         checkpoints = checkpoints_in(folder)
-        remaining = [checkpoint for checkpoint in checkpoints if int(checkpoint.name) <= step][-keep:]
+        remaining = [checkpoint for checkpoint in checkpoints if checkpoint not in damaged][-keep:]
         for checkpoint in set(checkpoints) - set(remaining):  # renamed first: half of it would be a damaged one
             shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.tmp")))
         referenced = set[str]()
