@@ -39,7 +39,7 @@ def disturbed(trainer, folder):
     if trainer.filters.observations:
         trainer.filters.learn({"observation": rng.standard_normal((9, 3)) + 5.0})
     directory = RunDirectory(folder)
-    directory.create(trainer.preset, trainer.parts.settings)
+    directory.create(trainer.preset, trainer.settings)
     save_weights(directory.best, trainer.agent, trainer.filters)
     return folder
 
@@ -109,23 +109,6 @@ def test_a_note_says_that_the_weights_had_other_bounds_of_actions(tmp_path, caps
         path.write_text(json.dumps({**config, "spaces": spaces}))
         Trainer(tiny_preset(**SHORT), tmp_path / f"run{low}", initial_weights=tmp_path / "source")
         assert ("acts differently" in capsys.readouterr().out) == warns
-
-
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-def test_weights_of_a_run_without_unit_weights_are_projected_before_the_first_step(tmp_path):
-    preset = tiny.ensemble("xqc_mujoco")
-    source = Trainer(override(preset, {"agent.networks.*.unit_weights": "none"}), tmp_path / "unused", quiet=True)
-    disturbed(source, tmp_path / "source")
-    trainer = Trainer(preset, tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
-    for name in ("policy", "q"):
-        kernels = [v.numpy() for v in trainer.agent.networks[name].trainable_variables if v.name == "kernel"]
-        assert len(kernels) > 2
-        for kernel in kernels:
-            np.testing.assert_allclose(np.linalg.norm(kernel, axis=-2), 1.0, rtol=1e-5)
-    seen = trainer.environments.observation
-    ours, theirs = (one.agent.policy.act(seen, mode="greedy").action for one in (trainer, source))
-    assert np.abs(ours - theirs).max() > 1e-3  # what acts has the projected weights
 
 
 def other_agent(folder):
@@ -282,7 +265,7 @@ class Interrupted(tfsac.Callback):
     """Ends a run as a signal does, at its first step."""
 
     def on_step(self, trainer):
-        trainer.parts.signals.received = signal.SIGTERM
+        trainer.signals.received = signal.SIGTERM
 
 
 @pytest.mark.usefixtures("training_alone")

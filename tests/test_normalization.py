@@ -272,7 +272,7 @@ def test_weights_bring_the_statistics_but_no_running_episodes(tmp_path):
     for _ in range(5):
         source.collect()
     directory = RunDirectory(tmp_path / "source")
-    directory.create(source.preset, source.parts.settings)
+    directory.create(source.preset, source.settings)
     save_weights(directory.best, source.agent, source.filters)
     trainer = Trainer(scaled, tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
     assert trainer.filters.returns.count == 5 and trainer.filters.returns.divisor() == source.filters.returns.divisor()

@@ -83,7 +83,7 @@ def test_keys_in_another_order_are_read_as_they_were_trained_and_not_trained_fur
     np.testing.assert_array_equal(policies[0].act(seen), policies[1].act(seen))
     assert np.abs(policies[0].act(seen) - policies[0].act({"ahead": seen["behind"], "behind": seen["ahead"]})) > 1e-6
     assert tfsac.verify(policies[1], run / "policy", [seen]) < 1e-5
-    with pytest.raises(TfsacError, match=r"order|other fields"):
+    with pytest.raises(TfsacError, match="order"):
         tfsac.train(preset, run, quiet=True, env_fn=other, resume=True)
     with pytest.raises(TfsacError, match=r"order \['behind', 'ahead'\]"):
         tfsac.train(preset, tmp_path / "new", quiet=True, env_fn=other, initial_weights=run)
@@ -167,7 +167,7 @@ def test_a_run_of_layers_is_not_loaded_with_models_of_the_same_shapes(tmp_path):
 def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
     trainer = Trainer(short(), tmp_path / "run", quiet=True, env_fn=arm)
     assert (
-        trainer.parts.resume_command
+        trainer.resume_command
         == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
     )
 

@@ -30,7 +30,7 @@ class Spy(Callback):
 
     def on_training_begin(self, trainer):
         self.acted, self.made = [], [kernel(trainer.agent)]
-        actor, learner = trainer.parts.collector.policy, trainer.agent
+        actor, learner = trainer.collector.policy, trainer.agent
         act, update = actor.act, learner.update
 
         def watched_act(*arguments):
@@ -72,7 +72,7 @@ def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchro
         events.append(updates.arrays())
 
     updates = updates_of(agent, lambda priority: events.append("applied"), asynchronous, save)
-    updates.start("batch") if asynchronous else updates.take("batch", result)
+    updates.learn("batch")
     updates.finish()
     updates.close()
     written, applied = events
@@ -94,7 +94,7 @@ def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     trainer, spy = trained(
         tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often
     )
-    assert bool(trainer.parts.collector.policy.forwards["policy"].variables) != graph
+    assert bool(trainer.collector.policy.forwards["policy"].variables) != graph
     assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.acted) == 160
     # Steps 101 to 110 and 111 to 120 are acted on with the first weights: the first call begins after step 110.
     for step in range(100, 160):
@@ -106,7 +106,7 @@ def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
 def all_of(trainer):
     """Returns what a run has learned and collected."""
     arrays = {f"variable {i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
-    arrays |= {f"acting {i}": array for i, array in enumerate(trainer.parts.collector.actor_weights)}
+    arrays |= {f"acting {i}": array for i, array in enumerate(trainer.collector.actor_weights)}
     return {**arrays, **trainer.memory.state(), "rows": trainer.memory.between(0, trainer.memory.total_rows)}
 
 
@@ -132,7 +132,7 @@ def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it
 
     rarely = dataclasses.replace(BESIDE, checkpoint_save_steps=500)
     plain, _ = trained(tmp_path / "plain", preset(), rarely)
-    assert plain.parts.updates.pending is not None and plain.parts.collector.actor_weights
+    assert plain.updates.pending is not None and plain.collector.actor_weights
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=25)
     saved, _ = trained(tmp_path / "saved", preset(schedule__steps_between_evaluation_periods=33), often)
     assert_equal(plain, saved)
@@ -191,7 +191,7 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
     trainer.environments.step = failing
     with pytest.raises(EnvironmentFailure):
         trainer.run()
-    assert "the state before is saved" in capsys.readouterr().out and not threads()
+    assert "continues from the last checkpoint" in capsys.readouterr().out and not threads()
     resumed = Trainer(preset, tmp_path / "run", BESIDE, resume=True, quiet=True)
     assert (resumed.counters.env_steps, resumed.counters.updates, int(resumed.agent.updates)) == (125, 20, 20)
     resumed.environments.close()
@@ -206,7 +206,7 @@ def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one
 
     updates = updates_of(SimpleNamespace(update=update, policy=None), taken.append, asynchronous=True)
     for i, batch in enumerate(batches):
-        updates.start(batch)
+        updates.learn(batch)
         assert taken == batches[:i]
         updates.wait()  # an evaluation or a checkpoint
         assert taken == batches[:i] and updates.pending.priority is batch

@@ -12,6 +12,8 @@ from tfsac.training.run_directory import RunDirectory
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
 from tfsac.utils.files import differences, read_object
 
+BOUNDS = ("action.low", "action.high")
+
 
 def spaces_of(spec: Spec) -> dict[str, Any]:
     """Returns shapes and dtypes of observations, and shape and bounds (or number) of actions, as JSON values."""
@@ -43,32 +45,32 @@ def spec_in(spaces: Mapping[str, Any]) -> Spec:
     )
 
 
-def check_spaces(directory: RunDirectory, spec: Spec, keys: Collection[str] | None = None) -> None:
-    """Refuses an environment whose spaces are not those in which a run's policy was trained. A policy that only
-    acts needs the observations in `keys` and its actions.
+def changed_spaces(
+    directory: RunDirectory, spec: Spec, keys: Collection[str] | None = None
+) -> dict[str, tuple[Any, Any]]:
+    """Returns what differs from the spaces in which a run's policy was trained: values in training and now, by name.
+
+    A policy that only acts needs its actions and the observations in `keys`; networks that are trained further read all
+    of them, in the same order. Of runs from before spaces were recorded, nothing is known to differ.
     """
     trained, current = read_object(directory.config).get("spaces"), spaces_of(spec)
-    if trained is None:  # of a run from before they were recorded
-        return
-    if keys is not None:
+    if trained is None:
+        return {}
+    if keys is None:
+        for spaces, other in ((trained, current), (current, trained)):
+            spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
+    else:
         trained, current = (
             {"action": x["action"], "observation": {key: x["observation"].get(key) for key in keys}}
             for x in (trained, current)
         )
-    for name, expected, actual in differences(trained, current):
-        if name != "action.dtype" and not (name in ("action.low", "action.high") and same_bounds(expected, actual)):
-            raise TfsacError(
-                f"the policy of {directory.path} belongs to another environment: its {name} is {expected}, got {actual}"
-            )
+    changed = {name: (before, now) for name, before, now in differences(trained, current) if name != "action.dtype"}
+    return {name: pair for name, pair in changed.items() if not (name in BOUNDS and same_bounds(*pair))}
 
 
-def check_order(directory: RunDirectory, spec: Spec) -> None:
-    """Refuses to train a run's networks further on observations whose keys come in another order, in which the
-    networks read them.
-    """
-    trained = list(read_object(directory.config).get("spaces", {}).get("observation", spec.observation))
-    if trained != list(spec.observation) and set(trained) == spec.observation.keys():
+def check_spaces(directory: RunDirectory, spec: Spec, keys: Collection[str] | None = None) -> None:
+    """Refuses an environment with other spaces than those of a run's policy; see `changed_spaces`."""
+    for name, (trained, current) in changed_spaces(directory, spec, keys).items():
         raise TfsacError(
-            f"the networks of {directory.path} read observations in the order {trained}: make the Dict space of the "
-            f"environment in this order, got {list(spec.observation)}"
+            f"the policy of {directory.path} belongs to another environment: its {name} is {trained}, got {current}"
         )

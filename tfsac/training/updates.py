@@ -19,7 +19,7 @@ PRIORITY = "updates/priority"  # array of a checkpoint
 class Updates:
     """Hands batches to an agent, and its results to the memory (priorities) and to the collector (weights).
 
-    If `asynchronous`, a thread computes while the caller acts. A result takes effect when the next call begins, never
+    If `asynchronous`, a thread computes while the caller acts. A result takes effect when `finish` is called, never
     earlier, so that a run does not depend on how fast the thread is.
 
     Attributes:
@@ -41,17 +41,15 @@ class Updates:
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
-    def start(self, batch: Batches) -> None:
-        """Learns from stacked batches `[U, B, ...]` in the thread, after the call before has taken effect."""
-        assert self.thread
+    def learn(self, batch: Batches) -> None:
+        """Learns from stacked batches `[U, B, ...]`: at once, or in the thread after the call before took effect."""
         self.finish()
-        self.running = batch, self.thread.submit(self.agent.update, batch)
-
-    def take(self, batch: Batches, result: UpdateResult) -> None:
-        """Lets the result of an update take effect at once."""
-        self.pending = result
-        self.on_result(batch, result)
-        self.finish()
+        if self.thread:
+            self.running = batch, self.thread.submit(self.agent.update, batch)
+        else:
+            self.pending = self.agent.update(batch)
+            self.on_result(batch, self.pending)
+            self.finish()
 
     def wait(self) -> None:
         """Waits for the call that is running, whose result does not take effect yet; raises what the update raised,

@@ -14,13 +14,11 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.environments import Filters
 from tfsac.errors import TfsacError
-from tfsac.networks import project
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import read_agent, wrap_checkpoint_errors
-from tfsac.training.recorded_spaces import check_order, spaces_of
+from tfsac.training.recorded_spaces import BOUNDS, changed_spaces
 from tfsac.training.run_directory import RunDirectory
-from tfsac.types import same_bounds
-from tfsac.utils.files import atomic_write, read_arrays, read_object
+from tfsac.utils.files import atomic_write, differences, read_arrays, read_object
 
 STATISTICS = "filters"  # the entry of their statistics
 
@@ -49,26 +47,19 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there: the first weights are saved with the first evaluation")
     arrays = read_arrays(path, "a file of weights")
-    statistics, own = json.loads(str(arrays.pop(STATISTICS, "{}"))), filters.state()
+    statistics = json.loads(str(arrays.pop(STATISTICS)))
     if isinstance(learned, Agent):
         variables, policy, trained = _variables(learned), learned.policy, _other_trained(learned)
         variables |= {name: variable for name, variable in trained.items() if name in arrays}
     else:
         variables, policy = dict(learned.variables), learned
-    needed = {name: tuple(variable.shape) for name, variable in variables.items()}
-    networks = {name.partition("/")[0] for name in needed}
+    networks = {name.partition("/")[0] for name in variables}
     saved = {name: array.shape for name, array in arrays.items() if name.partition("/")[0] in networks}
-    if name := next((name for name in {**needed, **saved} if needed.get(name) != saved.get(name)), None):
+    saved |= _normalized(statistics)
+    needed = {name: tuple(variable.shape) for name, variable in variables.items()} | _normalized(filters.state())
+    for name, shape, own in differences(saved, needed):
         raise TfsacError(
-            f"{path} is of other networks or of another version: {name} has shape {saved.get(name)} and must have "
-            f"{needed.get(name)}"
-        )
-    if {key: np.shape(mean) for key, mean in statistics["mean"].items()} != {
-        key: np.shape(mean) for key, mean in own["mean"].items()
-    }:
-        raise TfsacError(
-            f"{path} belongs to other filters: it normalises {sorted(statistics['mean'])}, this agent "
-            f"{sorted(own['mean'])} (environment.filters.observation_normalization)"
+            f"{path} is of other networks or filters, or of another version: {name} has shape {shape}, not {own}"
         )
     filters.restore(statistics)
     for name, variable in variables.items():
@@ -86,26 +77,25 @@ def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) ->
 
 def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> str | None:
     """Begins a new run with the best weights of another one: target networks, temperatures and statistics included.
-    Networks of unit weights are projected, for the other run's need not have been.
-
-    Returns:
-        a line where -1 and 1 stood for other actions in the other run.
+    Returns a line where -1 and 1 stood for other actions in the other run.
     """
     directory.read()
-    check_order(directory, agent.spec)
+    changed = changed_spaces(directory, agent.spec)
+    if "order" in changed:
+        trained, current = changed["order"]
+        raise TfsacError(f"the networks of {directory.path} read observations in the order {trained}, got {current}")
     load_weights(directory.best, agent, filters)
     filters.end_episodes()
-    for name, parameters in agent.network_parameters.items():
-        if parameters.unit_weights != "none":
-            project(agent.networks[name], parameters.unit_weights)
-    agent.policy.refresh()
-    current = spaces_of(agent.spec)["action"]
-    trained = (read_object(directory.config).get("spaces") or {"action": current})["action"]
-    for name in ("low", "high"):
-        before, now = trained.get(name), current.get(name)
-        if before != now and not same_bounds(before, now):
-            return f"The policy of {directory.path} had actions with {name} {before}, now {now}: it acts differently."
+    for name in BOUNDS:
+        if name in changed:
+            trained, current = changed[name]
+            return f"The policy of {directory.path} had {name} {trained}, now {current}: it acts differently."
     return None
+
+
+def _normalized(statistics: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the observations that are normalised."""
+    return {f"observation_normalization/{key}": np.shape(mean) for key, mean in statistics["mean"].items()}
 
 
 def _variables(agent: Agent) -> dict[str, Any]:
