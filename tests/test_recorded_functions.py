@@ -166,10 +166,7 @@ def test_a_run_of_layers_is_not_loaded_with_models_of_the_same_shapes(tmp_path):
 
 def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
     trainer = Trainer(short(), tmp_path / "run", quiet=True, env_fn=arm)
-    assert (
-        trainer.resume_command
-        == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
-    )
+    assert trainer.resume_command == "the same call with resume=True"
 
 
 # -- env_fn ------------------------------------------------------------------------------------------------------------

@@ -65,8 +65,9 @@ def test_an_agent_after_a_reset_is_a_new_one_with_its_old_counters(name):
     first, batches = everything(agent), tools.global_batches(agent)
     agent.update(batches)
     learned, updates = everything(agent), int(agent.updates)
-    assert not resets.pending(119) and resets.pending(120)
-    assert resets.reset(120) == 1 and not resets.pending(149)
+    assert not resets.pending(119) and resets.pending(120) == 1
+    resets.reset(1)
+    assert not resets.pending(149)
     new = everything(agent)
     assert_equal(new, everything(made[0]))
     for kind in ("network policy", "network q", "model q"):
@@ -90,11 +91,12 @@ def test_each_reset_has_weights_of_its_own_and_a_step_may_pass_several():
     resets, made = resets_of("v")
     kernels = []
     for step, number in ((120, 1), (151, 3)):
-        assert resets.reset(step) == number
+        assert resets.pending(step) == number
+        resets.reset(number)
         kernels.append(resets.agent.networks["policy"].trainable_variables[0].numpy())
     assert (kernels[0] != kernels[1]).all() and len(made) == 2 and not resets.pending(10**9)
     third, _ = resets_of("v")
-    third.reset(400)  # what was passed before changes nothing
+    third.reset(third.pending(400))  # what was passed before changes nothing
     assert_equal(everything(third.agent), everything(resets.agent))
 
 
@@ -105,7 +107,7 @@ def test_variables_that_nothing_trains_start_again_too():
         model.layers[-1].trainable = False
         for variable in model.variables:
             variable.assign(variable + 7.0)
-    resets.reset(120)
+    resets.reset(1)
     assert_equal(everything(resets.agent), everything(made[0]))
 
 
@@ -145,13 +147,12 @@ def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_pa
     trainer = Trainer(tiny_preset(agent__algorithm__reset_steps=(120, 150)), tmp_path / "run")
     reset, update = trainer.resets.reset, trainer.agent.update
 
-    def watched_reset(env_steps):
-        rows = trainer.memory.between(0, trainer.memory.total_rows).copy()
-        number = reset(env_steps)
+    def watched_reset(number):
+        rows, env_steps = trainer.memory.between(0, trainer.memory.total_rows).copy(), trainer.counters.env_steps
+        reset(number)
         seen[env_steps] = agent_tools.weights(trainer.agent)
         np.testing.assert_array_equal(trainer.memory.between(0, trainer.memory.total_rows), rows)
         assert len(rows) == env_steps and trainer.counters.updates == env_steps - 101 == int(trainer.agent.updates)
-        return number
 
     def watched_update(batch):
         result = update(batch)
@@ -200,10 +201,9 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
     forward, act = policy.forwards["policy"], policy.act
     policy.act = lambda *given: acted.append(forward.weights[0]) or act(*given)
 
-    def watched(env_steps):
-        number = reset(env_steps)
+    def watched(number):
+        reset(number)
         fresh.append(trainer.agent.networks["policy"].trainable_variables[0].numpy())
-        return number
 
     trainer.resets.reset = watched
     trainer.run()

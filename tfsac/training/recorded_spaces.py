@@ -12,8 +12,6 @@ from tfsac.training.run_directory import RunDirectory
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
 from tfsac.utils.files import differences, read_object
 
-BOUNDS = ("action.low", "action.high")
-
 
 def spaces_of(spec: Spec) -> dict[str, Any]:
     """Returns shapes and dtypes of observations, and shape and bounds (or number) of actions, as JSON values."""
@@ -45,17 +43,17 @@ def spec_in(spaces: Mapping[str, Any]) -> Spec:
     )
 
 
-def changed_spaces(
-    directory: RunDirectory, spec: Spec, keys: Collection[str] | None = None
-) -> dict[str, tuple[Any, Any]]:
-    """Returns what differs from the spaces in which a run's policy was trained: values in training and now, by name.
+def check_spaces(
+    directory: RunDirectory, spec: Spec, keys: Collection[str] | None = None, only: str | None = None
+) -> None:
+    """Refuses an environment with other spaces than those in which a run's policy was trained, where they are recorded.
 
     A policy that only acts needs its actions and the observations in `keys`; networks that are trained further read all
-    of them, in the same order. Of runs from before spaces were recorded, nothing is known to differ.
+    of them, in the same order. `only` names the one thing to compare, such as "order".
     """
     trained, current = read_object(directory.config).get("spaces"), spaces_of(spec)
     if trained is None:
-        return {}
+        return
     if keys is None:
         for spaces, other in ((trained, current), (current, trained)):
             spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
@@ -64,13 +62,9 @@ def changed_spaces(
             {"action": x["action"], "observation": {key: x["observation"].get(key) for key in keys}}
             for x in (trained, current)
         )
-    changed = {name: (before, now) for name, before, now in differences(trained, current) if name != "action.dtype"}
-    return {name: pair for name, pair in changed.items() if not (name in BOUNDS and same_bounds(*pair))}
-
-
-def check_spaces(directory: RunDirectory, spec: Spec, keys: Collection[str] | None = None) -> None:
-    """Refuses an environment with other spaces than those of a run's policy; see `changed_spaces`."""
-    for name, (trained, current) in changed_spaces(directory, spec, keys).items():
-        raise TfsacError(
-            f"the policy of {directory.path} belongs to another environment: its {name} is {trained}, got {current}"
-        )
+    for name, before, now in differences(trained, current):
+        same = name == "action.dtype" or (name in ("action.low", "action.high") and same_bounds(before, now))
+        if not same and only in (None, name):
+            raise TfsacError(
+                f"the policy of {directory.path} belongs to another environment: its {name} is {before}, got {now}"
+            )

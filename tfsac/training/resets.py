@@ -17,33 +17,23 @@ class Resets:
     """Gives an agent fresh networks, target networks, temperatures and optimizers at given environment steps.
 
     The number of updates that were made, the seed of the noise and acting's random numbers stay. The agent's checkpoint
-    holds the number of the last reset.
-
-    Args:
-        agent, seed: of the run.
-        steps: environment steps, rising.
-        make_agent: makes an agent of the same kind with the first weights of a seed.
+    holds the number of the last reset. `make_agent` makes an agent of the same kind with the first weights of a seed.
     """
 
     def __init__(self, agent: Agent, steps: Sequence[int], make_agent: Callable[[int], Agent], seed: int):
         self.agent, self.steps, self.make_agent, self.seed = agent, steps, make_agent, seed
         self.num_resets: int | None = None
 
-    def number(self, env_steps: int) -> int:
-        """Returns the number of the last reset up to so many environment steps, from 1 on; 0 if there is none."""
-        return bisect.bisect_right(self.steps, env_steps)
-
-    def pending(self, env_steps: int) -> bool:
-        """Returns whether there is a reset to make; the last one stands for all that a step passes."""
-        if (number := self.number(env_steps)) == 0:
-            return False
+    def pending(self, env_steps: int) -> int:
+        """Returns the number of the reset to make, from 1 on, or 0; the last one stands for all that a step passes."""
+        number = bisect.bisect_right(self.steps, env_steps)
         if self.num_resets is None:  # reading a variable in every step takes 0.1 ms
             self.num_resets = int(self.agent.resets.numpy())
-        return number > self.num_resets
+        return number if number > self.num_resets else 0
 
-    def reset(self, env_steps: int) -> int:
-        """Makes the reset of these environment steps and returns its number, with which its seed is made."""
-        agent, number = self.agent, self.number(env_steps)
+    def reset(self, number: int) -> None:
+        """Makes a reset; its seed comes of the number."""
+        agent = self.agent
         fresh = self.make_agent(int(np.random.default_rng([self.seed, Stream.RESETTING, number]).integers(2**31)))
         pairs = [(agent.policy.variables[name], value) for name, value in fresh.policy.variables.items()]
         for name, network in agent.networks.items():  # running statistics too, which nothing trains
@@ -56,4 +46,3 @@ class Resets:
         agent.resets.assign(number)
         self.num_resets = number
         agent.policy.refresh()
-        return number

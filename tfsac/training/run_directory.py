@@ -34,18 +34,16 @@ class RunDirectory:
     Attributes:
         path: of the folder, absolute.
         config: the resolved preset, how it was run, command, versions and git state, with a checksum.
-        metrics: a line for each evaluation.
         best: weights of the best evaluation.
         checkpoints: to resume from.
-        events: for TensorBoard.
         policy: the exported best policy.
         lock: of the process that trains the run; the operating system releases it when the process ends.
     """
 
     def __init__(self, path: str | pathlib.Path):
         self.path = pathlib.Path(path).absolute()
-        self.config, self.metrics, self.best = (self.path / name for name in (CONFIG, METRICS, BEST))
-        self.checkpoints, self.events, self.policy = (self.path / name for name in ("checkpoints", "events", "policy"))
+        self.config, self.best = self.path / CONFIG, self.path / BEST
+        self.checkpoints, self.policy = self.path / "checkpoints", self.path / "policy"
         self.lock = FileLock(self.path / LOCK, blocking=False, thread_local=False)
 
     def weights(self, step: int | None = None) -> pathlib.Path:

@@ -43,7 +43,7 @@ from tfsac.training.build import (
     with_absolute_paths,
 )
 from tfsac.training.callbacks import Callback, Hooks
-from tfsac.training.checkpoints import CheckpointManager, Restored, identity_of, wrap_checkpoint_errors
+from tfsac.training.checkpoints import CheckpointManager, identity_of, wrap_checkpoint_errors
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
@@ -64,6 +64,7 @@ from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResul
 from tfsac.utils.imports import name_of
 
 NO_WARM_UP = {"schedule.heatup_steps": EnvironmentEpisodes(0), "schedule.random_action_steps": None}
+PARTS = ("schedule", "reporter", "filters", "sampler")  # whose state a checkpoint has, next to some others
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 THRESHOLD_REACHED = "threshold reached"
 
@@ -110,7 +111,7 @@ class Trainer:
         last_step: the last step of all environments in this process.
         error: what ended the run, if it failed.
         run_files: contents of files in the run's folder that checkpoints keep, by name, besides those of its parts.
-        resume_command: the command, or the call in Python, that continues the run.
+        resume_command: what continues the run.
 
     Raises:
         TfsacError: parameters that do not fit the environment, or missing packages.
@@ -199,12 +200,13 @@ class Trainer:
             if not resume:
                 filters.learn(self.workers.gather(self.environments.observation))
             if source:
-                notes.append(load_initial_weights(source, agent, filters))
+                load_initial_weights(source, agent, filters)
             device_memory = build_device_memory(memory, worker_preset, filters, agent, run.seed)
             one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
                 preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
             )
             agent.trace(single=one_by_one)
+            self.update_metrics = agent.metric_names
             self.collector.sync_from(agent.policy)
             self.schedule = schedule = Schedule(preset.schedule)
             self.counters = schedule.counters
@@ -228,7 +230,9 @@ class Trainer:
                 "restore_memory": restore_memory,
                 "spaces": spaces_of(spec),
             }
-            self.resume_command = resume_command(directory, recorded, bool(callbacks))
+            by_shell = f"tfsac train {shlex.quote(f'--run_dir={directory.path}')} --resume"
+            functions = env_fn is not None or models is not None or callbacks
+            self.resume_command = "the same call with resume=True" if functions else by_shell
             if self.several:
                 self._reseed()
             self._open(source if restore_memory else None, resume, recorded)
@@ -258,9 +262,11 @@ class Trainer:
         else:  # another process makes it
             env.close()
         self.environments: Environments | RayEnvironments
+        self._shared: Environments | None = None  # where evaluations are made in the environments of training, too
         if run.ray_address is None:
             local, begin = preset_of_worker(preset, task).environment, not resume  # which begins those of a checkpoint
             self.environments = Environments(local, run.seed, make_env, task.index * local.num_envs, begin)
+            self._shared = self.environments if environment.evaluation == "shared" else None
         else:
             actor_arguments = preset, run, make_env, models
             self.environments = RayEnvironments(preset, run, RolloutActor, actor_arguments, self.print)
@@ -293,16 +299,7 @@ class Trainer:
         if stops_at_threshold and best.reached_threshold(best.best_return, counters):  # it was killed while it ended
             self.stop_reason, self._workers_stop = THRESHOLD_REACHED, True
         if resume and self.schedule.finished():
-            improve = self.preset.schedule.improve_steps
-            self.print(
-                "This run has completed its schedule, so there is nothing to train. It has trained "
-                f"{self.schedule.since_heatup(improve)} {type(improve).__name__}: set a larger schedule.improve_steps."
-            )
-
-    @property
-    def update_metrics(self) -> list[str]:
-        """Names of the metrics that an update returns."""
-        return self.agent.metric_names
+            self.print("This run has completed its schedule: set a larger schedule.improve_steps to train on.")
 
     @property
     def last_step(self) -> Step | None:
@@ -376,7 +373,7 @@ class Trainer:
         except KeyboardInterrupt:  # of an environment's handler, or the second Ctrl-C
             if not self._can_be_saved:
                 raise
-            signals.interrupt()
+            signals.received = signals.received or signal.SIGINT
         except Exception:  # a signal may have ended the environments' processes, too
             if not (signals.received and self._can_be_saved) or self.several:
                 raise
@@ -456,9 +453,9 @@ class Trainer:
 
     def update(self) -> None:
         """Makes the updates that are pending; where it is time, a reset before them."""
-        if self.resets.pending(self.counters.env_steps):
+        if number := self.resets.pending(self.counters.env_steps):
             self.updates.finish()
-            number = self.resets.reset(self.counters.env_steps)
+            self.resets.reset(number)
             self.collector.sync_from(self.agent.policy)
             self.print(f"Reset {number} of {len(self.resets.steps)} at step {self.counters.env_steps}.")
         for count in self.sampler.pending():
@@ -475,12 +472,6 @@ class Trainer:
         self.hooks.call("on_updates", result.metrics)
 
     # -- evaluations ---------------------------------------------------------------------------------------------------
-
-    @property
-    def _shared(self) -> Environments | None:
-        """The environments of training where evaluations are made in them, too."""
-        is_shared = self.preset.environment.evaluation == "shared"
-        return self.environments if is_shared and isinstance(self.environments, Environments) else None
 
     def _evaluation_due(self) -> bool:
         """Returns whether an evaluation is due now; in the environment that is trained in, between episodes."""
@@ -514,7 +505,6 @@ class Trainer:
         if self._shared and not ends:
             if self._shared.length.any():
                 self._end_episodes()
-                self.checkpoints.rewrite_newest_chunk()
             self._shared.start_episodes()
         self.reporter.start_row()
         return row
@@ -543,66 +533,51 @@ class Trainer:
         environments = collector["environments"]
         everywhere = self.workers.gather({name: np.array(environments[name]) for name in PER_ENVIRONMENT})
         environments |= {name: value.tolist() for name, value in everywhere.items()}
-        state = {
-            "schedule": self.schedule.state(),
-            "sampler": self.sampler.state(),
-            "collector": collector,
-            "evaluator": self.evaluator.state(self.counters),
-            "reporter": self.reporter.state(),
-            "filters": self.filters.state(),
-        }
+        state = {name: getattr(self, name).state() for name in PARTS}
+        state |= {"collector": collector, "evaluator": self.evaluator.state(self.counters)}
         # Several workers start new episodes where the run is resumed.
         arrays = {} if self.several else {**self.collector.arrays(), **self.updates.arrays()}
         files = dict(self.run_files)
         if self.workers.task.is_chief:
-            files |= self.reporter.files() | self.evaluator.files()
-            if self.directory.config.is_file():
-                files[CONFIG] = self.directory.config.read_bytes()
+            config = {CONFIG: self.directory.config.read_bytes()}
+            files |= self.reporter.files() | self.evaluator.files() | config
         checkpoint = self.checkpoints.save(self.counters.env_steps, state, arrays, files)
         self.hooks.call("on_checkpoint")
         return checkpoint
 
     def _restore(self) -> None:
         """Brings a new run to where the newest whole checkpoint in its folder was taken."""
-        restored = self.checkpoints.restore()
+        restored, task = self.checkpoints.restore(), self.workers.task
         if self.directory.config.is_file():  # a missing one is made again
             check_spaces(self.directory, self.environments.spec)
         for note in restored.notes:
             self.print(note)
         with wrap_checkpoint_errors(restored.path):
-            exact = self._restore_parts(restored)
+            self.agent.policy.refresh()
+            for name in PARTS:
+                getattr(self, name).restore(restored.state[name])
+            self.evaluator.restore(restored.state["evaluator"], self.counters, restored.run_files)
+            collector = restored.state["collector"]
+            environments = collector["environments"]
+            envs = len(environments["length"]) // task.num_workers
+            local = slice(task.index * envs, (task.index + 1) * envs)
+            environments |= {name: environments[name][local] for name in PER_ENVIRONMENT}
+            alone = restored.workers == task.num_workers == 1
+            arrays = restored.arrays if alone else {}
+            self.updates.restore(arrays)
+            actions = self.memory.newest_actions(environments["length"][0]) if alone else None
+            exact = self.collector.restore(collector, arrays, actions, self.agent.policy)
         self.run_files = restored.run_files
-        if not exact:
-            self.checkpoints.rewrite_newest_chunk()
-            self.print("The running episodes cannot be continued exactly; new ones begin.")
-        self.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
-
-    def _restore_parts(self, restored: Restored) -> bool:
-        """Has each part take its state, and returns whether the running episodes continue."""
-        state, task = restored.state, self.workers.task
-        collector, environments = state["collector"], state["collector"]["environments"]
-        self.agent.policy.refresh()
-        self.schedule.restore(state["schedule"])
-        self.evaluator.restore(state["evaluator"], self.counters, restored.run_files)
-        self.reporter.restore(state["reporter"])
-        self.filters.restore(state["filters"])
-        self.sampler.restore(state["sampler"])
-        envs = len(environments["length"]) // task.num_workers
-        local = slice(task.index * envs, (task.index + 1) * envs)
-        environments |= {name: environments[name][local] for name in PER_ENVIRONMENT}
-        alone = restored.workers == task.num_workers == 1
-        arrays = restored.arrays if alone else {}
-        self.updates.restore(arrays)
-        actions = self.memory.newest_actions(environments["length"][0]) if alone else None
-        exact = self.collector.restore(collector, arrays, actions, self.agent.policy)
         if not alone:
             self._reseed()
         if not exact:
             self._end_episodes()
-        return exact
+            self.print("The running episodes cannot be continued exactly; new ones begin.")
+        self.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
 
     def _end_episodes(self) -> None:
-        """Notes that the running episodes do not continue."""
+        """Notes that the running episodes do not continue, so that their newest steps are saved again."""
+        self.checkpoints.rewrite_newest_chunk()
         self.memory.end_episodes()
         self.filters.end_episodes()
         self.reporter.running[:] = 0.0
@@ -612,13 +587,3 @@ class Trainer:
         position = [self.workers.task.index, self.workers.task.num_workers, self.counters.env_steps]
         self.sampler.reseed([self.settings.seed, Stream.SAMPLING, *position])
         self.collector.reseed([self.settings.seed, Stream.ACTING, *position])
-
-
-def resume_command(directory: RunDirectory, functions: dict[str, Any], callbacks: bool) -> str:
-    """Returns the command that continues a run, or the call in Python where it needs functions or callbacks."""
-    keywords = [f"{name}={functions[name].rpartition('.')[2]}" for name in ("env_fn", "models") if functions[name]]
-    keywords += ["callbacks=[...]"] if callbacks else []
-    if not keywords:
-        return f"tfsac train {shlex.quote(f'--run_dir={directory.path}')} --resume"
-    paths = [repr(str(directory.config)), repr(str(directory.path))]
-    return f"tfsac.train({', '.join([*paths, 'resume=True', *keywords])})"

@@ -16,7 +16,7 @@ from tfsac.environments import Filters
 from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import read_agent, wrap_checkpoint_errors
-from tfsac.training.recorded_spaces import BOUNDS, changed_spaces
+from tfsac.training.recorded_spaces import check_spaces
 from tfsac.training.run_directory import RunDirectory
 from tfsac.utils.files import atomic_write, differences, read_arrays, read_object
 
@@ -75,22 +75,12 @@ def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) ->
     agent.policy.refresh()
 
 
-def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> str | None:
-    """Begins a new run with the best weights of another one: target networks, temperatures and statistics included.
-    Returns a line where -1 and 1 stood for other actions in the other run.
-    """
+def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:
+    """Begins a new run with the best weights of another one: target networks, temperatures and statistics included."""
     directory.read()
-    changed = changed_spaces(directory, agent.spec)
-    if "order" in changed:
-        trained, current = changed["order"]
-        raise TfsacError(f"the networks of {directory.path} read observations in the order {trained}, got {current}")
+    check_spaces(directory, agent.spec, only="order")
     load_weights(directory.best, agent, filters)
     filters.end_episodes()
-    for name in BOUNDS:
-        if name in changed:
-            trained, current = changed[name]
-            return f"The policy of {directory.path} had {name} {trained}, now {current}: it acts differently."
-    return None
 
 
 def _normalized(statistics: dict[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -99,21 +89,18 @@ def _normalized(statistics: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _variables(agent: Agent) -> dict[str, Any]:
-    named = {name: network.variables for name, network in agent.networks.items()}
-    return {
-        **{f"{name}/{i}": variable for name, some in named.items() for i, variable in enumerate(some)},
-        **agent.policy.variables,
-    }
+    networks = agent.networks.items()
+    named = {f"{name}/{i}": variable for name, x in networks for i, variable in enumerate(x.variables)}
+    return named | dict(agent.policy.variables)
 
 
 def _other_trained(agent: Agent) -> dict[str, Any]:
     """Returns what the agent trains besides its networks: learned temperatures, or their logarithms, which have names,
     and what an agent of the user's has.
     """
-    trained = dict[str, Any]()
-    for name in sorted(agent.trained.keys() - agent.networks.keys()):
-        names = [variable.name.partition(":")[0] for variable in agent.trained[name]]
-        if len(names) > 1:
-            names = [f"{i}_{variable_name}" for i, variable_name in enumerate(names)]
-        trained |= zip([f"{name}/{variable_name}" for variable_name in names], agent.trained[name], strict=True)
-    return trained
+    return {
+        f"{name}/{f'{i}_' * (len(variables) > 1)}{variable.name.partition(':')[0]}": variable
+        for name, variables in sorted(agent.trained.items())
+        if name not in agent.networks
+        for i, variable in enumerate(variables)
+    }
