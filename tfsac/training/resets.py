@@ -27,9 +27,9 @@ class Resets:
     def pending(self, env_steps: int) -> int:
         """Returns the number of the reset to make, from 1 on, or 0; the last one stands for all that a step passes."""
         number = bisect.bisect_right(self.steps, env_steps)
-        if self.num_resets is None:  # reading a variable in every step takes 0.1 ms
+        if number and self.num_resets is None:  # reading a variable in every step takes 0.1 ms
             self.num_resets = int(self.agent.resets.numpy())
-        return number if number > self.num_resets else 0
+        return number if number > (self.num_resets or 0) else 0
 
     def reset(self, number: int) -> None:
         """Makes a reset; its seed comes of the number."""
