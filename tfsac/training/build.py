@@ -76,13 +76,8 @@ def build_memory(
     allocate: Allocate = np.zeros,
     older_policies: bool = False,
 ) -> TransitionMemory | EpisodicMemory:
-    """Returns the memory that a preset describes, whose sampled rewards have gone through the filters.
-
-    Args:
-        preset, spec, filters: of the run and its agent.
-        recurrent: specs of the states of the agent's LSTMs by field.
-        allocate: makes the arrays of its records.
-        older_policies: whether what is collected may come from a policy before the last updates.
+    """Returns the memory that a preset describes, whose sampled rewards have gone through the filters; the other
+    arguments are those of `MemoryContext`.
     """
     memory = preset.agent.memory
     base: Any = EpisodicMemory if isinstance(memory, EpisodicReplayParameters) else TransitionMemory
@@ -120,7 +115,7 @@ def build_device_memory(
 def resolve_preset(
     preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
 ) -> Preset:
-    """Returns the preset as a run's config records it, with what functions made.
+    """Returns the preset as a run's config records it, with what functions made and absolute paths.
 
     Of an environment that `env_fn` made, the level's own arguments and preprocessing are left out, and so is the
     threshold where it has another name.
@@ -133,13 +128,9 @@ def resolve_preset(
         environment = dataclasses.replace(environment, level=BY_ENV_FN + name, kwargs={}, atari=None)
     if models is not None and not any(network.made_by for network in agent.networks.values()):
         agent = dataclasses.replace(agent, networks=networks_made_by("models", agent.networks))
-    return dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
-
-
-def with_absolute_paths(preset: Preset) -> Preset:
-    """Returns the preset with a path of demonstrations that means the same in every folder."""
-    memory = preset.agent.memory
-    if not isinstance(memory, DemonstratedReplayParameters) or memory.demonstrations.startswith(MINARI):
-        return preset
-    path = pathlib.Path(memory.demonstrations).expanduser().absolute()
-    return override(preset, {"agent.memory.demonstrations": str(path)})
+    resolved = dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
+    memory = agent.memory
+    if isinstance(memory, DemonstratedReplayParameters) and not memory.demonstrations.startswith(MINARI):
+        path = pathlib.Path(memory.demonstrations).expanduser().absolute()
+        resolved = override(resolved, {"agent.memory.demonstrations": str(path)})
+    return resolved

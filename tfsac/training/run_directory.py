@@ -92,11 +92,9 @@ class RunDirectory:
                 f"{self.checkpoints / f'{step:09d}' / CONFIG}, or remove its {SEAL!r} to keep it as it is"
             )
         remove_temporary(self.path)
-        for name, content in run_files.items():
-            path = self.path / name
-            if name != CONFIG and not (path.is_file() and path.read_bytes() == content):
-                with atomic_write(path) as file:
-                    file.write(content)
+        for name in run_files.keys() - {CONFIG}:
+            with atomic_write(self.path / name) as file:
+                file.write(run_files[name])
         if BEST not in run_files:
             self.best.unlink(missing_ok=True)
         resumed = [*earlier.get("resumed", []), {"env_steps": step, **provenance()}]

@@ -40,7 +40,6 @@ from tfsac.training.build import (
     build_memory,
     build_policy,
     resolve_preset,
-    with_absolute_paths,
 )
 from tfsac.training.callbacks import Callback, Hooks
 from tfsac.training.checkpoints import CheckpointManager, identity_of, wrap_checkpoint_errors
@@ -135,12 +134,11 @@ class Trainer:
         loggers: Sequence[Logger | str] = (),
     ):
         self.directory = directory = RunDirectory(run_dir)
-        source = None
-        if initial_weights is not None and not resume:  # a resumed run has its weights from its checkpoint
-            source = RunDirectory(initial_weights)
+        # A resumed run has its weights from its checkpoint.
+        source = None if initial_weights is None or resume else RunDirectory(initial_weights)
         if restore_memory and not source:
             raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
-        preset = with_absolute_paths(preset if isinstance(preset, Preset) else load_preset(preset))
+        preset = preset if isinstance(preset, Preset) else load_preset(preset)
         if restore_memory:
             preset = override(preset, NO_WARM_UP)
         if run is None:
@@ -341,19 +339,15 @@ class Trainer:
                     self.reporter.start(self.resumed_at)
                     self._train()
             except Exception as error:
-                reason = f"failed: {type(error).__name__}"
-                self.error = self._fail(error)
-                self.hooks.call("on_training_end")
-                if self.error is not error:
-                    raise self.error from error
-                raise
+                reason, self.error = f"failed: {type(error).__name__}", self._fail(error)
             self.hooks.call("on_training_end")
+            if self.error:
+                raise self.error
             self.hooks.raise_error()
             reason = self.stop_reason or "finished"
-        evaluator = self.evaluator
-        accepted = None if self.preset.validation.min_reward_threshold is None else evaluator.accepted
-        best, received = (evaluator.best, evaluator.best_step), self.signals.received
-        return Result(reason, self.directory.path, self.counters, best[0], received, accepted, best[1])
+        path, received, best = self.directory.path, self.signals.received, self.evaluator
+        accepted = None if self.preset.validation.min_reward_threshold is None else best.accepted
+        return Result(reason, path, self.counters, best.best, received, accepted, best.best_step)
 
     def _train(self) -> None:
         signals, evaluator = self.signals, self.evaluator
@@ -391,18 +385,17 @@ class Trainer:
     def _fail(self, error: Exception) -> Exception:
         """Saves the state where no step was interrupted, says how to continue, and returns the error to raise."""
         if isinstance(error, tf.errors.OpError) and self.several:
-            return worker_lost_error(error, f"Start all workers with {self.resume_command} to continue.")
+            lost = worker_lost_error(error, f"Start all workers with {self.resume_command} to continue.")
+            lost.__cause__ = error
+            return lost
         line = f"Failed at step {self.counters.env_steps}"
         if self._can_be_saved and not (self.several or isinstance(error, NonFiniteError)):  # workers save together
             try:
                 self.save()
             except Exception as unsaved:
                 line += f", which could not be saved: {unsaved}"
-        checkpoints = self.checkpoints.saved_checkpoints()
-        advice = "There is no checkpoint to continue from."
-        if checkpoints:
-            advice = f"{self.resume_command} continues from the last checkpoint, {checkpoints[-1].name}."
-        self.print(f"{line}. {advice}")
+        saved = [path.name for path in self.checkpoints.saved_checkpoints()] or ["none"]
+        self.print(f"{line}; {self.resume_command} continues from the last checkpoint, {saved[-1]}.")
         return error
 
     def train_one_step(self) -> None:

@@ -36,13 +36,8 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
 
 
 def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filters) -> None:
-    """Reads what `save_weights` wrote. What is trained besides the networks, such as a temperature, stays as it is
-    where the file does not have it, and is left out where the agent does not train it.
-
-    Args:
-        path: of the file.
-        learned: an agent of the same networks, or the policy of one, which takes its own networks out of the file.
-        filters: whose statistics are read.
+    """Reads what `save_weights` wrote, into an agent of the same networks or the policy of one. What is trained besides
+    the networks, such as a temperature, stays as it is where file or agent do not have it.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there: the first weights are saved with the first evaluation")
