@@ -19,7 +19,8 @@ from tfsac.environments import spec_of
 from tfsac.errors import TfsacError
 from tfsac.networks import Network
 from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
-from tfsac.training import Trainer, recorded_spaces
+from tfsac.training import RunDirectory, Trainer
+from tfsac.training.run_directory import spaces_of
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 
@@ -368,6 +369,6 @@ def test_the_commands_take_another_environment(asymmetric, own, tmp_path, capsys
 
 def test_the_recorded_spaces_are_those_that_the_policy_was_made_for(own, asymmetric):
     for run, env in ((own, arm()), (asymmetric, Keys())):
-        found, made = recorded_spaces.spec_in(json.loads((run / "config.json").read_text())["spaces"]), spec_of(env)
+        found, made = RunDirectory(run).spec(), spec_of(env)
         assert [*found.observation] == [*made.observation] and found.observation == made.observation
-        assert recorded_spaces.spaces_of(found) == recorded_spaces.spaces_of(made)
+        assert spaces_of(found) == spaces_of(made)

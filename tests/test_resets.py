@@ -15,7 +15,7 @@ from toys import tiny_preset, vector_spec
 from tfsac.parameters import RunParameters, override
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
-from tfsac.training.resets import Resets
+from tfsac.training.updates import Resets
 
 STEPS = (120, 150, 151)
 CASES = {"twin, imitation", "v", "discrete, team", "taacl"}

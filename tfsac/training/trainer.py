@@ -50,14 +50,12 @@ from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
 from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
 from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.recorded_spaces import check_spaces, spaces_of
 from tfsac.training.reporting import Reporter, opening
-from tfsac.training.resets import Resets
-from tfsac.training.run_directory import CONFIG, RunDirectory
+from tfsac.training.run_directory import CONFIG, RunDirectory, spaces_of
 from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.trained_policy import Policy
-from tfsac.training.updates import Updates
+from tfsac.training.updates import Resets, Updates
 from tfsac.training.weights import load_initial_weights
 from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
 from tfsac.utils.imports import name_of
@@ -136,6 +134,7 @@ class Trainer:
         self.directory = directory = RunDirectory(run_dir)
         # A resumed run has its weights from its checkpoint.
         source = None if initial_weights is None or resume else RunDirectory(initial_weights)
+        restore_memory = restore_memory and not resume
         if restore_memory and not source:
             raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
         preset = preset if isinstance(preset, Preset) else load_preset(preset)
@@ -278,7 +277,7 @@ class Trainer:
         chief, directory, counters = self.workers.task.is_chief, self.directory, self.counters
         self.resumed_at: int | None = None
         if source:
-            check_spaces(source, self.environments.spec)
+            source.check_spaces(self.environments.spec)
             self.checkpoints.take_memory(source.checkpoints)
             self.print(f"The memory of {source.path} has {len(self.memory)} steps, so there is no warm-up.")
         if chief and (not resume or directory.checkpoints.is_dir()):
@@ -542,7 +541,7 @@ class Trainer:
         """Brings a new run to where the newest whole checkpoint in its folder was taken."""
         restored, task = self.checkpoints.restore(), self.workers.task
         if self.directory.config.is_file():  # a missing one is made again
-            check_spaces(self.directory, self.environments.spec)
+            self.directory.check_spaces(self.environments.spec)
         for note in restored.notes:
             self.print(note)
         with wrap_checkpoint_errors(restored.path):

@@ -16,7 +16,6 @@ from tfsac.environments import Filters
 from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import read_agent, wrap_checkpoint_errors
-from tfsac.training.recorded_spaces import check_spaces
 from tfsac.training.run_directory import RunDirectory
 from tfsac.utils.files import atomic_write, differences, read_arrays, read_object
 
@@ -73,7 +72,7 @@ def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) ->
 def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:
     """Begins a new run with the best weights of another one: target networks, temperatures and statistics included."""
     directory.read()
-    check_spaces(directory, agent.spec, only="order")
+    directory.check_spaces(agent.spec, only="order")
     load_weights(directory.best, agent, filters)
     filters.end_episodes()
 
