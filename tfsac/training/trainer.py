@@ -507,8 +507,8 @@ class Trainer:
             enough = self.schedule.since_heatup(EnvironmentEpisodes(1)) >= RECENT_EPISODES and self.counters.updates
             return {RECENT: self.reporter.recent_return()} if enough else {}
         first_observation = None
-        if self._shared and self._shared.local_group:
-            self.evaluator.env = self._shared.local_group.envs[0]  # the run may have made another
+        if self._shared:
+            self.evaluator.env = self._shared.local_envs[0]  # the run may have made another
             if not self._shared.length.any():
                 first_observation = {key: seen[0] for key, seen in self._shared.observation.items()}
         return self.evaluator.evaluate(self.counters.env_steps, first_observation)
