@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -136,10 +136,6 @@ class Sampler:
         self.batch_size, self.seed = preset.agent.batch_size, seed
         self.rng = np.random.default_rng([seed, Stream.SAMPLING])
         self.merged: tuple[bool, bool] | None = None  # status of all workers
-
-    def reseed(self, seed: Sequence[int]) -> None:
-        """Draws from another stream of random numbers from now on."""
-        self.rng = np.random.default_rng(seed)
 
     def local_status(self) -> dict[str, np.ndarray]:
         """Returns what the memory of this worker has, booleans `[1]` by name, for `merge_status`."""

@@ -582,5 +582,5 @@ class Trainer:
     def _reseed(self) -> None:
         """Gives this worker streams of random numbers that neither another one has nor itself had before this step."""
         position = [self.workers.task.index, self.workers.task.num_workers, self.counters.env_steps]
-        self.sampler.reseed([self.settings.seed, Stream.SAMPLING, *position])
+        self.sampler.rng = np.random.default_rng([self.settings.seed, Stream.SAMPLING, *position])
         self.collector.reseed([self.settings.seed, Stream.ACTING, *position])
