@@ -335,9 +335,8 @@ class Trainer:
         self._started, reason = True, "failed"
         use_bfloat16(self.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
         self.print(opening(self.directory, self.agent, self.settings.tensorboard))
-        with contextlib.ExitStack() as closing:
-            closing.callback(self.close)
-            closing.callback(lambda: self.reporter.close(reason))
+        self._closing.callback(lambda: self.reporter.close(reason))
+        with contextlib.closing(self):
             try:
                 with self.signals:
                     self.reporter.start(self.resumed_at)
@@ -398,8 +397,10 @@ class Trainer:
                 self.save()
             except Exception as unsaved:
                 line += f", which could not be saved: {unsaved}"
-        saved = [path.name for path in self.checkpoints.saved_checkpoints()] or ["none"]
-        self.print(f"{line}; {self.resume_command} continues from the last checkpoint, {saved[-1]}.")
+        advice = "there is no checkpoint to continue from"
+        if saved := self.checkpoints.saved_checkpoints():
+            advice = f"{self.resume_command} continues from the last checkpoint, {saved[-1].name}"
+        self.print(f"{line}; {advice}.")
         return error
 
     def train_one_step(self) -> None:
