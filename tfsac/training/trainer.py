@@ -440,9 +440,10 @@ class Trainer:
 
     def _gather_step(self, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns a step of all workers, which agree on when they update and stop."""
-        stop = self.signals.received or (-1 if self.stop_reason else 0)
-        data = self.workers.gather({**data, **self.sampler.local_status(), "stop": np.array([stop])})
-        self.sampler.merge_status(data)
+        stop, complete = self.signals.received or (-1 if self.stop_reason else 0), "rollout_complete"
+        status = {"stop": stop, "ready": self.memory.ready, complete: getattr(self.memory, complete, False)}
+        data = self.workers.gather(data | {name: np.array([value]) for name, value in status.items()})
+        self.sampler.workers_status = all(data["ready"]), any(data[complete])
         if any(data["stop"]):
             self._workers_stop, received = True, int(max(data["stop"]))
             self.stop_reason = self.stop_reason or "another worker stopped"
