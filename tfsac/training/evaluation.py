@@ -19,11 +19,11 @@ from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
-from tfsac.training.non_finite import refuse_non_finite_action, refuse_non_finite_weights
-from tfsac.training.policy import Policy
+from tfsac.training.non_finite import refuse_non_finite_weights
 from tfsac.training.reporting import summary
 from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
+from tfsac.training.trained_policy import Policy
 from tfsac.training.weights import save_weights
 
 LONGEST_EPISODE = 100_000  # steps of an evaluation episode that does not end
@@ -76,8 +76,7 @@ def evaluate_policy(
     switched: list[bool] = []
 
     def act(observation: Any) -> np.ndarray:
-        chosen, action = policy.choose(observation, deterministic)
-        refuse_non_finite_action(chosen, "in an evaluation")
+        action = policy.act(observation, deterministic)
         if policy.switched is not None:
             switched.append(policy.switched)
         return action
@@ -226,7 +225,7 @@ class Evaluator:
 
     def save(self, value: float, counters: Counters) -> None:
         """Saves the weights as the best so far; see `save_if_best`."""
-        refuse_non_finite_weights(self.agent.trained, counters.env_steps)
+        refuse_non_finite_weights(self.agent.trained)
         self.best_return, self.best_step, self.best_updates = value, counters.env_steps, counters.updates
         self.best_weights = save_weights(self.path, self.agent, self.policy.filters)
 
