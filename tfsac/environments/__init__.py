@@ -6,10 +6,8 @@ from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.make import checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
-from tfsac.environments.report import EnvironmentReport, check_environment, check_environments
+from tfsac.environments.report import EnvironmentReport, check_environment
 from tfsac.environments.spaces import (
-    ActionNumbering,
-    ActionRescaling,
     FrameStack,
     action_map,
     as_arrays,
@@ -21,8 +19,6 @@ from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.environments.vectorize import Environments, episode_seed
 
 __all__ = [
-    "ActionNumbering",
-    "ActionRescaling",
     "EnvironmentFailure",
     "EnvironmentReport",
     "Environments",
@@ -34,7 +30,6 @@ __all__ = [
     "as_arrays",
     "check",
     "check_environment",
-    "check_environments",
     "checked",
     "checked_action",
     "episode_seed",

@@ -17,7 +17,6 @@ from tfsac.environments.spaces import NUM_REWARDS, FrameStack, float32_bound, na
 from tfsac.errors import TfsacError
 from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
-SPACES = ("observation_space", "action_space")
 VECTOR_REWARD = "vector_reward"  # key of the info of a step
 FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")  # of environments that reset themselves
 RESERVED = ("action", "noise", "self")  # other inputs of exported policies, and of Python's methods
@@ -66,10 +65,6 @@ def space_problems(env: gym.Env) -> Iterator[str]:
     """Yields why an environment cannot be used: unbounded actions, observations that are not boxes, a mask or a team
     whose shapes do not fit, and wrappers that normalise with running statistics.
     """
-    for name in SPACES:
-        if not isinstance(getattr(env, name, None), gym.Space):
-            yield f"an environment needs the attribute {name}, one of gymnasium.spaces"
-            return
     yield from _running_statistics(env)
     action: Any = env.action_space
     spaces = dict(spaces_by_key(env.observation_space))
@@ -82,8 +77,6 @@ def space_problems(env: gym.Env) -> Iterator[str]:
         expected = (*team, int(action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]))
         if mask.shape != expected:
             yield f"'action_mask' must have an entry for each action, shape {expected}, got {mask}"
-    if not spaces:
-        yield f"an observation needs more than its action mask, got {env.observation_space}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
             yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
@@ -128,18 +121,12 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
 
 
 def time_limit_of(env: gym.Env) -> int | None:
-    """Returns the steps of the shortest `TimeLimit` around an environment."""
-    limits = []
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            limits.append(env._max_episode_steps)
-        env = env.env
-    return min(limits, default=None)
-
-
-def longest_episode(env: gym.Env) -> int | None:
     """Returns the steps after which an environment's registration or one of its wrappers ends its episodes, or None."""
-    return (env.spec and env.spec.max_episode_steps) or time_limit_of(env)
+    limits = [env.spec.max_episode_steps if env.spec else None]
+    while isinstance(env, gym.Wrapper):
+        limits.append(env._max_episode_steps if isinstance(env, gym.wrappers.TimeLimit) else None)
+        env = env.env
+    return min((limit for limit in limits if limit), default=None)
 
 
 # -- what reset and step return ----------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_step_passive_checker
 
-from tfsac.environments.check import EnvironmentFailure, format_error, longest_episode
-from tfsac.environments.make import maker
+from tfsac.environments.check import EnvironmentFailure, format_error, time_limit_of
+from tfsac.environments.make import Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vectorize import Environments
 from tfsac.parameters import EnvironmentParameters
@@ -50,13 +50,14 @@ class EnvironmentReport(NamedTuple):
         return "\n".join([f"{self.name}:", *lines, "usable" if self.usable else "not usable"])
 
 
-def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 1000, seed: int = 0) -> EnvironmentReport:
+def check_environment(
+    env: gym.Env | Callable[[], gym.Env] | EnvironmentParameters, num_steps: int = 1000, seed: int = 0
+) -> EnvironmentReport:
     """Makes random steps in an environment, as training does, and reports everything that hinders training or may
     surprise.
 
     Args:
-        env: a function that makes an environment at each call; training makes two. Or an environment, which is not
-            closed.
+        env: a function that makes an environment; parameters of one; or an environment, which is not closed.
         num_steps: how many, at least one.
         seed: of the episodes and the actions.
 
@@ -65,45 +66,30 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
         >>> print(report)
         >>> assert report.usable
     """
-    parameters = EnvironmentParameters(getattr(env, "__name__", "env_fn"))
-    if not isinstance(env, gym.Env):
-        return check_environments(parameters, num_steps, seed, env)
-    parameters = dataclasses.replace(parameters, evaluation="none")  # there is this one alone
-    return check_environments(parameters, num_steps, seed, lambda: env, keep_open=True)
+    if isinstance(env, EnvironmentParameters):
+        maker = Maker(env)
+    else:
+        name = EnvironmentParameters(getattr(env, "__name__", "env_fn"))
+        maker = Maker(name, (lambda: env) if isinstance(env, gym.Env) else env)
+    unwatched = [first := maker.unchecked()]
 
+    def watched() -> gym.Env:
+        return _Watched(unwatched.pop() if unwatched else maker.unchecked(), keep_open=first is env)
 
-def check_environments(
-    parameters: EnvironmentParameters,
-    num_steps: int,
-    seed: int,
-    env_fn: Callable[[], gym.Env] | None = None,
-    keep_open: bool = False,
-) -> EnvironmentReport:
-    """Returns the report of `check_environment` on a level's environment, or one that a function makes; makes a second
-    one where training has several.
-    """
-    make_env, number = maker(parameters, env_fn), parameters.num_envs + (parameters.evaluation == "separate")
-    make_unchecked = make_env.unchecked
-    unwatched = [first := make_unchecked()]
-    make_env.unchecked = lambda: _Watched(unwatched.pop() if unwatched else make_unchecked(), keep_open)
-    parameters = dataclasses.replace(parameters, num_envs=1, vectorization="sync", step_timeout_seconds=None)
+    parameters = dataclasses.replace(
+        maker.parameters, num_envs=1, vectorization="sync", step_timeout_seconds=None, evaluation="none"
+    )
     report = EnvironmentReport(name_of_environment(first), [], [], [])
     with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as closing:
         warnings.simplefilter("always")
-        many = ""
         try:
-            environments = Environments(parameters, seed, make_env, begin=False)
+            environments = Environments(parameters, seed, watched, begin=False)
             closing.callback(environments.close)
             _look_at_spaces(first, report)
-            if number > 1:
-                shared = ' (environment.evaluation="shared" makes one)' * (number == 2)
-                many = f"training makes {number} environments at once{shared}: "
-                closing.callback(make_env().close)
-                many = ""
-            _step(environments, num_steps, np.random.default_rng(seed), longest_episode(first), report)
+            _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report)
         except Exception as error:
             text = format_error(error).removeprefix(f"{parameters.name}: ").removeprefix(f"{report.name}: ")
-            report.problems.append(many + text)
+            report.problems.append(text)
     for each in caught:
         if not issubclass(each.category, DeprecationWarning | ResourceWarning):
             report.warnings.append(COLOURS.sub("", str(each.message)).removeprefix("WARN: "))
@@ -142,8 +128,6 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
             report.warnings.append(f"observation {key!r} of the shape {shape}: convolutions read channels last")
         elif len(shape) == 2 or min(shape[:2]) < 3:  # convolutions need as many pixels
             report.warnings.append(f"observation {key!r} of the shape {shape} is no vector and no image: flatten it")
-        elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
-            report.warnings.append(f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
 
 
 def _step(

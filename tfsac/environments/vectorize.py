@@ -47,7 +47,7 @@ class Environments:
         spec: of one environment.
         observation: `[E, ...]` by key, to act on next.
         is_first: `[E]`, whether an episode just began.
-        groups: of equal size, which step at the same time; the last, which may be smaller, in this process.
+        groups: which step at the same time; the last in this process, unless there is a timeout.
 
     Raises:
         TfsacError: from `make`.
@@ -81,21 +81,18 @@ class Environments:
             failed.pop_all()
 
     def _make(self) -> None:
-        parallel, timeout = self.parameters.vectorization == "subprocess", self.parameters.step_timeout_seconds
-        size = -(-self.num_envs // (usable_cores() if parallel else 1))
-        if timeout is not None:  # no group in this process, where nothing could be killed
-            while self.num_envs % size:
-                size -= 1
-        num_remote = (self.num_envs - (timeout is None)) // size * size
-        local = [Group(self.maker, self.num_envs - num_remote, num_remote)] if num_remote < self.num_envs else []
-        self.groups = [*local]
-        if local:
-            self.spec = local[0].spec
-        else:
+        timeout = self.parameters.step_timeout_seconds
+        cores = usable_cores() if self.parameters.vectorization == "subprocess" else 1
+        parts = [part.tolist() for part in np.array_split(np.arange(self.num_envs), min(cores, self.num_envs))]
+        if timeout is None:
+            self.groups = [local := Group(self.maker, parts.pop())]
+            self.spec = local.spec
+        else:  # no group in this process, where nothing could be killed
+            self.groups = []
             (env := self.maker()).close()
             self.spec = spec_of(env)
-        remote = [RemoteGroup(self.maker, size, first, self.spec, timeout) for first in range(0, num_remote, size)]
-        self.groups = [*remote, *local]
+        remote = [RemoteGroup(self.maker, part, self.spec, timeout) for part in parts]
+        self.groups = [*remote, *self.groups]
         try:
             for group in remote:
                 group.receive()
@@ -146,7 +143,7 @@ class Environments:
         """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
         steps = self._call("step", self.action_map(action))
         reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
-        infos = [info for step in steps for info in step.info]
+        infos = [info for step in steps for info in step[3]]
         return self._observation(), reward.astype(np.float32), terminated, truncated, infos
 
     def step(self, action: np.ndarray) -> Step:
