@@ -10,8 +10,9 @@ from odd_tools import ODD, ZEROS, Odd, Simulator
 from toys import tiny_preset
 
 import tfsac
-from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, vectorize
+from tfsac.environments import EnvironmentFailure, Environments, make, vectorize
 from tfsac.environments.check import time_limit_of
+from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, override
 from tfsac.training import evaluation

@@ -15,7 +15,6 @@ from tfsac.environments.spaces import (
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.environments.vectorize import Environments, episode_seed
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "Environments",
     "Filters",
     "FrameStack",
-    "IsolatedEnvironment",
     "Team",
     "action_map",
     "as_arrays",

@@ -92,11 +92,11 @@ def space_problems(env: gym.Env) -> Iterator[str]:
 
 def _running_statistics(env: gym.Env) -> Iterator[str]:
     while isinstance(env, gym.Wrapper):
-        for wrapper, filter_name in (("Observation", "observation"), ("Reward", "reward")):
-            kind = getattr(gym.wrappers, f"Normalize{wrapper}")
-            if isinstance(env, kind) and env.update_running_mean:
-                instead = f"environment.filters.{filter_name}_normalization=true"
-                yield f"exports lack the running statistics of {kind.__name__}; remove it and set {instead}"
+        if isinstance(env, gym.wrappers.NormalizeObservation | gym.wrappers.NormalizeReward):
+            kind = "observation" if isinstance(env, gym.wrappers.NormalizeObservation) else "reward"
+            if env.update_running_mean:
+                instead = f"environment.filters.{kind}_normalization=true"
+                yield f"exports lack the running statistics of {type(env).__name__}; remove it and set {instead}"
         env = env.env
 
 
@@ -148,9 +148,12 @@ class CheckedEnv(gym.Wrapper):
         self.parts: dict[str, tuple[Any, Any]] = {key: (space.shape, space.dtype) for key, space in spaces.items()}
         self.stacks = [key for key, space in spaces.items() if isinstance(space, FrameStack)]
         self.frames: dict[str, np.ndarray] = {}  # the stacks before this step
-        self.rewards_shape = _rewards_shape(env)
-        if self.rewards_shape:
-            self.metadata = {**(env.metadata or {}), NUM_REWARDS: self.rewards_shape[0]}
+        self.rewards_shape: tuple[int, ...] = ()  # (D,) of D rewards a step, as MO-Gymnasium's environments have them
+        rewards = env.get_wrapper_attr("reward_space") if env.has_wrapper_attr("reward_space") else None
+        summed = NUM_REWARDS in (env.metadata or {})
+        if isinstance(rewards, gym.spaces.Box) and len(rewards.shape) == 1 and not summed:
+            self.rewards_shape = rewards.shape
+            self.metadata = {**(env.metadata or {}), NUM_REWARDS: rewards.shape[0]}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; raises EnvironmentFailure for an observation that does not fit its space."""
@@ -206,11 +209,3 @@ class CheckedEnv(gym.Wrapper):
             if last_info.get(key) is not None and not data_equivalence(last_info[key], observation):
                 advice = "step must return the last observation of an episode, and leave the reset to tfsac"
                 yield f"info[{key!r}] is another observation: {advice}"
-
-
-def _rewards_shape(env: gym.Env) -> tuple[int, ...]:
-    """Returns `(D,)` where a step returns D rewards, as MO-Gymnasium's do, else `()`."""
-    if NUM_REWARDS in (env.metadata or {}) or not env.has_wrapper_attr("reward_space"):  # summed already, or one
-        return ()
-    space = env.get_wrapper_attr("reward_space")
-    return space.shape if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 else ()

@@ -91,13 +91,11 @@ def make(
     """Makes and checks one environment.
 
     Args:
-        level: a Gymnasium environment id, such as "Pendulum-v1" or "ALE/Pong-v5", MODULE:ID such as "my_env:MyEnv-v0",
-            whose module is imported and registers the id, or "pettingzoo:" and a module, such as
-            "pettingzoo:mpe2.simple_spread_v3".
+        level: as `EnvironmentParameters` has it, such as "Pendulum-v1", or "my_env:MyEnv-v0", whose module is imported
+            and registers the id.
         max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and
             PettingZoo environments keep themselves stay as well.
-        atari: preprocessing of an Atari game.
-        visible_entries: indices of the entries of a vector observation that are shown, in this order; None shows all.
+        atari, visible_entries: see `EnvironmentParameters`.
         **kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
 
     Raises:

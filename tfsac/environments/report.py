@@ -124,10 +124,9 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
         shape = space.shape or ()
         if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:
             continue
-        if len(shape) == 3 and shape[0] <= 4 < min(shape[1:]):
-            report.warnings.append(f"observation {key!r} of the shape {shape}: convolutions read channels last")
-        elif len(shape) == 2 or min(shape[:2]) < 3:  # convolutions need as many pixels
-            report.warnings.append(f"observation {key!r} of the shape {shape} is no vector and no image: flatten it")
+        if len(shape) != 3 or min(shape[:2]) < 3 or shape[0] <= 4 < min(shape[1:]):
+            kinds = "no vector, which flattening makes of it, and no image, which has its channels last"
+            report.warnings.append(f"observation {key!r} of the shape {shape} is {kinds}")
 
 
 def _step(

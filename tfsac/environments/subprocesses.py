@@ -128,9 +128,9 @@ class RemoteGroup:
         buffer = context.RawArray("B", len(members) * _record(spec).itemsize)
         self.observation = _observation(spec, len(members), buffer)
         self.members, self.timeout = members, timeout and timeout * len(members)
-        self.deadline: float | None = None  # starting may take as long as it takes
+        self.deadline: float | None = None
         self.pipe, child_pipe = context.Pipe()
-        self.spin, self.unanswered = False, True
+        self.spin = self.started = self.unanswered = False
         arguments = cloudpickle.dumps(make_env), child_pipe, members, buffer
         self.process = context.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
@@ -141,13 +141,14 @@ class RemoteGroup:
         if self.unanswered:  # another group failed before this answer was received
             with contextlib.suppress(EnvironmentFailure):
                 self.receive()
-        self.unanswered = True
-        self.deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        # Making the environments, before the first answer, may take as long as it takes.
+        self.deadline = time.monotonic() + self.timeout if self.timeout and self.started else None
+        self.started = self.unanswered = True
         with contextlib.suppress(OSError):  # it has ended, as its missing answer will say
             self.pipe.send((method, argument))
 
     def receive(self) -> Any:
-        """Returns the result of what was asked for; the first one, None, says that the environments are made.
+        """Returns the result of what was asked for.
 
         Raises:
             EnvironmentFailure: an environment raised, or the process ended or did not answer in time.
@@ -196,21 +197,19 @@ def _work(maker: bytes, pipe: Any, members: Sequence[int], buffer: Any) -> None:
         signal.signal(number, signal.SIG_IGN)
     multiprocessing.current_process().daemon = False  # an environment may have processes of its own
     group: Group | None = None
-    spin, message = False, ("make", None)
+    spin = False
     with contextlib.suppress(EOFError, OSError):  # the run closed the pipe
         while True:
+            spin, (method, argument) = _receive(pipe, spin)
             try:
-                if group is None:
-                    group, result = Group(pickle.loads(maker), members, buffer), None
-                else:
-                    result = getattr(group, message[0])(message[1])
+                group = group or Group(pickle.loads(maker), members, buffer)
+                result = getattr(group, method)(argument)
                 if result is not None:  # of a step
                     result = *result[:3], [convert(info, pickle.dumps) for info in result[3]]
             except BaseException as error:  # also SystemExit
                 result = EnvironmentFailure(format_error(error), getattr(error, "environment", None))
                 result.add_note(traceback.format_exc())
             pipe.send(result)
-            spin, message = _receive(pipe, spin)
     if group is not None:
         group.close()
 
@@ -238,7 +237,6 @@ class IsolatedEnvironment(gym.Env):
         self.spec = EnvSpec(name_of_environment(env), max_episode_steps=time_limit_of(env))
         env.close()
         self.group = RemoteGroup(make_env, [0], spec_of(env), timeout)
-        self.group.receive()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; needs a seed and takes no options."""

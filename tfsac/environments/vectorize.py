@@ -27,10 +27,10 @@ def episode_seed(seed: int, purpose: int, *position: int) -> int:
 
 def number(value: Any) -> float:
     """Returns a finite number, also a bool or an array with one entry, as a float; raises for anything else."""
-    array = np.asarray(value, np.float64)
-    if array.size != 1 or not np.isfinite(array).all():
+    result = np.asarray(value, np.float64).item()
+    if not np.isfinite(result):
         raise ValueError(value)
-    return array.item()
+    return result
 
 
 class Environments:
@@ -69,7 +69,6 @@ class Environments:
         self.nothing_logged = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
-        self.is_first = np.ones(self.num_envs, bool)
         self.observation: dict[str, np.ndarray] = {}
         self.groups: list[Group | RemoteGroup] = []
         with contextlib.ExitStack() as failed:
@@ -84,20 +83,11 @@ class Environments:
         timeout = self.parameters.step_timeout_seconds
         cores = usable_cores() if self.parameters.vectorization == "subprocess" else 1
         parts = [part.tolist() for part in np.array_split(np.arange(self.num_envs), min(cores, self.num_envs))]
-        if timeout is None:
-            self.groups = [local := Group(self.maker, parts.pop())]
-            self.spec = local.spec
-        else:  # no group in this process, where nothing could be killed
-            self.groups = []
+        self.groups = [Group(self.maker, parts.pop())] if timeout is None else []  # here nothing could be killed
+        if not self.groups:
             (env := self.maker()).close()
-            self.spec = spec_of(env)
-        remote = [RemoteGroup(self.maker, part, self.spec, timeout) for part in parts]
-        self.groups = [*remote, *self.groups]
-        try:
-            for group in remote:
-                group.receive()
-        except EnvironmentFailure as error:
-            raise self._failure(error) from error
+        self.spec = spec_of((self.local_envs or [env])[0])
+        self.groups = [*(RemoteGroup(self.maker, part, self.spec, timeout) for part in parts), *self.groups]
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
@@ -135,9 +125,8 @@ class Environments:
         return self.began
 
     def _reset_everywhere(self) -> None:
-        everywhere = np.ones(self.num_envs, bool)
-        self.observation, self.is_first = self._reset(everywhere, self.episode), everywhere
-        self.length = np.zeros(self.num_envs, np.int64)
+        self.is_first, self.length = np.ones(self.num_envs, bool), np.zeros(self.num_envs, np.int64)
+        self.observation = self._reset(self.is_first, self.episode)
 
     def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
         """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
@@ -210,7 +199,7 @@ class Environments:
 
     def start_episodes(self) -> None:
         """Starts a new episode everywhere; one that has no step yet keeps its seed."""
-        self.episode, self.length = self.episode + (self.length > 0), np.zeros_like(self.length)
+        self.episode = self.episode + (self.length > 0)
         self._reset_everywhere()
 
     def _begin(self) -> None:
