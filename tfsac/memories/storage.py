@@ -67,7 +67,7 @@ def in_ram(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def on_disk(folder: pathlib.Path) -> Allocate:
-    """Returns what takes the place of `np.zeros` for arrays that are mapped into memory from files of an existing folder.
+    """Returns what takes the place of `np.zeros`: arrays mapped into memory from files of an existing folder.
 
     The files have no name and are gone with their arrays, however the process ends. Their space is reserved at once,
     because a mapped file that finds the disk full kills the process. An array that does not fit is an OSError.
