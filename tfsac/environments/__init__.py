@@ -7,14 +7,7 @@ from tfsac.environments.make import checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.report import EnvironmentReport, check_environment
-from tfsac.environments.spaces import (
-    FrameStack,
-    action_map,
-    as_arrays,
-    checked_action,
-    name_of_environment,
-    spec_of,
-)
+from tfsac.environments.spaces import FrameStack, action_map, as_arrays, checked_action, name_of_environment, spec_of
 from tfsac.environments.vectorize import Environments, episode_seed
 
 __all__ = [

@@ -52,19 +52,15 @@ def placed(error: Exception, level: str, place: str) -> EnvironmentFailure:
     return EnvironmentFailure(f"{level}: {format_error(error)} ({place})")
 
 
-# -- spaces ------------------------------------------------------------------------------------------------------------
-
-
 def check(env: gym.Env) -> None:
-    """Refuses environments whose spaces the agents cannot use, with the first of `space_problems`."""
-    for problem in space_problems(env):
+    """Refuses environments that cannot be used: unbounded actions, observations that are not boxes, a mask or a team
+    whose shapes do not fit, and wrappers that normalise with running statistics.
+    """
+    for problem in _problems(env):
         raise TfsacError(f"{name_of_environment(env)}: {problem}")
 
 
-def space_problems(env: gym.Env) -> Iterator[str]:
-    """Yields why an environment cannot be used: unbounded actions, observations that are not boxes, a mask or a team
-    whose shapes do not fit, and wrappers that normalise with running statistics.
-    """
+def _problems(env: gym.Env) -> Iterator[str]:
     yield from _running_statistics(env)
     action: Any = env.action_space
     spaces = dict(spaces_by_key(env.observation_space))
@@ -127,9 +123,6 @@ def time_limit_of(env: gym.Env) -> int | None:
         limits.append(env._max_episode_steps if isinstance(env, gym.wrappers.TimeLimit) else None)
         env = env.env
     return min((limit for limit in limits if limit), default=None)
-
-
-# -- what reset and step return ----------------------------------------------------------------------------------------
 
 
 class CheckedEnv(gym.Wrapper):

@@ -9,14 +9,15 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
-from tfsac.environments import pettingzoo_team
 from tfsac.environments.check import CheckedEnv, check, time_limit_of
+from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, name_of_environment
 from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 
-ATARI = "ALE/"  # the beginning of these levels
+ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # the beginning of these levels
 LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (atari, mujoco, ...)"
 
 
@@ -116,8 +117,11 @@ def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any]) -> gy
     if atari is not None and not level.startswith(ATARI):
         raise TfsacError(f"`atari` preprocesses Atari games, whose levels begin with {ATARI!r}, got {level!r}")
     try:
-        if level.startswith(pettingzoo_team.PREFIX):
-            return _limited(pettingzoo_team.make_team(level, **kwargs), max_episode_steps)
+        if level.startswith(PETTINGZOO):
+            module = importlib.import_module(level.removeprefix(PETTINGZOO))
+            team = Team(module.parallel_env(**kwargs))
+            team.spec = EnvSpec(level)  # its name in messages
+            return _limited(team, max_episode_steps)
         if level.startswith(ATARI):
             return _limited(_make_atari(level, atari, **kwargs), max_episode_steps)
         # `check` looks at the bounds; Gymnasium's checker would warn about every unbounded observation.

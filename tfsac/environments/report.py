@@ -151,7 +151,18 @@ def _step(
         else:
             before = environments.state(), actions, environments.observation, environments.began
     report.facts.append(f"{num_steps} random steps")
-    _look_at_episodes(num_steps, episodes, limit, report)
+    if episodes:
+        returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
+        ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
+        means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
+        report.facts.append(f"ended episodes: {ends}, {means}")
+        if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
+            every = f"every episode was terminated after exactly {lengths[0]} steps"
+            report.warnings.append(f"{every}: for a time limit return truncated=True, so that values go on beyond it")
+    elif limit is None or num_steps > limit:
+        known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
+        advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
+        report.warnings.append(f"no episode ended within {num_steps} steps, {known}; {advice}")
     for key, bound in largest.items():
         if bound > LARGE_OBSERVATION:
             advice = "environment.filters.observation_normalization=true divides it by its deviation"
@@ -172,23 +183,6 @@ def _step(
         advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"
         different = "the same seed and actions give different trajectories, so no resume is exact"
         report.warnings.append(f"{different}: draw random numbers from {advice}")
-
-
-def _look_at_episodes(
-    num_steps: int, episodes: list[tuple[float, int, bool]], limit: int | None, report: EnvironmentReport
-) -> None:
-    if episodes:
-        returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
-        ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
-        means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
-        report.facts.append(f"ended episodes: {ends}, {means}")
-        if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
-            every = f"every episode was terminated after exactly {lengths[0]} steps"
-            report.warnings.append(f"{every}: for a time limit return truncated=True, so that values go on beyond it")
-    elif limit is None or num_steps > limit:
-        known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
-        advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
-        report.warnings.append(f"no episode ended within {num_steps} steps, {known}; {advice}")
 
 
 def _random_action(environments: Environments, rng: np.random.Generator) -> np.ndarray:

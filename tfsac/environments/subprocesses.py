@@ -29,9 +29,6 @@ SPIN_SECONDS = 0.001
 CLOSE_SECONDS = 5.0  # that processes get to close their environments
 
 
-GroupStep = tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]  # rewards, terminated, truncated, infos
-
-
 class Group:
     """G environments of this process.
 
@@ -71,8 +68,8 @@ class Group:
             if seed is not None:
                 self._store(i, self._call(i, self.envs[i].reset, seed=seed)[0])
 
-    def step(self, action: np.ndarray) -> GroupStep:
-        """Steps all environments with actions `[G, ...]`; rewards and ends are arrays `[G]`."""
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Steps all with actions `[G, ...]`; returns rewards, terminated and truncated, `[G]` each, and infos."""
         steps = []
         for i, env in enumerate(self.envs):
             observation, *step = self._call(i, env.step, action[i])

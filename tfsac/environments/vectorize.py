@@ -99,7 +99,9 @@ class Environments:
                 group.send(method, part)
             return [group.receive() for group, _ in requests]
         except Exception as error:
-            raise self._failure(error) from error
+            environment = getattr(error, "environment", None)
+            which = "" if environment is None else f"environment {self.first + environment}, "
+            raise placed(error, self.level, f"{which}step {self.steps}") from error
 
     def _observation(self) -> dict[str, np.ndarray]:
         # The groups' arrays are overwritten in every step.
@@ -109,11 +111,6 @@ class Environments:
     def local_envs(self) -> list[gym.Env]:
         """The environments of this process."""
         return [env for group in self.groups if isinstance(group, Group) for env in group.envs]
-
-    def _failure(self, error: Exception) -> EnvironmentFailure:
-        environment = getattr(error, "environment", None)
-        which = "" if environment is None else f"environment {self.first + environment}, "
-        return placed(error, self.level, f"{which}step {self.steps}")
 
     def _reset(self, mask: np.ndarray, episode: np.ndarray) -> dict[str, np.ndarray]:
         """Starts these episodes `[E]` of the environments in the mask."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -165,10 +165,10 @@ class EpisodicMemory(Ring):
         episode = self.tape[start : self.size + 1, env]
         self.cut = bool(start > self.begin[env])
         self.begin[env] = self.size
-        self._append(episode)
+        self.append(episode)
 
-    def _append(self, episode: np.ndarray) -> None:
-        """Stores the records of a finished episode."""
+    def append(self, episode: np.ndarray) -> None:
+        """Stores the L + 1 records of a finished episode, whose L steps fit the capacity."""
         self.put(self.total_rows, episode)
         self.episodes.append((self.total_rows, len(episode) - 1))
         self.total_rows += len(episode)
@@ -278,15 +278,6 @@ class EpisodicMemory(Ring):
     def oldest_row(self) -> int:
         """Absolute index of the oldest record that is kept."""
         return self.total_rows - self.num_steps - len(self.episodes)
-
-    def keep(self, episodes: Sequence[np.ndarray]) -> None:
-        """Replaces all episodes by finished ones, `[L + 1]` records each, oldest first; those longer than the capacity
-        are left out.
-        """
-        self.episodes, self.num_steps, self.total_rows, self.cut = deque(), 0, 0, False
-        for episode in episodes:
-            if len(episode) <= self.capacity + 1:
-                self._append(episode)
 
     def state(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps beside the records and `total_rows`; views, to be written before the next

@@ -40,7 +40,9 @@ def reshard(
         each = [_episodes(chunks, state, total) for chunks, state, total in zip(rows, states, total_rows, strict=True)]
         # In turns, so that the oldest stay in front.
         everything = [episode for turn in itertools.zip_longest(*each) for episode in turn if episode is not None]
-        memory.keep(everything[index::count])
+        for episode in everything[index::count]:
+            if len(episode) <= memory.capacity + 1:
+                memory.append(episode)
         return
     own = slice(index * memory.num_envs, (index + 1) * memory.num_envs)
     for chunks in zip(*rows, strict=True):  # workers step together, so their chunks end together
