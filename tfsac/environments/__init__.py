@@ -3,7 +3,7 @@ TensorFlow.
 """
 
 from tfsac.environments.check import EnvironmentFailure, check
-from tfsac.environments.make import checked, make, maker
+from tfsac.environments.make import Maker, checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.report import EnvironmentReport, check_environment
@@ -16,6 +16,7 @@ __all__ = [
     "Environments",
     "Filters",
     "FrameStack",
+    "Maker",
     "Team",
     "action_map",
     "as_arrays",
