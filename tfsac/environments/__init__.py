@@ -1,6 +1,4 @@
-"""Gymnasium and PettingZoo environments: making, checking, normalising and stepping several side by side. No
-TensorFlow.
-"""
+"""Gymnasium and PettingZoo environments: making, checking, normalising and stepping them. No TensorFlow."""
 
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.make import Maker, checked, make, maker

@@ -72,10 +72,10 @@ class Group:
         """Steps all with actions `[G, ...]`; returns rewards, terminated and truncated, `[G]` each, and infos."""
         steps = []
         for i, env in enumerate(self.envs):
-            observation, *step = self._call(i, env.step, action[i])
-            self._store(i, observation)
+            step = self._call(i, env.step, action[i])
+            self._store(i, step[0])
             steps.append(step)
-        rewards, terminated, truncated, infos = zip(*steps, strict=True)
+        _, rewards, terminated, truncated, infos = zip(*steps, strict=True)
         several = self.spec.num_rewards is not None
         reward = np.array([info[VECTOR_REWARD] for info in infos] if several else rewards, np.float64)
         return reward, np.array(terminated, bool), np.array(truncated, bool), list(infos)
@@ -87,8 +87,11 @@ class Group:
             raise EnvironmentFailure(format_error(error), self.members[i]) from error
 
     def _store(self, i: int, observation: Any) -> None:
+        if not self.several_keys:
+            self.observation["observation"][i] = observation
+            return
         for key, array in self.observation.items():
-            array[i] = observation[key] if self.several_keys else observation
+            array[i] = observation[key]
 
     def close(self) -> None:
         """Closes the environments."""

@@ -91,13 +91,14 @@ class Environments:
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
-        parts = [(group, argument[group.members[0] : group.members[-1] + 1]) for group in self.groups]
-        # A reset may be of some groups alone.
-        requests = [(group, part) for group, part in parts if any(value is not None for value in part)]
+        called = []
         try:
-            for group, part in requests:
-                group.send(method, part)
-            return [group.receive() for group, _ in requests]
+            for group in self.groups:
+                part = argument[group.members[0] : group.members[-1] + 1]
+                if method == "step" or any(seed is not None for seed in part):  # a reset may be of some groups alone
+                    group.send(method, part)
+                    called.append(group)
+            return [group.receive() for group in called]
         except Exception as error:
             environment = getattr(error, "environment", None)
             which = "" if environment is None else f"environment {self.first + environment}, "
