@@ -11,7 +11,7 @@ from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.networks import Network
-from tfsac.networks.embedders import usual_convolutions, with_embedders
+from tfsac.networks.observations import usual_convolutions, with_embedders
 from tfsac.parameters import (
     Conv2d,
     EmbedderScheme,
@@ -165,7 +165,6 @@ def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_
         ("pendulum_twin_sac", ["q1", "mean_and_log_std"], NUMBERS),
         ("small_crossq_mujoco", ["critics", "body_dense_1"], NUMBERS),
         ("acer_partially_observable", ["lstm", "logits"], DiscreteSpec(3)),
-        ("pendulum_sac", ["concatenate", "split", "reshape"], NUMBERS),  # Keras's names of the first operations
         ("acer_cartpole", ["observation", "features"], DiscreteSpec(3)),
     ],
 )

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Step, Tensors
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
-from tfsac.agents.temperature import make_temperature
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.parameters import DiscreteSoftActorCriticAgentParameters, FixedAlphaParameters
@@ -59,7 +58,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         most = math.log(self.num_actions)
         if self.target_entropy is not None and not 0 < self.target_entropy < most:
             raise TfsacError(f"target_entropy must be between 0 and {most:.4g} nats, got {self.target_entropy}")
-        self.temperature = make_temperature(self, temperature)
+        self.temperature = self.make_temperature(temperature)
 
     def update_once(self, batch: Transition) -> Update:
         """One update in the order critic, policy, temperature, target."""
@@ -111,7 +110,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         entropy_B, target = policy.entropy(), self.target_entropy
         if target is None:
             target = self.target_entropy_ratio * policy.max_entropy()
-        temperature = self.temperature.step(self, -entropy_B, target)
+        temperature = self.temperature_step(self.temperature, -entropy_B, target)
         metrics = {
             "loss/policy": loss,
             "policy/entropy": tf.reduce_mean(entropy_B),

@@ -6,27 +6,38 @@ It takes this replica's entries of the batch, folds several agents into it, and 
 
 from __future__ import annotations
 
+import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from tfsac.agents.batches import transition_spec
 from tfsac.agents.compiled_updates import CompiledUpdates
 from tfsac.agents.sqil_diagnostics import means_by_origin
 from tfsac.errors import TfsacError
+from tfsac.losses.temperature import temperature_loss
 from tfsac.networks import (
     ModelMaker,
+    adam,
     apply_on_replicas,
+    assign,
     build_optimizer,
     clip_gradients,
+    learning_rate_of,
     make_networks,
-    polyak_average_on_replicas,
     project,
 )
-from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
+from tfsac.parameters import (
+    AgentParameters,
+    FixedAlphaParameters,
+    LearnedAlphaParameters,
+    PrioritizedExperienceReplayParameters,
+    SQILExperienceReplayParameters,
+)
 from tfsac.policies import BasePolicy
 from tfsac.policies.several_agents import fold, unfold
 from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Batches, Metrics, Spec, Transition, Update, UpdateResult
@@ -50,6 +61,43 @@ class Step(NamedTuple):
     gradients: list[Gradients]
     metrics: Metrics
     values_B: Any = None
+
+
+class FixedTemperature:
+    """A temperature that stays."""
+
+    def __init__(self, alpha: float):
+        self.alpha = alpha
+
+    def value(self) -> tf.Tensor:
+        """Returns alpha, a scalar."""
+        return tf.constant(self.alpha, tf.float32)
+
+
+class LearnedTemperature(keras.layers.Layer):
+    """A temperature that is learned so that the policy's entropy comes to a target."""
+
+    def __init__(self, parameters: LearnedAlphaParameters, name: str = "temperature"):
+        super().__init__(name=name)
+        self.parameters, self.log_space = parameters, parameters.log_space
+        first = math.log(parameters.initial_alpha) if self.log_space else parameters.initial_alpha
+        self.variable = self.add_weight(
+            name="log_alpha" if self.log_space else "alpha",
+            initializer=keras.initializers.Constant(first),
+            constraint=None if self.log_space else keras.constraints.NonNeg(),
+            aggregation="mean",  # the constraint assigns on every replica
+        )
+
+    def value(self) -> tf.Tensor:
+        """Returns alpha, a scalar, without gradient."""
+        value = self.variable.value
+        return tf.stop_gradient(tf.exp(value) if self.log_space else tf.convert_to_tensor(value))
+
+    def loss(self, log_prob_B: tf.Tensor, target_entropy: Any) -> tf.Tensor:
+        """Returns the loss of each entry, `[B]`; see `temperature_loss`."""
+        value = tf.convert_to_tensor(self.variable.value)
+        learned = tf.exp(value) if self.parameters.loss == "alpha" else value
+        return temperature_loss(learned, log_prob_B, target_entropy)
 
 
 class Agent(tf.Module, ABC):
@@ -283,6 +331,33 @@ class Agent(tf.Module, ABC):
             if network and network.unit_weights != "none":
                 project(self.networks[name], network.unit_weights)
 
+    def make_temperature(
+        self, parameters: FixedAlphaParameters | LearnedAlphaParameters, name: str = "temperature"
+    ) -> FixedTemperature | LearnedTemperature:
+        """Returns a fixed temperature, or a learned one, whose variable and Adam the agent has under its name."""
+        if isinstance(parameters, FixedAlphaParameters):
+            return FixedTemperature(parameters.alpha)
+        temperature = LearnedTemperature(parameters, name)
+        self.trained[name] = temperature.trainable_variables
+        self.optimizers[name] = adam(learning_rate_of(parameters, self.updates), temperature.trainable_variables)
+        return temperature
+
+    def temperature_step(
+        self,
+        temperature: FixedTemperature | LearnedTemperature,
+        log_prob_B: tf.Tensor,
+        target_entropy: Any,
+        mask_B: Any = 1.0,
+    ) -> Step:
+        """Computes the step that brings the entropy to its target (1812.05905, equation 18), if alpha is learned; the
+        mask is 0 for padding. See `losses.temperature`.
+        """
+        if isinstance(temperature, FixedTemperature):
+            return Step([], {})
+        with self.watch(temperature.name) as tape:
+            loss = tf.reduce_mean(mask_B * temperature.loss(log_prob_B, target_entropy))
+        return Step(self.gradients(loss, tape, temperature.name), {f"loss/{temperature.name}": loss})
+
     def update_target(self, name: str) -> None:
         """Polyak averaging, when its period in updates is over: `target <- (1 - rate) * target + rate * online`."""
         if name + TARGET not in self.networks:
@@ -293,7 +368,7 @@ class Agent(tf.Module, ABC):
         targets = self.targets[name].model.trainable_variables
         pairs = [(target.value, online.value) for target, online in zip(targets, self.trained[name], strict=True)]
         if self.replicas > 1:
-            polyak_average_on_replicas(pairs, rate)
+            assign([(target, target - rate * (target - online)) for target, online in pairs])
             return
         for target, online in pairs:
             tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=rate, delta=target - online)

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Step, Tensors
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
-from tfsac.agents.temperature import check_target_entropy, make_temperature
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
+from tfsac.losses.temperature import check_target_entropy
 from tfsac.parameters import FixedAlphaParameters, TwinSoftActorCriticAgentParameters
 from tfsac.policies import SquashedGaussianPolicy
 from tfsac.policies.distributions import SquashedGaussian
@@ -52,7 +52,7 @@ class TwinSoftActorCriticAgent(Agent):
         target_entropy = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)
         check_target_entropy(target_entropy, size)
         self.target_entropy = target_entropy
-        self.temperature = make_temperature(self, temperature)
+        self.temperature = self.make_temperature(temperature)
         self.update_order = ORDER_FUNCTIONS[parameters.algorithm.update_order]
 
     def update_once(self, batch: Transition) -> Update:
@@ -99,7 +99,7 @@ class TwinSoftActorCriticAgent(Agent):
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
         gradients = self.gradients(loss, tape, "policy")
-        temperature = self.temperature.step(self, log_prob_B, self.target_entropy)
+        temperature = self.temperature_step(self.temperature, log_prob_B, self.target_entropy)
         metrics = {
             "loss/policy": loss,
             "policy/mean": tf.reduce_mean(policy.loc),

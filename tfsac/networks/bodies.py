@@ -7,7 +7,6 @@ from collections.abc import Callable
 import keras
 
 from tfsac.networks.batch_normalization import FLASH_EPSILON, BatchNormalization
-from tfsac.networks.embedders import dense_layers
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.layers import (
     Activation,
@@ -18,6 +17,7 @@ from tfsac.networks.layers import (
     Residual,
     RMSNormalization,
 )
+from tfsac.networks.observations import dense_layers
 from tfsac.parameters import FCMiddlewareParameters, LSTMMiddlewareParameters, ResidualMiddlewareParameters
 
 EXPANSION = 4  # of the width inside a residual block
@@ -44,13 +44,7 @@ def body_layers(
     initializers: Initializers,
     critics: int | None = None,
 ) -> list[BodyLayer]:
-    """Returns the layers of a body.
-
-    Args:
-        parameters: of the body.
-        initializers: of its kernels, an own one for each critic.
-        critics: N for stacked weights; None for one network.
-    """
+    """Returns the layers of a body, with the weights of N critics or of one network; see `BodyLayer`."""
 
     def linear(name: str, units: int, use_bias: bool = True, kind: str | None = None) -> Linear:
         return Linear(name, units, initializers.next(kind, critics), critics, use_bias)

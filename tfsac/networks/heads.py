@@ -33,10 +33,8 @@ class Head:
     """The last layers of a network, which it makes once and connects more than once.
 
     Args:
-        parameters: of the head.
-        spec: what the network reads, and the actions.
-        hidden: initialisers of hidden layers.
-        seeds: of the initialisers of the output layers.
+        parameters, spec: of the head; what the network reads, and the actions.
+        hidden, seeds: initialisers of hidden layers, and seeds of those of the output layers.
 
     Attributes:
         judges_actions: whether it also reads an action `[B, A]`.
@@ -50,12 +48,9 @@ class Head:
         pass
 
     def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
-        """Connects the head: returns what its output layers compute of the features.
+        """Connects the head: returns what its output layers compute of features `[B, F]` (and actions `[B, A]`).
 
-        Args:
-            features: `[B, F]`.
-            action: `[B, A]`, for heads that judge actions.
-            call: computes a layer; with NumPy where features are an array. The package's own heads alone need it.
+        Only the package's own heads need `call`, which computes a layer, with NumPy where features are an array.
         """
         outputs = [call(layer, features) for layer in self.outputs]
         return outputs if len(outputs) > 1 else outputs[0]
@@ -63,10 +58,7 @@ class Head:
 
 class PolicyHead(Head):
     """Location and log standard deviation of a squashed Gaussian: features `[B, F]` to two `[B, A]`, in one product of
-    matrices.
-
-    Attributes:
-        output: the layer of both, `[B, 2 A]`, whose first weights are those of two layers.
+    matrices; its first weights are those of two layers.
     """
 
     def __init__(

@@ -31,12 +31,7 @@ class NormalizedColumns(keras.initializers.Initializer):
 
 @registered
 class Parts(keras.initializers.Initializer):
-    """A kernel that consists of several: stacked `[N, ...]`, or side by side, as those of layers with the same input.
-
-    Args:
-        parts: initialises each of them; or their configs, as Keras saves them.
-        stacked: whether they are stacked.
-    """
+    """A kernel that consists of several: stacked `[N, ...]`, or side by side, as those of layers with the same input."""
 
     def __init__(self, parts: list[Any], stacked: bool):
         self.parts, self.stacked = [keras.initializers.get(part) for part in parts], stacked

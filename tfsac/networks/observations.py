@@ -1,4 +1,8 @@
-"""Layers that embed observations, and the usual ones where a network's parameters do not say."""
+"""Which observations a network reads, and the layers that embed them.
+
+Every network has an embedder for each key that it reads (`input_embedders_parameters`), so a critic may read another
+observation than the policy, such as the state of all agents. What the parameters do not say is chosen here.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +42,7 @@ DEFAULT_KEY = "observation"  # the key of an environment without a Dict, which p
 def embedder_layers(
     parameters: InputEmbedderParameters, spec: ArraySpec, initializers: Initializers
 ) -> list[keras.Layer]:
-    """Returns the layers that turn one observation `[B, ...]` into features `[B, F]`.
-
-    Args:
-        parameters: of the embedder, which fit the observation; see `with_embedders`.
-        spec: of the observation.
-        initializers: of the layers.
-    """
+    """Returns the layers that turn one observation `[B, ...]` into features `[B, F]`."""
     # Bytes become numbers up to 1; a mask's booleans, numbers as they are.
     layers: list[keras.Layer] = []
     if spec.dtype != "float32":
@@ -90,11 +88,6 @@ def with_embedders(
 
     Parameters that know an "observation" alone read every key of a Dict, but no mask, and each like that one. An image
     whose embedder has no convolutions gets the usual ones before the embedder's dense layers.
-
-    Args:
-        name: of the network.
-        parameters: as the preset has them.
-        observation: what the environment gives, of one agent.
 
     Raises:
         TfsacError: an embedder that does not fit its observation, or for a key that there is not.
