@@ -81,9 +81,8 @@ class BatchNormalization(BodyLayer):
         F]` of all of them.
         """
         for variable, seen in zip((self.mean, self.variance), zip(*moments, strict=True), strict=True):
-            rows = tf.concat(
-                [tf.reshape(x, [-1, x.shape[-1]]) for x in seen], axis=0
-            )  # one where critics share an input
+            # One row where critics share an input.
+            rows = tf.concat([tf.reshape(x, [-1, x.shape[-1]]) for x in seen], axis=0)
             rows = tf.broadcast_to(tf.stop_gradient(rows), [self.critics or 1, rows.shape[-1]])
             batch = tf.reshape(rows, variable.shape)
             variable.assign(self.momentum * variable.value + (1.0 - self.momentum) * batch)

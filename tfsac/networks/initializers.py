@@ -31,7 +31,7 @@ class NormalizedColumns(keras.initializers.Initializer):
 
 @registered
 class Parts(keras.initializers.Initializer):
-    """A kernel that consists of several: stacked `[N, ...]`, or side by side, as those of layers with the same input."""
+    """A kernel that consists of several: stacked `[N, ...]`, or side by side, as of layers with the same input."""
 
     def __init__(self, parts: list[Any], stacked: bool):
         self.parts, self.stacked = [keras.initializers.get(part) for part in parts], stacked

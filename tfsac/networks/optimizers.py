@@ -18,7 +18,7 @@ DEFAULT_WEIGHT_DECAY = 0.004  # Keras's, of AdamW
 def learning_rate_of(
     parameters: NetworkParameters | LearnedAlphaParameters, updates: tf.Variable | None = None
 ) -> LearningRate:
-    """Returns a constant learning rate, or one that falls with the agent's updates so far (None: the optimizer's steps).
+    """Returns a constant learning rate, or one that falls with `updates`, without these with the optimizer's steps.
 
     Raises:
         TfsacError: the decay lasts as long as a run, whose length only a Trainer knows.
@@ -134,7 +134,7 @@ def clip_gradients(
 def apply_on_replicas(
     optimizer: keras.optimizers.Optimizer, gradients: list[tf.Tensor], variables: list[keras.Variable]
 ) -> None:
-    """Takes one step of all replicas with gradients that are the same on each, as agents average them before clipping."""
+    """Takes one step of all replicas with gradients that are the same on each: agents average them before clipping."""
 
     def of_all(strategy: tf.distribute.Strategy, *gradients: Any) -> None:
         if isinstance(optimizer, FusedAdam):

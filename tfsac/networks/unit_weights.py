@@ -15,8 +15,8 @@ MIN_NORM, MIN_SQUARE = 1e-8, 1e-8
 
 
 def project(network: Network, kind: str) -> None:
-    """Scales each unit's column of every kernel to norm 1; with the kind "all" instead of "kernels" the scales and biases
-    of each normalisation too, to the root of their number.
+    """Scales each unit's column of every kernel to norm 1; with the kind "all" instead of "kernels" also the scales and
+    biases of each normalisation, to the root of their number.
     """
     pairs = [
         (variable.value, variable.value / tf.maximum(_fan_in_norm(variable.value), MIN_NORM))
