@@ -11,7 +11,8 @@ from toys import random_batches, vector_spec
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.errors import TfsacError
-from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, clip_gradients, forward_of
+from tfsac.networks import GraphForward, Network, NumpyForward, forward_of
+from tfsac.networks.optimizers import build_optimizer, clip_gradients
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     Conv2d,

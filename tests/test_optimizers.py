@@ -12,7 +12,7 @@ from toys import random_batches, vector_spec
 
 from tfsac import parameters as p
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.networks import build_optimizer
+from tfsac.networks.optimizers import build_optimizer
 from tfsac.training import Trainer
 
 SPEC, UPDATES, BATCH = vector_spec(3, 2), 3, 8
@@ -146,7 +146,7 @@ for case in t.CASES:
     agent.update(t.random_batches(t.SPEC, t.UPDATES, t.BATCH))
     np.savez(sys.argv[2] + "/" + case, *t.numbers(agent))
 import keras
-from tfsac.networks import apply_on_replicas
+from tfsac.networks.optimizers import apply_on_replicas
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with strategy.scope():
     layer, optimizer = keras.layers.Dense(2, kernel_constraint="non_neg"), keras.optimizers.RMSprop(0.5)

@@ -18,8 +18,8 @@ from tfsac.agents.learner import Step, Tensors
 from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.losses.critic_values import critic_values
 from tfsac.losses.ensembles import draw_critics, reduce_q
-from tfsac.networks import weight_norm
 from tfsac.networks.layers import Mask
+from tfsac.networks.unit_weights import weight_norm
 from tfsac.parameters import TwinSoftActorCriticAgentParameters
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Spec, Transition

@@ -20,17 +20,16 @@ from tfsac.agents.compiled_updates import CompiledUpdates
 from tfsac.agents.sqil_diagnostics import means_by_origin
 from tfsac.errors import TfsacError
 from tfsac.losses.temperature import temperature_loss
-from tfsac.networks import (
-    ModelMaker,
-    adam,
+from tfsac.networks import ModelMaker, make_networks
+from tfsac.networks.optimizers import (
+    FusedAdam,
     apply_on_replicas,
     assign,
     build_optimizer,
     clip_gradients,
     learning_rate_of,
-    make_networks,
-    project,
 )
+from tfsac.networks.unit_weights import project
 from tfsac.parameters import (
     AgentParameters,
     FixedAlphaParameters,
@@ -119,8 +118,7 @@ class Agent(tf.Module, ABC):
         seed: of weights, noise and acting.
         eager: run updates without compiling them, to debug.
         models: makes a Keras model for each network, by name, instead of its parameters' layers; see `make_networks`.
-        jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, with other noise:
-            XLA makes its numbers of the same random bits in its own way.
+        jit_compile: compile updates with XLA, on one device, which draws other noise.
 
     Attributes:
         policy: that acts, through some of the networks.
@@ -129,11 +127,9 @@ class Agent(tf.Module, ABC):
         targets: by name, the target network, or the network itself where it has none.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
         algorithm, network_parameters, loss_weights: its parameters, those of networks by name.
-        prioritized: whether batches have importance weights and updates return priorities.
-        imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each entry.
+        prioritized, imitates: whether batches have importance weights, or demonstrated entries (`extras["expert"]`).
         replicas: how many devices share a batch, of all workers.
-        batch_size, local_batch_size: of the global batch before folding, and of this worker's share of it.
-        entries: number of entries of the global batch after folding.
+        batch_size, local_batch_size, entries: of the global batch, of this worker's share, of the batch after folding.
         updates, resets: variables, int64: number of updates, and of the last reset, only with `reset_steps`.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
         full_metrics: whether the update being computed or traced reports all metrics, not only its losses.
@@ -322,7 +318,7 @@ class Agent(tf.Module, ABC):
         """Takes optimizer steps, one after the other, with clipping and unit weights as a network's parameters say."""
         for name, values, norm in steps:
             network = self.network_parameters.get(name)  # none of a temperature
-            if network:
+            if network and network.clip_gradients is not None:
                 values = clip_gradients(network, values, norm)
             if self.replicas == 1:
                 self.optimizers[name].apply(values, self.trained[name])
@@ -339,7 +335,8 @@ class Agent(tf.Module, ABC):
             return FixedTemperature(parameters.alpha)
         temperature = LearnedTemperature(parameters, name)
         self.trained[name] = temperature.trainable_variables
-        self.optimizers[name] = adam(learning_rate_of(parameters, self.updates), temperature.trainable_variables)
+        self.optimizers[name] = FusedAdam(learning_rate_of(parameters, self.updates))
+        self.optimizers[name].build(temperature.trainable_variables)
         return temperature
 
     def temperature_step(

@@ -1,4 +1,4 @@
-"""Bodies of networks with normalisation, dropout or residual blocks: which layers they are made of."""
+"""Bodies of networks: plain layers, or layers with normalisation, dropout or residual blocks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,23 @@ from tfsac.networks.layers import (
     Residual,
     RMSNormalization,
 )
-from tfsac.networks.observations import dense_layers
-from tfsac.parameters import FCMiddlewareParameters, LSTMMiddlewareParameters, ResidualMiddlewareParameters
+from tfsac.parameters import Conv2d, FCMiddlewareParameters, LSTMMiddlewareParameters, ResidualMiddlewareParameters
 
 EXPANSION = 4  # of the width inside a residual block
 BATCH_KINDS = ("batch", "batch_renorm")
+Layers = tuple[int | Conv2d, ...]  # widths of dense layers after convolutions
+
+
+def plain_layers(specs: Layers, activation: str, initializers: Initializers) -> list[keras.layers.Layer]:
+    """Returns convolutions and dense layers."""
+    layers: list[keras.layers.Layer] = []
+    for spec in specs:
+        shared = {"activation": activation, "kernel_initializer": initializers.next()}
+        if isinstance(spec, Conv2d):
+            layers.append(keras.layers.Conv2D(spec.num_filters, spec.kernel_size, spec.stride, spec.padding, **shared))
+        else:
+            layers.append(keras.layers.Dense(spec, **shared))
+    return layers
 
 
 def middleware_layers(
@@ -32,7 +44,7 @@ def middleware_layers(
     if isinstance(parameters, LSTMMiddlewareParameters) or (
         isinstance(parameters, FCMiddlewareParameters) and parameters.normalization is None
     ):
-        return dense_layers(parameters.widths, parameters.activation_function, initializers)
+        return plain_layers(parameters.widths, parameters.activation_function, initializers)
     layers: list[keras.Layer] = [*body_layers(parameters, initializers)]
     for layer in layers:  # other layers of the model have names like "dense_1", observations any
         layer.name = f"body_{layer.name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -21,7 +21,7 @@ from tfsac.types import DiscreteSpec, Spec
 
 
 def check_models(
-    models: Any, heads: Mapping[str, HeadParameters], specs: Mapping[str, Spec], earlier: Sequence[keras.Variable] = ()
+    models: Any, heads: Mapping[str, HeadParameters], specs: Mapping[str, Spec], earlier: list[keras.Variable]
 ) -> dict[str, keras.Model]:
     """Returns what a `models` function returned, if the agent can train it: by name, models of observations (and a
     policy's state) by key, and of an action where the head judges actions.
@@ -29,7 +29,7 @@ def check_models(
     Args:
         models: what it returned.
         heads, specs: what each network computes and reads, by name.
-        earlier: variables of the models of earlier calls.
+        earlier: variables of the models of earlier calls, to which these are added.
 
     Raises:
         TfsacError: no Keras models of these names, outputs of other shapes, weights that two models share,
@@ -40,14 +40,13 @@ def check_models(
         raise TfsacError(
             f"models must return a dict with a new Keras model for each of {', '.join(heads)}, got {models}"
         )
-    seen = {id(variable) for variable in earlier}
     for name, model in models.items():
         check_outputs(f"models: {name!r}", model(_inputs(model, heads[name], specs[name])), heads[name], specs[name])
         check_gradients(f"models: {name!r}", model)
         own = {id(variable) for variable in model.variables}
-        if own & seen or not model.trainable_variables:
+        if not own.isdisjoint(map(id, earlier)) or not model.trainable_variables:
             raise TfsacError(f"models must make new weights for {name!r} at each call, shared with no other model")
-        seen |= own
+        earlier += model.variables
     return dict(models)
 
 

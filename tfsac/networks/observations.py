@@ -13,12 +13,11 @@ from collections.abc import Mapping
 import keras
 
 from tfsac.errors import TfsacError
+from tfsac.networks.bodies import Layers, plain_layers
 from tfsac.networks.initializers import Initializers
 from tfsac.parameters import Conv2d, EmbedderScheme, InputEmbedderParameters, NetworkParameters
 from tfsac.parameters.base import nearest
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec
-
-Layers = tuple[int | Conv2d, ...]  # widths of dense layers after convolutions
 
 VECTOR_SCHEMES: dict[EmbedderScheme, Layers] = {
     EmbedderScheme.Empty: (),
@@ -41,34 +40,17 @@ DEFAULT_KEY = "observation"  # the key of an environment without a Dict, which p
 
 def embedder_layers(
     parameters: InputEmbedderParameters, spec: ArraySpec, initializers: Initializers
-) -> list[keras.Layer]:
+) -> list[keras.layers.Layer]:
     """Returns the layers that turn one observation `[B, ...]` into features `[B, F]`."""
-    # Bytes become numbers up to 1; a mask's booleans, numbers as they are.
-    layers: list[keras.Layer] = []
-    if spec.dtype != "float32":
+    layers: list[keras.layers.Layer] = []
+    if spec.dtype != "float32":  # bytes become numbers up to 1; a mask's booleans, numbers as they are
         layers.append(keras.layers.Rescaling(1 / 255 if spec.dtype == "uint8" else 1.0))
-    layer_specs = layers_of(parameters, spec.shape)
-    for layer in layer_specs:
-        if isinstance(layer, Conv2d):
-            layers.append(
-                keras.layers.Conv2D(
-                    layer.num_filters,
-                    layer.kernel_size,
-                    layer.stride,
-                    layer.padding,
-                    activation=parameters.activation_function,
-                    kernel_initializer=initializers.next(),
-                )
-            )
+    specs, activation = layers_of(parameters, spec.shape), parameters.activation_function
+    convolutions = tuple(layer for layer in specs if isinstance(layer, Conv2d))
+    layers += plain_layers(convolutions, activation, initializers)
     if len(spec.shape) != 1:
         layers.append(keras.layers.Flatten())
-    dense = tuple(layer for layer in layer_specs if not isinstance(layer, Conv2d))
-    return layers + dense_layers(dense, parameters.activation_function, initializers)
-
-
-def dense_layers(sizes: tuple[int, ...], activation: str, initializers: Initializers) -> list[keras.Layer]:
-    """Returns dense layers of these widths."""
-    return [keras.layers.Dense(size, activation=activation, kernel_initializer=initializers.next()) for size in sizes]
+    return layers + plain_layers(specs[len(convolutions) :], activation, initializers)
 
 
 def layers_of(embedder: InputEmbedderParameters, shape: tuple[int, ...]) -> Layers:

@@ -65,13 +65,6 @@ def build_optimizer(
     return optimizer
 
 
-def adam(rate: LearningRate, variables: list[keras.Variable]) -> FusedAdam:
-    """Returns Adam with the paper's constants (arXiv 1412.6980) and its slots made."""
-    optimizer = FusedAdam(rate)
-    optimizer.build(variables)
-    return optimizer
-
-
 class FusedAdam(keras.optimizers.Optimizer):
     """Adam, and AdamW, with each variable's step in one kernel instead of a dozen passes over its memory.
 
@@ -122,8 +115,6 @@ def clip_gradients(
 ) -> list[tf.Tensor]:
     """Bounds gradients by their global norm, each by its own norm, or each entry, as the parameters say."""
     bound = parameters.clip_gradients
-    if bound is None:
-        return gradients
     if parameters.gradients_clipping_method == "global_norm":
         return tf.clip_by_global_norm(gradients, bound, use_norm=global_norm)[0]
     if parameters.gradients_clipping_method == "norm":

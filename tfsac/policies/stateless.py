@@ -17,7 +17,7 @@ from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.types import ACTION_MASK, ActResult, DiscreteSpec, Spec
+from tfsac.types import ActResult, DiscreteSpec, Spec
 
 
 class StatelessPolicy(BasePolicy):
@@ -83,25 +83,17 @@ class StatelessPolicy(BasePolicy):
         action = policy.sample(noise)
         changed = self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
         if not is_of_tfsac(type(self.exploration)):
-            self._check_explored(changed, action, observation)
+            self._check_explored(changed, action)
         return changed, state
 
-    def _check_explored(self, changed: Any, action: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
+    def _check_explored(self, changed: Any, action: np.ndarray) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
+        low, high = (0, self.num_actions - 1) if isinstance(self.spec.action, DiscreteSpec) else (-1, 1)
         expected = action.shape, action.dtype.kind
         fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
-        if fits and isinstance(self.spec.action, DiscreteSpec):
-            mask = observation.get(ACTION_MASK, np.ones((len(action), self.spec.action.num_actions), bool))
-            inside = (changed >= 0) & (changed < mask.shape[1])
-            fits = bool(inside.all()) and bool(np.take_along_axis(mask, changed[:, None], axis=1).all())
-        elif fits:
-            fits = bool((np.abs(changed) <= 1.0).all())
-        if not fits:
-            valid = "valid" if isinstance(self.spec.action, DiscreteSpec) else "[-1, 1]"
-            name = type(self.exploration).__name__
-            raise TfsacError(
-                f"{name} must return {valid} {action.dtype} actions of shape {action.shape}, got {changed!r}"
-            )
+        if not fits or not ((changed >= low) & (changed <= high)).all():
+            wanted = f"{action.dtype} actions of shape {action.shape} in [{low}, {high}]"
+            raise TfsacError(f"{type(self.exploration).__name__} must return {wanted}, got {changed!r}")
 
     def act_tensors(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.environments import Filters
 from tfsac.errors import TfsacError
-from tfsac.networks import project
+from tfsac.networks.unit_weights import project
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import read_agent, wrap_checkpoint_errors
 from tfsac.training.recorded_spaces import check_order, spaces_of
