@@ -319,7 +319,7 @@ class Agent(tf.Module, ABC):
         for name, values, norm in steps:
             network = self.network_parameters.get(name)  # none of a temperature
             if network and network.clip_gradients is not None:
-                values = clip_gradients(network, values, norm)
+                values = clip_gradients(values, network.clip_gradients, network.gradients_clipping_method, norm)
             if self.replicas == 1:
                 self.optimizers[name].apply(values, self.trained[name])
             else:

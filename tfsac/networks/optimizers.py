@@ -110,14 +110,11 @@ class FusedAdam(keras.optimizers.Optimizer):
         tf.raw_ops.ResourceApplyAdam(**slots, **powers, **constants, lr=rate, grad=gradient)
 
 
-def clip_gradients(
-    parameters: NetworkParameters, gradients: list[tf.Tensor], global_norm: tf.Tensor
-) -> list[tf.Tensor]:
-    """Bounds gradients by their global norm, each by its own norm, or each entry, as the parameters say."""
-    bound = parameters.clip_gradients
-    if parameters.gradients_clipping_method == "global_norm":
+def clip_gradients(gradients: list[tf.Tensor], bound: float, method: str, global_norm: tf.Tensor) -> list[tf.Tensor]:
+    """Bounds gradients by their global norm, each by its own norm, or each entry; see `NetworkParameters`."""
+    if method == "global_norm":
         return tf.clip_by_global_norm(gradients, bound, use_norm=global_norm)[0]
-    if parameters.gradients_clipping_method == "norm":
+    if method == "norm":
         return [tf.clip_by_norm(gradient, bound) for gradient in gradients]
     return [tf.clip_by_value(gradient, -bound, bound) for gradient in gradients]
 
