@@ -233,15 +233,6 @@ def test_what_cannot_be_embedded_is_refused(case):
         with_embedders("v", made, {"observation": array or VECTOR})
 
 
-def test_unequal_widths_of_a_dict_cannot_be_summed():
-    networks = {
-        "agent.networks.*.embedding_merger_type": "sum",
-        "agent.networks.policy.input_embedders_parameters.*.scheme": [],
-    }
-    with pytest.raises(TfsacError, match="embedding_merger_type=concat"):
-        agent_of(small("pendulum_twin_sac", **networks), GOAL)
-
-
 @pytest.mark.parametrize("fields", [{"scheme": (8, Conv2d(2, 3, 1))}, {"scheme": (Conv2d(2, 3, 1),), "flatten": True}])
 def test_embedders_that_contradict_themselves_are_refused(fields):
     with pytest.raises(TfsacError):

@@ -69,13 +69,6 @@ class DiscreteSoftActorCriticAgent(Agent):
         self.update_target("q")
         return Update(critic.metrics | policy.metrics, critic.values_B)
 
-    def update_critics_once(self, batch: Transition) -> Update:
-        """One update of the critic, then the target."""
-        critic = self.critic_step(batch)
-        self.apply(*critic.gradients)
-        self.update_target("q")
-        return Update(critic.metrics, critic.values_B)
-
     def critic_step(self, batch: Transition) -> Step:
         """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the
         current policy (equation 10).

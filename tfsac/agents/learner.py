@@ -142,6 +142,7 @@ class Agent(tf.Module, ABC):
     policy_class: ClassVar[type[BasePolicy]]
     policy: Any
     algorithm: Any
+    critic_step: Any
     full_metrics: bool = True
     batch_axis: ClassVar[int] = 0  # of what `update_once` gets; 1 in sequences
 
@@ -239,8 +240,13 @@ class Agent(tf.Module, ABC):
         """
 
     def update_critics_once(self, batch: Any) -> Update:
-        """Makes an update that leaves policy and temperature as they are; its metrics are some of `update_once`'s."""
-        raise NotImplementedError(f"a policy delay needs {type(self).__name__}.update_critics_once")
+        """Makes an update that leaves policy and temperature as they are: the critics, then the target. Its metrics are
+        some of `update_once`'s.
+        """
+        critic = self.critic_step(batch)
+        self.apply(*critic.gradients)
+        self.update_target("q")
+        return Update(critic.metrics, critic.values_B)
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported."""

@@ -59,13 +59,6 @@ class TwinSoftActorCriticAgent(Agent):
         """One update in the order that the parameters name."""
         return self.update_order(self, batch)
 
-    def update_critics_once(self, batch: Transition) -> Update:
-        """One update of the critics, then the target."""
-        critic = self.critic_step(batch)
-        self.apply(*critic.gradients)
-        self.update_target("q")
-        return Update(critic.metrics, critic.values_B)
-
     def critic_step(self, batch: Transition) -> Step:
         """Computes the step that regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log
         pi(a'|s'))` (equation 5).

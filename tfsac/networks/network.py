@@ -58,7 +58,7 @@ class Network(tf.Module):
         note: what the parameters did not say; see `with_embedders`.
 
     Raises:
-        TfsacError: embedders that do not fit the observations, or embeddings of unequal widths to sum.
+        TfsacError: embedders that do not fit the observations.
     """
 
     def __init__(
@@ -158,11 +158,6 @@ class Network(tf.Module):
             return np.sum(parts, axis=0) if merger == "sum" else np.concatenate(parts, axis=-1)
         if merger == "concat":
             return keras.layers.Concatenate()(parts)
-        if len(widths := {x.shape[-1] for x in parts}) > 1:
-            raise TfsacError(
-                f"Network {self.name!r} sums embeddings of unequal widths, {sorted(widths)}: set "
-                "agent.networks.*.embedding_merger_type=concat, or embedders of one width"
-            )
         return keras.layers.Add()(parts)
 
     def _before_lstm(self, x: Any, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> Any:

@@ -118,14 +118,12 @@ def pessimistic(q_BND: Any, weight_D: np.ndarray) -> Any:
 
 
 class Draws(NamedTuple):
-    """Random numbers of a step of E environments: standard normal `[E, A]` of the proposal and uniform `[E]` in [0, 1)
-    of the choice; and where each is sampled instead of the mode, `[E]`, None for everywhere.
+    """Random numbers of a step: of the proposal standard normal, `[E, A]`, where zeros make it the mode; of the choice
+    uniform in [0, 1), `[E]`, where 0.5 makes it the mode.
     """
 
     noise_EA: Any
     uniform_E: Any
-    proposal_sampled_E: np.ndarray | None = None
-    choice_sampled_E: np.ndarray | None = None
 
 
 class Decision(NamedTuple):
@@ -285,7 +283,8 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         if not probability:
             return None
         noise, proposal_sampled = self.noise(rows), self.rng.random(rows) < probability
-        return Draws(noise, self.rng.random(rows), proposal_sampled, self.rng.random(rows) < probability)
+        uniform, choice_sampled = self.rng.random(rows), self.rng.random(rows) < probability
+        return Draws(noise * proposal_sampled[:, None], np.where(choice_sampled, uniform, 0.5))
 
     def _decide(
         self, observation: Mapping[str, Any], previous: Tau, alpha: Any, draws: Draws | None = None
@@ -293,8 +292,6 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         """Returns what the policy proposes and chooses: modes, or samples of the draws; a tie keeps."""
         policy = SquashedGaussian(*self.outputs("policy", {**observation, **previous}))
         proposal = policy.mode() if draws is None else policy.sample(draws.noise_EA)
-        if draws is not None and draws.proposal_sampled_E is not None:
-            proposal = np.where(draws.proposal_sampled_E[:, None], proposal, policy.mode())
         kept, planned = self._trajectories(proposal, previous)
         keep_q, switch_q = (
             self.objective(self.outputs("q", observation, self.trajectory.concatenated(tau))[0])
@@ -302,8 +299,6 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         )
         of_both = choice(keep_q, switch_q, alpha, self.algorithm.b1_advantage_clipping)
         switch = of_both.better_B if draws is None else draws.uniform_E < of_both.switch_B
-        if draws is not None and draws.choice_sampled_E is not None:
-            switch = np.where(draws.choice_sampled_E, switch, of_both.better_B)
         return Decision(kept, planned, keep_q, switch_q, switch)
 
     def _limited(self, switch: Any, repeats: Any) -> Any:
