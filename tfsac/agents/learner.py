@@ -38,7 +38,7 @@ from tfsac.parameters import (
     SQILExperienceReplayParameters,
 )
 from tfsac.policies import BasePolicy
-from tfsac.policies.several_agents import fold, unfold
+from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Batches, Metrics, Spec, Transition, Update, UpdateResult
 
 Tensors = Mapping[str, tf.Tensor]  # by observation key, or by field of a policy's state
