@@ -11,14 +11,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Step, Tensors
+from tfsac.agents.learner import Agent, Step
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.parameters import DiscreteSoftActorCriticAgentParameters, FixedAlphaParameters
 from tfsac.policies import CategoricalPolicy
 from tfsac.policies.distributions import MaskedCategorical
-from tfsac.types import ACTION_MASK, EXPERT, Spec, Transition, Update
+from tfsac.types import ACTION_MASK, Spec, Tensors, Transition, Update
 
 DEFAULT_ENTROPY_RATIO = 0.98  # arXiv 1910.07207
 
@@ -112,7 +112,7 @@ class DiscreteSoftActorCriticAgent(Agent):
             "temperature/alpha": self.temperature.value(),
             **({"policy/target_entropy": tf.reduce_mean(target)} if temperature.metrics else {}),
             **temperature.metrics,
-            **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
+            **(policy_diagnostics(self, loss_B, batch, tape) if self.imitates else {}),
         }
         return Step(gradients + temperature.gradients, metrics, loss_B)
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Step, Tensors
+from tfsac.agents.learner import Step
 from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.losses.critic_values import critic_values
 from tfsac.losses.ensembles import draw_critics, reduce_q
@@ -22,7 +22,7 @@ from tfsac.networks.layers import Mask
 from tfsac.networks.unit_weights import weight_norm
 from tfsac.parameters import TwinSoftActorCriticAgentParameters
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.types import Spec, Transition
+from tfsac.types import Spec, Tensors, Transition
 
 
 def concatenated(first: Any, second: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import keras
@@ -17,7 +16,7 @@ import tensorflow as tf
 
 from tfsac.agents.batches import transition_spec
 from tfsac.agents.compiled_updates import CompiledUpdates
-from tfsac.agents.sqil_diagnostics import means_by_origin
+from tfsac.agents.sqil_diagnostics import EXTRAS, critic_diagnostics
 from tfsac.errors import TfsacError
 from tfsac.losses.temperature import temperature_loss
 from tfsac.networks import ModelMaker, make_networks
@@ -39,9 +38,7 @@ from tfsac.parameters import (
 )
 from tfsac.policies import BasePolicy
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Batches, Metrics, Spec, Transition, Update, UpdateResult
-
-Tensors = Mapping[str, tf.Tensor]  # by observation key, or by field of a policy's state
+from tfsac.types import TARGET, Batch, Batches, Metrics, Spec, Tensors, Transition, Update, UpdateResult
 
 
 class Gradients(NamedTuple):
@@ -189,7 +186,7 @@ class Agent(tf.Module, ABC):
         self.policy = self.policy_class(parameters, spec, self.networks, seed)
         self.spec = self.policy.spec
         if self.imitates:
-            self.spec = self.spec._replace(extras={EXPERT: ArraySpec((), "float32")})
+            self.spec = self.spec._replace(extras=EXTRAS)
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.target_rate = self.algorithm.rate_for_copying_weights_to_target
         has_target = any(name.endswith(TARGET) for name in self.networks)
@@ -316,7 +313,7 @@ class Agent(tf.Module, ABC):
             **{f"{name}{i + 1}": mean for name, values in means.items() for i, mean in enumerate(values)},
             "q/target": tf.reduce_mean(target),
             "q/gradient_norm": gradients[0].norm,
-            **(means_by_origin("imitation/td_error", td_error_B, batch.extras[EXPERT]) if self.imitates else {}),
+            **(critic_diagnostics(td_error_B, batch) if self.imitates else {}),
         }
         return Step(gradients, metrics, td_error_B)
 

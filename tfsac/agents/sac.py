@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Step, Tensors
+from tfsac.agents.learner import Agent, Step
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
@@ -18,7 +18,7 @@ from tfsac.losses.temperature import check_target_entropy
 from tfsac.parameters import FixedAlphaParameters, TwinSoftActorCriticAgentParameters
 from tfsac.policies import SquashedGaussianPolicy
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.types import EXPERT, Spec, Transition, Update
+from tfsac.types import Spec, Tensors, Transition, Update
 
 
 class TwinSoftActorCriticAgent(Agent):
@@ -102,7 +102,7 @@ class TwinSoftActorCriticAgent(Agent):
             "policy/gradient_norm": gradients[0].norm,
             "temperature/alpha": self.temperature.value(),
             **temperature.metrics,
-            **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
+            **(policy_diagnostics(self, loss_B, batch, tape) if self.imitates else {}),
         }
         return Step(gradients + temperature.gradients, metrics, loss_B)
 

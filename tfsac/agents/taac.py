@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.batches import sequence_spec
-from tfsac.agents.learner import Agent, Step, Tensors, flat
+from tfsac.agents.learner import Agent, Step, flat
 from tfsac.errors import TfsacError
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.losses.temperature import check_target_entropy, continuous_target_entropy, discrete_target_entropy
@@ -21,7 +21,7 @@ from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCrit
 from tfsac.policies import TemporallyAbstractPolicy
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.temporally_abstract import Choice, Tau, choice, pessimistic
-from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Sequence, Spec, Update
+from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Sequence, Spec, Tensors, Update
 
 
 class Entries(NamedTuple):

@@ -10,14 +10,14 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.networks.custom_models import check_models
-from tfsac.networks.network import Network
+from tfsac.networks.network import Network, Networks
 from tfsac.networks.unit_weights import project
 from tfsac.parameters import AgentParameters, ParameterError
 from tfsac.types import TARGET, Spec
 
 FIRST = "trunk"  # what reads its features is made after it
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
-SpecOf = Callable[[str, Mapping[str, Network]], Spec]
+SpecOf = Callable[[str, Networks], Spec]
 
 
 def make_networks(

@@ -19,7 +19,9 @@ from tfsac.networks.layers import BodyLayer, ForwardMode, LayerCall, Mask, tenso
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.networks.observations import embedder_layers, with_embedders
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import ArraySpec, Spec, Tensors
+
+Networks = Mapping[str, "Network"]  # by name
 
 
 def layers_of(part: Any) -> Iterator[keras.layers.Layer]:
@@ -178,11 +180,7 @@ class Network(tf.Module):
         return [x, *after]
 
     def features(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        initial_state: Mapping[str, tf.Tensor],
-        is_first_TB: tf.Tensor,
-        valid_TB: tf.Tensor,
+        self, observation: Tensors, initial_state: Tensors, is_first_TB: tf.Tensor, valid_TB: tf.Tensor
     ) -> tf.Tensor:
         """Returns what the head reads, `[T, B, F]`, of sequences of observations `[T, B, ...]`; see `LSTM.unroll`."""
         rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
@@ -192,14 +190,14 @@ class Network(tf.Module):
             return features_TBF
         return self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB)
 
-    def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
+    def __call__(self, observation: Tensors, action: tf.Tensor | None = None) -> Any:
         """Returns what the head computes for observations and state `[B, ...]` by key; it leaves out other keys."""
         read = {key: observation[key] for key in (*self.embedders, *self.state_embedders, *self.lstm_state)}
         return self.model(read if action is None else [read, action])
 
     def compute(
         self,
-        observation: Mapping[str, tf.Tensor],
+        observation: Tensors,
         action: tf.Tensor | None = None,
         *,
         batch_statistics: bool,

@@ -12,11 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.networks import GraphForward, ModelMaker, Network, NumpyForward, make_networks
+from tfsac.networks import GraphForward, ModelMaker, NumpyForward, make_networks
 from tfsac.networks.heads import action_size
+from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters
 from tfsac.random_streams import Stream
-from tfsac.types import ACTION_MASK, ActResult, ArraySpec, Spec, check_actions, input_name
+from tfsac.types import ACTION_MASK, ActResult, Arrays, ArraySpec, Spec, Tensors, check_actions, input_name
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 
@@ -48,7 +49,7 @@ class BasePolicy(ABC):
     acts_through: tuple[str, ...] = ("policy",)
     forwards: Mapping[str, NumpyForward | GraphForward]
 
-    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         self.parameters, self.spec = parameters, spec
         self.networks = dict(networks)
         self.num_actions = self.action_size = action_size(spec.single_agent())
@@ -79,7 +80,7 @@ class BasePolicy(ABC):
         """
         cls.check(parameters, spec, models is not None)
 
-        def spec_of(name: str, networks: Mapping[str, Network]) -> Spec:
+        def spec_of(name: str, networks: Networks) -> Spec:
             return cls.spec_of_network(name, parameters, spec, networks)
 
         networks = make_networks(parameters, spec_of, seed, models, cls.network_names(parameters, collecting))
@@ -105,9 +106,7 @@ class BasePolicy(ABC):
         return cls.acts_through
 
     @classmethod
-    def spec_of_network(
-        cls, name: str, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network]
-    ) -> Spec:
+    def spec_of_network(cls, name: str, parameters: AgentParameters, spec: Spec, networks: Networks) -> Spec:
         """Returns what one of the agent's networks reads and computes, of one agent; `networks` were made before it."""
         return spec.single_agent()
 
@@ -116,8 +115,8 @@ class BasePolicy(ABC):
     @abstractmethod
     def act(
         self,
-        observation: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray] | None = None,
+        observation: Arrays,
+        state: Arrays | None = None,
         is_first: np.ndarray | None = None,
         mode: Mode = "sample",
         env_steps: int = 0,
@@ -138,7 +137,7 @@ class BasePolicy(ABC):
         """
 
     @abstractmethod
-    def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+    def uniform(self, observation: Arrays, rows: int) -> np.ndarray:
         """Draws uniform (valid) actions `[rows, ...]`."""
 
     @abstractmethod
@@ -158,12 +157,12 @@ class BasePolicy(ABC):
         return tf.nest.flatten(self.networks[name](inputs, *action))
 
     @abstractmethod
-    def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
+    def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
         """Returns the distribution of actions (of a temporally abstract policy, of new trajectories' actions) of E
         environments, in the units of `act`; those of several agents are folded, `[E * P, ...]`.
         """
 
-    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+    def is_tie(self, observation: Arrays, state: Arrays) -> bool:
         """Returns whether rounding decides between two different actions that are equally good here."""
         return False
 
@@ -171,10 +170,7 @@ class BasePolicy(ABC):
 
     @abstractmethod
     def act_tensors(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        noise: tf.Tensor | None = None,
-        state: Mapping[str, tf.Tensor] | None = None,
+        self, observation: Tensors, noise: tf.Tensor | None = None, state: Tensors | None = None
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns what `act` does as tensors: actions, and the policy's next state.
 
@@ -184,7 +180,7 @@ class BasePolicy(ABC):
             state: of the policy, as `initial_state` has it; None for policies without one.
         """
 
-    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def sample_noise(self, observation: Tensors) -> tf.Tensor:
         """Draws the noise with which `act_tensors` samples for these observations, with TensorFlow's own randomness."""
         return self.noise_tensor(tf.shape(next(iter(observation.values())))[0])
 
@@ -238,7 +234,7 @@ class BasePolicy(ABC):
         self.refresh()
 
 
-def read_by(names: Iterable[str], networks: Mapping[str, Network], spec: Spec) -> Spec:
+def read_by(names: Iterable[str], networks: Networks, spec: Spec) -> Spec:
     """Returns the spec with those observations alone that the named networks read, and the mask of a policy."""
     keys = {key for name in names for key in networks[name].embedders} | ({ACTION_MASK} if "policy" in names else set())
     return spec._replace(observation={key: array for key, array in spec.observation.items() if key in keys})
@@ -269,9 +265,7 @@ def check_keys(spec: Spec, reserved: Iterable[str]) -> None:
         )
 
 
-def state_before(
-    state: Mapping[str, np.ndarray] | None, is_first: np.ndarray | None, initial: Mapping[str, np.ndarray]
-) -> Mapping[str, np.ndarray]:
+def state_before(state: Arrays | None, is_first: np.ndarray | None, initial: Arrays) -> Arrays:
     """Returns the state with which a step begins: the one before, and the initial one at episode starts.
 
     Args:

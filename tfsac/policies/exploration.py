@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tfsac.parameters import AdditiveNoiseParameters, EpsilonGreedyParameters, NoiseRepetitionParameters
+from tfsac.types import Arrays
 
 NOISE, STEPS_LEFT = "noise", "noise_steps_left"  # fields of a state
 
@@ -27,12 +28,8 @@ class Exploration(ABC):
         self.parameters = parameters
 
     def noise(
-        self,
-        rows: int,
-        draw: Callable[[int], np.ndarray],
-        rng: np.random.Generator,
-        state: Mapping[str, np.ndarray],
-    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        self, rows: int, draw: Callable[[int], np.ndarray], rng: np.random.Generator, state: Arrays
+    ) -> tuple[np.ndarray, Arrays]:
         """Returns the noise that the policy samples with, `[B, A]`, and the exploration's next state; here fresh noise
         and no state.
 
@@ -94,12 +91,8 @@ class NoiseRepetition(Exploration):
         return self.parameters.every or 1 + int(np.searchsorted(self.cdf, u, side="right"))
 
     def noise(
-        self,
-        rows: int,
-        draw: Callable[[int], np.ndarray],
-        rng: np.random.Generator,
-        state: Mapping[str, np.ndarray],
-    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        self, rows: int, draw: Callable[[int], np.ndarray], rng: np.random.Generator, state: Arrays
+    ) -> tuple[np.ndarray, Arrays]:
         """Returns the noise of the step before, or new noise where its steps are over; see `Exploration`."""
         steps_left = state.get(STEPS_LEFT, np.zeros(0, np.int64))
         if len(steps_left) == rows and steps_left[0] > 0:
