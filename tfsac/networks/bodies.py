@@ -8,15 +8,7 @@ import keras
 
 from tfsac.networks.batch_normalization import FLASH_EPSILON, BatchNormalization
 from tfsac.networks.initializers import Initializers
-from tfsac.networks.layers import (
-    Activation,
-    BodyLayer,
-    Dropout,
-    LayerNormalization,
-    Linear,
-    Residual,
-    RMSNormalization,
-)
+from tfsac.networks.layers import Activation, BodyLayer, Dropout, LayerNormalization, Linear, Residual, RMSNormalization
 from tfsac.parameters import Conv2d, FCMiddlewareParameters, LSTMMiddlewareParameters, ResidualMiddlewareParameters
 
 EXPANSION = 4  # of the width inside a residual block
