@@ -18,14 +18,9 @@ DEFAULT_WEIGHT_DECAY = 0.004  # Keras's, of AdamW
 def learning_rate_of(
     parameters: NetworkParameters | LearnedAlphaParameters, updates: tf.Variable | None = None
 ) -> LearningRate:
-    """Returns a constant learning rate, or one that falls with `updates`, without these with the optimizer's steps.
-
-    Raises:
-        TfsacError: the decay lasts as long as a run, whose length only a Trainer knows.
-    """
+    """Returns a constant learning rate, or one that falls with `updates`, without these with the optimizer's steps."""
+    steps: Any
     rate, steps = parameters.learning_rate, parameters.learning_rate_decay_steps
-    if isinstance(steps, str):
-        raise TfsacError(f"learning_rate_decay_steps must be a number outside of a run, got {steps!r}")
     if not steps:
         return rate
     schedules, kind = keras.optimizers.schedules, parameters.learning_rate_decay_type
@@ -44,7 +39,7 @@ def build_optimizer(
     """Returns an optimizer with its slots made, so that a checkpoint can be read into them.
 
     Raises:
-        TfsacError: arguments that Keras's class does not take; see also `learning_rate_of`.
+        TfsacError: arguments that Keras's class does not take.
     """
     name, fields = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
     arguments = {argument: getattr(parameters, field) for field, argument in fields.items()}

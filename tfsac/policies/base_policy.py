@@ -29,21 +29,17 @@ class BasePolicy(ABC):
     and LSTMs are evaluated in NumPy, on copies of their weights, others in a compiled graph.
 
     Args:
-        parameters: of the agent.
-        spec: of the environment.
+        parameters, spec: of the agent and of the environment.
         networks: by name, with at least those of `network_names`; `build` makes them.
         seed: of acting's random numbers.
 
     Attributes:
-        spec: of the environment, with the extras that are stored beside each step.
-        networks: those that it acts through, by name.
+        spec: of the environment, with the extras that are stored with each step.
+        networks, forwards: those that it acts through, and their evaluation outside of updates, by name.
         num_actions, action_size: A, of discrete actions or of the dimensions of a continuous one.
-        forwards: their evaluation outside of updates, by name.
         state: specs of the fields of its state, of one environment; empty for policies without a state.
-        recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with; empty
-            without LSTMs.
+        recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with.
         acts_through: names of the networks that choose actions.
-        rng: draws for acting.
     """
 
     acts_through: tuple[str, ...] = ("policy",)
@@ -69,14 +65,10 @@ class BasePolicy(ABC):
         """Makes the policy alone, with fresh weights and without critics (but those that it acts through).
 
         Args:
-            parameters: of the agent.
-            spec: of the environment.
+            parameters, spec: of the agent and of the environment.
             seed: of weights and acting.
             models: makes custom Keras models instead of the parameters' layers.
             collecting: see `network_names`.
-
-        Raises:
-            TfsacError: see `check` and `make_networks`.
         """
         cls.check(parameters, spec, models is not None)
 
@@ -97,12 +89,7 @@ class BasePolicy(ABC):
 
     @classmethod
     def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
-        """Returns the names of the networks that acting needs.
-
-        Args:
-            parameters: of the agent.
-            collecting: whether experience is collected to learn from, which may need the states of more networks.
-        """
+        """Returns the names of the networks that acting needs; collecting may need the states of more networks."""
         return cls.acts_through
 
     @classmethod
@@ -205,11 +192,7 @@ class BasePolicy(ABC):
         return [tf.identity(v.value) for forward in self.forwards.values() for v in forward.variables]
 
     def refresh(self, weights: list[np.ndarray] | None = None) -> None:
-        """Brings acting's copies of weights up to date.
-
-        Args:
-            weights: what `acting_weights` returned; None to read the variables.
-        """
+        """Brings acting's copies of weights up to date with what `acting_weights` returned, or with the variables."""
         arrays = iter([w.numpy() for w in self.acting_weights()] if weights is None else weights)
         for forward in self.forwards.values():
             forward.load([next(arrays) for _ in forward.variables])
@@ -217,8 +200,7 @@ class BasePolicy(ABC):
     def actor_weights(self, weights: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Returns what another policy of the same kind needs to act as this one does; see `load_acting_weights`.
 
-        Args:
-            weights: what `acting_weights` returned last, where that is at hand.
+        `weights` are what `acting_weights` returned last, where that is at hand.
         """
         if self.reads_variables:
             return [variable.numpy() for variable in self.variables.values()]
@@ -241,11 +223,7 @@ def read_by(names: Iterable[str], networks: Networks, spec: Spec) -> Spec:
 
 
 def check_single(parameters: AgentParameters, spec: Spec, rewards: bool = False) -> None:
-    """Refuses several agents that share the policy; and several rewards a step, but for agents that learn from them.
-
-    Raises:
-        TfsacError: there are several.
-    """
+    """Refuses several agents that share the policy; and several rewards a step, but for agents that learn from them."""
     if spec.num_agents is not None or (spec.num_rewards is not None and not rewards):
         raise TfsacError(
             f"an agent of kind {parameters.kind!r} acts alone{'' if rewards else ' and has one reward a step'}, got "
@@ -254,11 +232,7 @@ def check_single(parameters: AgentParameters, spec: Spec, rewards: bool = False)
 
 
 def check_keys(spec: Spec, reserved: Iterable[str]) -> None:
-    """Refuses observations with the keys of the policy's state or action, which exports name as these.
-
-    Raises:
-        TfsacError: there are some.
-    """
+    """Refuses observations with the keys of the policy's state or action, which exports name as these."""
     if reserved_keys := sorted(key for key in spec.observation if input_name(key).lower() in reserved):
         raise TfsacError(
             f"observations cannot have keys of the policy's state or action, got {', '.join(reserved_keys)}"
@@ -266,12 +240,7 @@ def check_keys(spec: Spec, reserved: Iterable[str]) -> None:
 
 
 def state_before(state: Arrays | None, is_first: np.ndarray | None, initial: Arrays) -> Arrays:
-    """Returns the state with which a step begins: the one before, and the initial one at episode starts.
-
-    Args:
-        state: what the policy returned with the action before; None or empty at first.
-        is_first: `[E]`, episode starts; None for none.
-        initial: `[E, ...]` by field.
+    """Returns the state with which a step begins: the one before, and the initial one at episode starts, `[E]`.
 
     Raises:
         TfsacError: a state of other fields or shapes.

@@ -19,9 +19,6 @@ class Exploration(ABC):
 
     It keeps nothing between calls in its attributes, for a checkpoint holds only the state that `noise` returns. It
     may depend on the environment steps.
-
-    Args:
-        parameters: of the exploration.
     """
 
     def __init__(self, parameters: Any):
@@ -70,21 +67,14 @@ class AdditiveNoise(Exploration):
 
 
 class NoiseRepetition(Exploration):
-    """Has the policy sample several times with the same noise; all environments draw new noise in the same step.
-
-    Args:
-        parameters: of the exploration.
-
-    Attributes:
-        cdf: the probability of at most n steps, for n from 1 on.
-    """
+    """Has the policy sample several times with the same noise; all environments draw new noise in the same step."""
 
     parameters: NoiseRepetitionParameters
 
     def __init__(self, parameters: NoiseRepetitionParameters):
         super().__init__(parameters)
         sums = np.cumsum(np.arange(1.0, parameters.max_repeats + 1.0) ** -parameters.mu)
-        self.cdf = sums / sums[-1]
+        self.cdf = sums / sums[-1]  # the probability of at most n steps, for n from 1 on
 
     def repeats(self, u: float) -> int:
         """Returns for how many steps noise is used, by a uniform number in [0, 1): the first n with `u < cdf`."""

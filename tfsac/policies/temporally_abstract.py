@@ -43,9 +43,6 @@ class Trajectory:
         kind: "constant" repeats the action (TAAC), "linear" changes it by `tau_v` in each step (TaacL), "quadratic"
             changes that by `tau_u` (TaacQ).
         inverse: the proposal is the new action, otherwise the last field.
-
-    Attributes:
-        fields: names of its fields; the first is the action.
     """
 
     def __init__(self, kind: str, inverse: bool):
