@@ -220,7 +220,7 @@ IMPOSSIBLE = {
     "too small": (ArraySpec((2, 9, 3), "uint8"), (6,), "flatten"),
     "matrix": (ArraySpec((5, 2), "float32"), (6,), "neither a vector nor an image"),
     "channels first": (ArraySpec((3, 64, 64), "uint8"), (6,), "flatten"),
-    "convolutions of a vector": (VECTOR, (Conv2d(2, 3, 1),), "no image"),
+    "convolutions of a vector": (VECTOR, (Conv2d(2, 3, 1),), "nor an image"),
     "another key": (None, (6,), "'camera'"),
 }
 

@@ -27,8 +27,7 @@ def check_models(
     policy's state) by key, and of an action where the head judges actions.
 
     Args:
-        models: what it returned.
-        heads, specs: what each network computes and reads, by name.
+        models, heads, specs: by name, what it returned, and what each network computes and reads.
         earlier: variables of the models of earlier calls, to which these are added.
 
     Raises:

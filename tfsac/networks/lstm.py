@@ -46,11 +46,8 @@ class LSTM:
         cell = self.layer
         # The part of the gates that does not wait for the row before is one product for all rows.
         gates_TBG = tf.tensordot(features_TBF, cell.kernel.value, 1) + cell.bias.value
-        keep_TB1 = 1.0 - is_first_TB[..., None]
-
-        hidden_BH, memory_BH = initial_state[HIDDEN], initial_state[CELL]
-        hidden = []
-        rows = (gates_TBG, keep_TB1, valid_TB[..., None])
+        hidden_BH, memory_BH, hidden = initial_state[HIDDEN], initial_state[CELL], []
+        rows = (gates_TBG, 1.0 - is_first_TB[..., None], valid_TB[..., None])
         # Unrolled, a row costs a third of what it costs in a loop of the graph.
         for gates_BG, keep_B1, valid_B1 in zip(*map(tf.unstack, rows), strict=True):
             hidden_BH, memory_BH = keep_B1 * hidden_BH, keep_B1 * memory_BH

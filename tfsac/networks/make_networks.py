@@ -31,9 +31,8 @@ def make_networks(
     online network.
 
     Args:
-        parameters: of the agent. A network that shares another's encoder reads its embedders.
+        parameters, seed: of the agent, and of the first weights.
         spec_of: what a network reads, by its name and the networks that were made before it.
-        seed: of the first weights.
         models: makes a Keras model for each network, instead of the parameters' layers; called once more for target
             networks, each time after `keras.utils.set_random_seed(seed)`. See `tfsac.networks.custom_models`.
         names: of the networks to make, target networks among them; None for all.

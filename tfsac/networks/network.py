@@ -207,12 +207,8 @@ class Network(tf.Module):
     ) -> Any:
         """Returns what `__call__` does where layers do not always compute the same; a custom model or head always does.
 
-        Args:
-            observation, action: see `__call__`.
-            batch_statistics: batch normalisation by the statistics of this batch, else by the running ones.
-            update_statistics: they move the running ones.
-            dropout_mask: of all these critics, see `ForwardMode`; None for no dropout.
-            critic_indices: which critics, `[M]`; None for all.
+        Batch normalisation is by the statistics of this batch, which may move the running ones, or by these. A dropout
+        mask is of the critics of these indices, `[M]`, or of all; see `ForwardMode`.
         """
         if self.head is None or (action is not None and not isinstance(self.head, QHead)):
             outputs = self(observation, action)

@@ -15,21 +15,18 @@ import keras
 from tfsac.errors import TfsacError
 from tfsac.networks.bodies import Layers, plain_layers
 from tfsac.networks.initializers import Initializers
-from tfsac.parameters import Conv2d, EmbedderScheme, InputEmbedderParameters, NetworkParameters
+from tfsac.parameters import Conv2d, InputEmbedderParameters, NetworkParameters, Scheme
 from tfsac.parameters.base import nearest
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec
 
-VECTOR_SCHEMES: dict[EmbedderScheme, Layers] = {
-    EmbedderScheme.Empty: (),
-    EmbedderScheme.Shallow: (128,),
-    EmbedderScheme.Medium: (256,),
-    EmbedderScheme.Deep: (128, 128, 128),
-}
 MEDIUM = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1))
-IMAGE_SCHEMES: dict[EmbedderScheme, Layers] = {
-    EmbedderScheme.Shallow: (Conv2d(32, 3, 1),),
-    EmbedderScheme.Medium: MEDIUM,
+VECTOR_SCHEMES: dict[Scheme, Layers] = {
+    Scheme.Empty: (),
+    Scheme.Shallow: (128,),
+    Scheme.Medium: (256,),
+    Scheme.Deep: (128, 128, 128),
 }
+IMAGE_SCHEMES: dict[Scheme, Layers] = {Scheme.Shallow: (Conv2d(32, 3, 1),), Scheme.Medium: MEDIUM}
 MAX_POSITIONS = 16  # that convolutions leave of a small image
 TO_CHOOSE = (
     "To choose, set agent.networks.*.input_embedders_parameters: "
@@ -55,7 +52,7 @@ def embedder_layers(
 
 def layers_of(embedder: InputEmbedderParameters, shape: tuple[int, ...]) -> Layers:
     """Returns the convolutions and the widths of the dense layers of an embedder."""
-    if not isinstance(embedder.scheme, EmbedderScheme):
+    if not isinstance(embedder.scheme, Scheme):
         return embedder.scheme
     if len(shape) == 3 and not embedder.flatten and embedder.scheme in IMAGE_SCHEMES:
         return IMAGE_SCHEMES[embedder.scheme]
@@ -90,29 +87,22 @@ def with_embedders(
             )
         shape = observation[key].shape
         usual, layers = usual_convolutions(shape), layers_of(embedder, shape)
-        if usual and not embedder.flatten and not is_convolutional(layers):
-            layers = (*usual, *layers)
+        is_dense = not any(isinstance(layer, Conv2d) for layer in layers)
+        if usual and is_dense and not embedder.flatten:
+            layers, is_dense = (*usual, *layers), False
             embedders[key] = dataclasses.replace(embedder, scheme=layers)
             which = "those of the scheme Medium" if usual == MEDIUM else "with a stride of 2"
             unsaid.append(
                 f"The preset does not say how to embed the image {key!r} of shape {shape}: convolutions {which} do."
             )
-        if is_convolutional(layers):
-            fits = len(shape) == 3 and have_room(layers, shape)
-            problem = "is no image [height, width, channels] that is large enough for the convolutions of its embedder"
-        else:
-            fits = embedder.flatten or len(shape) == 1
-            problem = "is neither a vector nor an image [height, width, channels], and needs flatten"
-        if not fits:
-            raise TfsacError(f"Observation {key!r} of shape {shape} {problem}. {TO_CHOOSE}")
+        if not ((embedder.flatten or len(shape) == 1) if is_dense else len(shape) == 3 and have_room(layers, shape)):
+            raise TfsacError(
+                f"Observation {key!r} of shape {shape} is neither a vector nor an image [height, width, channels] "
+                f"large enough for the convolutions of its embedder: other arrays need flatten. {TO_CHOOSE}"
+            )
     if unsaid:
         unsaid.append(TO_CHOOSE)
     return dataclasses.replace(parameters, input_embedders_parameters=embedders), " ".join(unsaid)
-
-
-def is_convolutional(layers: Layers) -> bool:
-    """Returns whether some of the layers are convolutions."""
-    return any(isinstance(layer, Conv2d) for layer in layers)
 
 
 def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
