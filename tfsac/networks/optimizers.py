@@ -19,8 +19,9 @@ def learning_rate_of(
     parameters: NetworkParameters | LearnedAlphaParameters, updates: tf.Variable | None = None
 ) -> LearningRate:
     """Returns a constant learning rate, or one that falls with `updates`, without these with the optimizer's steps."""
-    steps: Any
     rate, steps = parameters.learning_rate, parameters.learning_rate_decay_steps
+    if isinstance(steps, str):
+        raise TfsacError(f"learning_rate_decay_steps must be a number outside of a run, got {steps!r}")
     if not steps:
         return rate
     schedules, kind = keras.optimizers.schedules, parameters.learning_rate_decay_type
