@@ -10,7 +10,7 @@ from info_tools import EPISODE
 from toys import tiny_preset
 
 from tfsac.environments import Environments, episode_seed
-from tfsac.environments.groups import convert
+from tfsac.environments.subprocesses import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
 from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer
@@ -94,7 +94,7 @@ def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interru
     class Interrupting(Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 57:
-                trainer.parts.signals.received = signal.SIGTERM
+                trainer.signals.received = signal.SIGTERM
 
     Trainer(preset(), tmp_path / "run", RUN, callbacks=[Interrupting()], quiet=True).run()
     Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True).run()
