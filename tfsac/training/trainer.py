@@ -299,11 +299,6 @@ class Trainer:
             self.print("This run has completed its schedule: set a larger schedule.improve_steps to train on.")
 
     @property
-    def parts(self) -> Trainer:
-        """The trainer itself, as its parts were reached before."""
-        return self
-
-    @property
     def last_step(self) -> Step | None:
         """The last step of all environments in this process, with actions as they got them; None before the first."""
         step = self._newest_step
