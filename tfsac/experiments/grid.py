@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import urllib.parse
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfsac.errors import TfsacError
@@ -13,7 +12,7 @@ from tfsac.parameters import parse_assignment
 from tfsac.parameters.overrides import text_of
 
 LEVELS = ("level", "environment.level")  # what a grid calls the level
-LONGEST_VALUE, LONGEST_NAME = 40, 200  # of a folder; file systems allow 255 characters
+LONGEST_VALUE = 40  # characters in the name of a folder
 
 
 class Combination(NamedTuple):
@@ -21,13 +20,13 @@ class Combination(NamedTuple):
 
     Attributes:
         name: of its folder; empty for an empty grid.
-        values: by path or flag.
+        texts: the values by path or flag, as one types them.
         flags: of `train`.
         experiment: what these ask for, as JSON values.
     """
 
     name: str
-    values: dict[str, Any]
+    texts: dict[str, str]
     flags: list[str]
     experiment: dict[str, Any]
 
@@ -50,34 +49,28 @@ def plan(
                 f"--grid must be PATH=VALUE,VALUE,... with a parameter's whole path or one of {', '.join(flags)}, "
                 f"got {text!r}"
             )
-        axes.setdefault(path, []).extend(split_values(values))
+        parsed = [parse_assignment(f"{path}={value}")[1] for value in split_values(values)]
+        axes.setdefault(path, []).extend(map(text_of, parsed))
     combinations: dict[str, Combination] = {}
-    for (name, values_of), texts in zip(named_combinations(axes), itertools.product(*axes.values()), strict=True):
-        pairs = zip(axes, texts, strict=True)
-        arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in pairs]
+    for name, chosen in zip(combination_names(axes), itertools.product(*axes.values()), strict=True):
+        texts = dict(zip(axes, chosen, strict=True))
+        arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in texts.items()]
         if name in combinations:
             raise TfsacError(f"a grid's combinations must differ, got {combinations[name].flags} and {arguments}")
-        combinations[name] = Combination(name, values_of, arguments, describe(arguments))
+        combinations[name] = Combination(name, texts, arguments, describe(arguments))
     return list(combinations.values())
 
 
-def named_combinations(
-    axes: Mapping[str, Sequence[str]], without: Collection[str] = ()
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the name of every combination of values by path, some paths left out of it, and its values."""
+def combination_names(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> list[str]:
+    """Returns the name of every combination of texts by path, some paths left out of it."""
     names = short_names(list(axes))
-    for chosen in itertools.product(*(enumerate(texts) for texts in axes.values())):
-        labels, values = [], {}
-        for path, (number, text) in zip(axes, chosen, strict=True):
-            values[path] = parse_assignment(f"{path}={text}")[1]
-            # TensorFlow takes brackets in the path of a checkpoint for a pattern.
-            short = urllib.parse.quote(text_of(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
-            if path not in without:
-                labels.append(f"{names[path]}={short if len(short) <= LONGEST_VALUE else f'value{number + 1}'}")
-        name = ",".join(labels)
-        if len(name) > LONGEST_NAME:
-            name = f"{name[:LONGEST_NAME]}-{zlib.crc32(name.encode()):08x}"
-        yield name, values
+    parts = []
+    for path, texts in axes.items():
+        # TensorFlow takes brackets in the path of a checkpoint for a pattern.
+        quoted = [urllib.parse.quote(text.translate(str.maketrans("[]", "()")), safe="(),:+") for text in texts]
+        short = [word if len(word) <= LONGEST_VALUE else f"value{i + 1}" for i, word in enumerate(quoted)]
+        parts.append([f"{names[path]}={word}" if path not in without else "" for word in short])
+    return [",".join(filter(None, chosen)) for chosen in itertools.product(*parts)]
 
 
 def split_values(text: str) -> list[str]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.grid import split_values
@@ -15,9 +17,6 @@ from tfsac.parameters import parse_assignment
 from tfsac.parameters.overrides import covers
 from tfsac.parameters.steps import STEPS
 from tfsac.utils.files import leaves
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
 
@@ -85,8 +84,6 @@ class Dimension(NamedTuple):
     @property
     def distribution(self) -> BaseDistribution:
         """Optuna's."""
-        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
         if self.kind == "choice":
             return CategoricalDistribution(self.values)
         if self.kind == "int":

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import compare
-from tfsac.experiments.grid import LEVELS, Combination, named_combinations
+from tfsac.experiments.grid import LEVELS, Combination, combination_names
 from tfsac.experiments.run_processes import PlannedRun, Series, say
-from tfsac.parameters.overrides import text_of
 from tfsac.utils.files import read_object
 
 PLAN = "sweep.json"
@@ -42,10 +41,10 @@ class Sweep(Series):
     ):
         first = combinations[0]
         # With the same grid and the same first combination all others are the same too, but for those of other presets.
-        grid = {path: list(dict.fromkeys(text_of(c.values[path]) for c in combinations)) for path in first.values}
+        grid = {path: list(dict.fromkeys(c.texts[path] for c in combinations)) for path in first.texts}
         content = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
         if "preset" in grid:
-            content["first_of"] = {text_of(c.values["preset"]): c.experiment for c in reversed(combinations)}
+            content["first_of"] = {c.texts["preset"]: c.experiment for c in reversed(combinations)}
         super().__init__(folder, PLAN, content)
         self.runs = [
             PlannedRun(folder / c.name / f"seed{seed}", [*flags, *c.flags, f"--seed={seed}"])
@@ -87,7 +86,7 @@ def runs_of(path: pathlib.Path) -> dict[str, list[pathlib.Path]]:
         return {"": [path]}
     axes = dict(read_object(path / PLAN)["grid"]) if (path / PLAN).is_file() else {}
     groups: dict[str, list[pathlib.Path]] = {}
-    for (name, _), (label, _) in zip(named_combinations(axes), named_combinations(axes, LEVELS), strict=True):
+    for name, label in zip(combination_names(axes), combination_names(axes, LEVELS), strict=True):
         for run in sorted(config.parent for config in (path / name).glob("seed*/config.json")):
             if PlannedRun(run, []).finished:
                 groups.setdefault(label, []).append(run)
