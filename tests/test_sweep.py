@@ -20,8 +20,8 @@ from tfsac import cli
 from tfsac.catalog import read_config
 from tfsac.distributed.ray_cluster import connect
 from tfsac.errors import TfsacError
-from tfsac.experiments import grid as grid_of_sweep
 from tfsac.experiments import run_processes
+from tfsac.experiments import sweep as sweeps
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 
@@ -38,7 +38,7 @@ DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
     ],
 )
 def test_values_are_split_at_the_outer_commas(text, values):
-    assert grid_of_sweep.split_values(text) == values
+    assert sweeps.split_values(text) == values
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_values_are_split_at_the_outer_commas(text, values):
     ],
 )
 def test_names_are_as_short_as_they_can_be(paths, names):
-    assert list(grid_of_sweep.short_names(paths).values()) == names
+    assert list(sweeps.short_names(paths).values()) == names
 
 
 def plan(*grid):
-    return grid_of_sweep.plan(grid, ["level", "num_envs"], lambda flags: {"flags": flags})
+    return sweeps.plan(grid, ["level", "num_envs"], lambda flags: {"flags": flags})
 
 
 def test_a_grid_is_every_combination_in_order():

@@ -51,8 +51,7 @@ def train_grid(
     f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None, cpus_per_run: int = 1
 ) -> int:
     """Trains every combination of a grid with all seeds, or resumes them, and compares them."""
-    from tfsac.experiments.grid import plan
-    from tfsac.experiments.sweep import Sweep
+    from tfsac.experiments.sweep import Sweep, plan
 
     shared, seeds = present_flags(f, SWEEP_FLAGS), range(f.seed, f.seed + f.num_seeds)
     combinations = plan(grid, list(flag_values(VARIED)), functools.partial(experiment_of, shared, seeds[-1]))
@@ -124,8 +123,7 @@ def experiment_of(shared: list[str], seed: int, more: list[str]) -> dict[str, An
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
     try:
-        from tfsac.experiments.search_space import search_space
-        from tfsac.experiments.tuning import Tuning, report
+        from tfsac.experiments.tuning import Tuning, report, search_space
     except ModuleNotFoundError as error:
         raise TfsacError("tuning needs Optuna: pip install 'tfsac[tune]'") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -30,6 +31,7 @@ TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 FIXED_FLAGS = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir", "restore_memory")
 EXTENDED = ("trials", "arguments")  # what may be others when a tuning is resumed
 SECONDS_BETWEEN_LOOKS = 0.1
+say = functools.partial(print, flush=True)
 
 
 class PlannedRun(NamedTuple):
@@ -57,15 +59,13 @@ class PlannedRun(NamedTuple):
     def start(
         self, cores: int | None, prepare: Callable[[], None] | None = None, train: Sequence[str] = ()
     ) -> subprocess.Popen[bytes] | None:
-        """Starts its process, or returns None if another process has finished it meanwhile.
+        """Starts its process, or returns None if another process has finished it; raises BlockingIOError where one
+        trains it.
 
         Args:
             cores: how many of them TensorFlow's threads may use, unless its variables are set; None for all.
             prepare: what the process does before it becomes its program.
             train: arguments of Python before the flags; `TRAIN` by default.
-
-        Raises:
-            BlockingIOError: another process is training it.
         """
         threads = {} if cores is None else {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": str(cores)}
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ class Series:
         """Does a job with `train_run`, beside others in other threads."""
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
-        """Trains the runs that are not finished; one that fails does not stop the others.
+        """Trains the runs that are not finished, so many at a time; one that fails does not stop the others.
 
         Args:
             jobs: runs at the same time.
@@ -136,7 +136,7 @@ class Series:
             launch: starts a run; by default as a process of this machine, which saves and ends when this one dies.
 
         Returns:
-            the number of the signal that stopped it, or None. The signal was passed on to the runs, which saved.
+            the number of the signal that stopped it, and the runs, which saved; or None.
         """
         self.launch = launch or (lambda run, cores: run.start(cores, end_with_parent))
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -204,8 +204,3 @@ def _collect_signals(received: list[int]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def say(line: str) -> None:
-    """Prints a line at once."""
-    print(line, flush=True)
