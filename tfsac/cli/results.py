@@ -159,9 +159,9 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir, out = required(f, "run_dir"), required(f, "out")
     from tfsac import api
 
-    recorded = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
-    episodes, mean = _episodes(len(recorded.returns)), recorded.returns.mean()
-    print(f"{len(recorded.records)} transitions of {episodes}, mean return {mean:.2f}, in {out}")
+    made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
+    mean = made.returns.mean()
+    print(f"{len(made.records)} transitions of {_episodes(len(made.returns))}, mean return {mean:.2f}, in {out}")
     return 0
 
 
