@@ -286,7 +286,7 @@ def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
     from tfsac.experiments import plots
 
     drawn = []
-    monkeypatch.setattr(plots, "plot_curves", lambda groups, out, title: drawn.append(groups))
+    monkeypatch.setattr(plots, "plot_curves", lambda groups, *rest: drawn.append(groups))
     a, b, c = described("a"), described("b"), described("c", level=CAR)
     (other := tmp_path / "other").mkdir()  # of another library, without a config
     (other / "metrics.csv").write_bytes((a / "metrics.csv").read_bytes())
