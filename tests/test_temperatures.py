@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import types
 
 import golden_tools
 import numpy as np
@@ -12,9 +11,10 @@ import tiny
 from agent_tools import named
 from toys import discrete_spec, random_batches, random_sequences, vector_spec
 
-from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
+from tfsac.agents.learner import LearnedTemperature
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
+from tfsac.losses.temperature import check_target_entropy
 from tfsac.parameters import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -100,32 +100,18 @@ def test_the_target_entropy_of_each_row_is_the_ratio_of_the_logarithm_of_its_val
 # -- losses and targets ------------------------------------------------------------------------------------------------
 
 
-def watching(temperature):
-    """Returns what a temperature sees of an agent, which hands on plain gradients."""
-
-    def watch(name):
-        tape = tf.GradientTape()
-        with tape:
-            tape.watch(temperature.variable.value)
-        return tape
-
-    return types.SimpleNamespace(
-        watch=watch, gradients=lambda loss, tape, name: [tape.gradient(loss, temperature.variable.value)]
-    )
-
-
 @pytest.mark.parametrize("kind", [AutoAlphaParameters, DiscreteAutoAlphaParameters])
 @pytest.mark.parametrize("loss", ["log", "alpha"])
 def test_both_losses_and_their_gradients_are_the_golden_ones(loss, kind):
     golden, _ = golden_tools.read("modern_tables.npz")
-    temperature = LearnedTemperature(
-        types.SimpleNamespace(trained={}, optimizers={}, updates=None),
-        kind(initial_alpha=math.exp(golden["temperature/log_alpha"]), loss=loss),
-    )
-    (gradient,), metrics, _ = temperature.step(
-        watching(temperature), tf.constant(golden["temperature/log_prob"]), float(golden["temperature/target_entropy"])
-    )
-    assert float(metrics["loss/temperature"]) == pytest.approx(float(golden[f"temperature/loss_{loss}"]), rel=1e-5)
+    temperature = LearnedTemperature(kind(initial_alpha=math.exp(golden["temperature/log_alpha"]), loss=loss))
+    with tf.GradientTape() as tape:
+        loss_B = temperature.loss(
+            tf.constant(golden["temperature/log_prob"]), float(golden["temperature/target_entropy"])
+        )
+        value = tf.reduce_mean(loss_B)
+    assert float(value) == pytest.approx(float(golden[f"temperature/loss_{loss}"]), rel=1e-5)
+    gradient = tape.gradient(value, temperature.variable.value)
     assert float(gradient) == pytest.approx(float(golden[f"temperature/grad_{loss}"]), rel=1e-5)
 
 
