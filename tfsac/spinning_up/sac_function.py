@@ -98,8 +98,7 @@ def sac(
             f"tfsac.train has agents for others, got {env.observation_space} and {env.action_space}"
         )
     spec, ac_kwargs, models = spec_of(env), dict(ac_kwargs or {}), None
-    limits = (max_ep_len, env.spec and env.spec.max_episode_steps, time_limit_of(env))
-    level, limit = _level_of(env_fn), min(limit for limit in limits if limit)
+    level, limit = _level_of(env_fn), min(max_ep_len, time_limit_of(env) or max_ep_len)
     environment = EnvironmentParameters(level or EnvironmentParameters.level, max_episode_steps=limit)
     if actor_critic is mlp_actor_critic:
         preset = arguments.preset(environment, **ac_kwargs)

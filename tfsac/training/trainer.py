@@ -18,7 +18,8 @@ from tfsac.agents import Agent
 from tfsac.catalog import load_preset
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.workers import Workers
-from tfsac.environments import Environments, Filters, IsolatedEnvironment, action_map, maker
+from tfsac.environments import Environments, Filters, action_map, maker
+from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.errors import TfsacError
 from tfsac.memories import in_ram, on_disk
 from tfsac.networks import ModelMaker
@@ -293,11 +294,6 @@ class Trainer:
             self.stop_reason, self._workers_stop = THRESHOLD_REACHED, True
         if resume and self.schedule.finished():
             self.print("This run has completed its schedule: set a larger schedule.improve_steps to train on.")
-
-    @property
-    def parts(self) -> Trainer:
-        """The trainer itself, as its parts were reached before."""
-        return self
 
     @property
     def last_step(self) -> Step | None:
