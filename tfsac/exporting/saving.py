@@ -12,17 +12,18 @@ import tensorflow as tf
 
 from tfsac.environments.spaces import batched
 from tfsac.errors import TfsacError
-from tfsac.exporting.exported import TFLITE_FILE, holds_only_export, load_exported
+from tfsac.exporting.exported import SAVED_MODEL_FILE, TFLITE_FILE, load_exported
 from tfsac.exporting.litert import calibrate, convert, with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
 from tfsac.training.policy import Policy
-from tfsac.types import DiscreteSpec
+from tfsac.types import ArraySpec
 from tfsac.utils.files import check_new_folder, glob_safe, new_file, sync
 from tfsac.utils.machine import use_tensorflow
 
 Format = Literal["saved_model", "tflite"]
 Quantize = Literal["none", "float16", "int8"]
 FORMATS = [("saved_model", "none"), ("tflite", "none"), ("tflite", "float16"), ("tflite", "int8")]
+SAVED_MODEL_FILES = {SAVED_MODEL_FILE, "fingerprint.pb", "variables", "assets"}
 TOLERANCE = 1e-5
 
 
@@ -37,18 +38,8 @@ def export(
 ) -> pathlib.Path:
     """Writes a policy that takes raw observations and returns the environment's own actions.
 
-    Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for
-    a plain box; "action_mask", booleans, where there is one; for keys like "arm.angle" and "1", "arm_angle" and
-    "arg_1"):
-        serving_default: observations `[E, ...]` to "action", the deterministic policy: continuous `[E, A]`, or discrete
-            `[E]`, int32 or the space's own dtype if that is int8, uint8, int16 or uint32; with any number P of agents
-            that share the policy `[E, P, A]` or `[E, P]`. A policy with a state takes its fields beside the
-            observations and returns the next ones beside the action.
-        initial_state: of a policy with a state: the number "rows" of environments to the fields of episode starts.
-        sample: the same, sampled from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
-            action's shape, or for discrete actions uniform in [0, 1) with a last axis over all of them. A policy that
-            keeps or switches trajectories takes `[E, A + 1]`, whose last column is uniform in [0, 1).
-        values: on request, observations and "action" to the agent's values, `[E]` each (with P agents `[E, P]`).
+    Its signatures are "serving_default" (deterministic actions), "sample", "initial_state" of a policy with a state, and
+    on request "values"; docs/exports.md has their inputs and outputs.
 
     Args:
         policy: see `tfsac.load_policy`.
@@ -67,13 +58,16 @@ def export(
         OSError: it cannot be written, or there is something at `out`; with `replace`, something else than an export.
         TfsacError: another format or quantisation, int8 without observations, values of a policy without critics, or a
             policy that the converter cannot make.
+
+    Example:
+        >>> tfsac.export(tfsac.load_policy("runs/pendulum"), "exported")
     """
     use_tensorflow()
     if (format, quantize) not in FORMATS:
         raise TfsacError(f"format and quantize must be one of {FORMATS}, got {(format, quantize)}")
     graph, module, out = PolicyGraph(policy, values), tf.Module(), pathlib.Path(out)
     module.weights = graph.weights
-    if not replace or not holds_only_export(out):
+    if not replace or not _is_export(out):
         check_new_folder(out)
     new_file(out, replace=True)
     try:
@@ -102,6 +96,12 @@ def export(
     return out / TFLITE_FILE if format == "tflite" else out
 
 
+def _is_export(path: pathlib.Path) -> bool:
+    """Returns whether a folder holds an exported policy and nothing else, as a model card or a server's folder may."""
+    names = {part.name for part in path.iterdir()} if path.is_dir() else set()
+    return names == {TFLITE_FILE} or {SAVED_MODEL_FILE} <= names <= SAVED_MODEL_FILES
+
+
 def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]) -> float:
     """Compares the deterministic actions and states of an export with the live policy's; resets the policy.
 
@@ -117,12 +117,19 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
 
     Raises:
         TfsacError: no observations, or a policy with `epsilon_greedy`, whose actions are random.
+
+    Example:
+        >>> assert tfsac.verify(policy, "exported", observations) < 1e-5
     """
     if epsilon := getattr(policy.acting.parameters.algorithm, "epsilon_greedy", 0.0):
         raise TfsacError(f"only a deterministic policy can be compared with its export, got epsilon_greedy={epsilon}")
     if not len(observations):
         raise TfsacError("verify needs the observations of an episode, got none")
-    exported, unit = load_exported(path), _half_ranges(policy)
+    exported, action, unit = load_exported(path), policy.acting.spec.action, np.ones(1)
+    if isinstance(action, ArraySpec):
+        low, high = np.asarray(action.low, float), np.asarray(action.high, float)
+        rounding = np.maximum(np.abs(low), np.abs(high)) / 32  # float32's last bits of 1000.5 are no difference
+        unit = np.maximum((high - low) / 2, rounding)
     policy.reset()
     largest = 0.0
     for observation in observations:
@@ -130,7 +137,7 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
         exported.state, live = state, policy.act(observation)
         pairs = [(exported(observation) / unit, live / unit)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items()]
-        differences = [np.abs(exported_action - expected).max() for exported_action, expected in pairs]
+        differences = [np.abs(of_export - expected).max() for of_export, expected in pairs]
         difference = float(max(differences)) if np.isfinite(differences).all() else np.inf
         if difference > TOLERANCE:
             arrays, _ = batched(observation, policy.reads)
@@ -138,13 +145,3 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
                 continue
         largest = max(largest, difference)
     return largest
-
-
-def _half_ranges(policy: Policy) -> Any:
-    """Returns what a difference of 1 stands for in each entry of an action."""
-    action = policy.acting.spec.action
-    if isinstance(action, DiscreteSpec):
-        return 1
-    low, high = np.asarray(action.low, float), np.asarray(action.high, float)
-    rounding = np.maximum(np.abs(low), np.abs(high)) / 32  # float32's last bits of 1000.5 are no difference
-    return np.maximum(np.maximum((high - low) / 2, rounding), np.finfo(float).tiny)

@@ -21,19 +21,16 @@ def mlp_actor_critic(
     hidden_sizes: Sequence[int] = (256, 256),
     activation: str = "relu",
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
-    """Returns dense networks of the flattened observation; see `tfsac.sac` for what an `actor_critic` is.
+    """Returns dense networks of the flattened observation: an example of an `actor_critic` of `tfsac.sac`.
 
-    `tfsac.sac` knows this function and takes the package's own networks of the same layers instead, which act in NumPy.
-
-    Args:
-        observation_space: a box `[...]`.
-        action_space: a box `[A]`.
-        hidden_sizes: widths of the hidden layers of each network.
-        activation: after every hidden layer.
+    `tfsac.sac` takes the package's own networks of the same layers in its place, which act in NumPy.
 
     Returns:
-        policy: observations `[B, ...]` to mean and log standard deviation, `[B, A]` each.
-        q1, q2: [observations `[B, ...]`, actions `[B, A]`] to `[B, 1]`.
+        policy: observations `[B, ...]` to mean and log standard deviation before tanh, `[B, A]` each.
+        q1, q2: [observations `[B, ...]`, actions `[B, A]` in [-1, 1]] to `[B, 1]`, or to `[B]`.
+
+    Example:
+        >>> policy, q1, q2 = tfsac.mlp_actor_critic(env.observation_space, env.action_space, (64, 64), "tanh")
     """
 
     def hidden(x: keras.KerasTensor) -> keras.KerasTensor:
@@ -60,10 +57,8 @@ def model_maker(
     spec: Spec,
     seed: int,
 ) -> ModelMaker:
-    """Returns what the agent calls for its networks, and again for its target networks: each time new models.
-
-    They are `policy`, and `q`: [observations by key, actions] to `[B, 2]`. `seed` is that of Python's, NumPy's and
-    Keras's random numbers at each call; see `tfsac.sac` for the others.
+    """Returns what makes the agent's networks, and its target networks, with the same weights at every call: `policy`,
+    and `q`: [observations by key, actions] to `[B, 2]`.
     """
 
     @functools.wraps(actor_critic)  # a run's config names the user's function

@@ -29,26 +29,22 @@ def test_policy(
     Args:
         run_dir: of a run that ended.
         env_fn: makes the environment, as in `tfsac.sac`; None makes the run's level.
-        episodes: how many.
-        deterministic: the policy's mode instead of samples.
+        episodes, deterministic: as in `tfsac.evaluate`.
         max_ep_len: steps after which an episode is cut off; None for the run's own limit.
         render: open a window; an `env_fn` must then make its environment with `render_mode="human"`.
-
-    Raises:
-        FileNotFoundError: no run there, or one without an exported policy.
-        TfsacError: an environment that cannot be made or has other spaces than the policy.
 
     Example:
         >>> tfsac.test_policy("runs/sac/20250101-120000-seed0", lambda: gymnasium.make("Pendulum-v1"), episodes=3)
     """
-    directory = RunDirectory(pathlib.Path(run_dir))
-    parameters = directory.read()[0].environment
-    parameters = dataclasses.replace(parameters, max_episode_steps=max_ep_len or parameters.max_episode_steps)
-    limited = env_fn
-    if env_fn is not None and (limit := parameters.max_episode_steps):
-        limited = lambda: gym.wrappers.TimeLimit(env_fn(), limit)  # noqa: E731
-    card = Card(directory.path, load_exported(directory.policy), parameters, {})
-    evaluation = card.evaluate(episodes, deterministic, render="human" if render else "", env_fn=limited)
+    directory = RunDirectory(run_dir)
+    environment = directory.read()[0].environment
+    limit = max_ep_len or environment.max_episode_steps
+    make_env = env_fn
+    if env_fn is not None and limit:
+        make_env = lambda: gym.wrappers.TimeLimit(env_fn(), limit)  # noqa: E731
+    environment = dataclasses.replace(environment, max_episode_steps=limit)
+    card = Card(directory.path, load_exported(directory.policy), environment, {})
+    evaluation = card.evaluate(episodes, deterministic, render="human" if render else "", env_fn=make_env)
     for i, (total, length) in enumerate(zip(evaluation.returns, evaluation.lengths, strict=True)):
         print(f"episode {i:<3}return {total:10.2f}  length {length:5}")
     print(f"mean       return {evaluation.returns.mean():10.2f}  length {evaluation.lengths.mean():7.1f}")
