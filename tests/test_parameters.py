@@ -316,8 +316,8 @@ def test_none_is_another_value_than_parameters_that_are_all_none():
     plain = p.to_json(load_preset("pendulum_sac"))
     scaled = p.to_json(p.override(load_preset("pendulum_sac"), {"environment.filters.return_scaling": {}}))
     assert set(scaled["environment"]["filters"]["return_scaling"].values()) == {None}
-    name = "environment.filters.return_scaling"
-    assert differences(plain, scaled) == [(name, None, {})] and differences(scaled, plain) == [(name, {}, None)]
+    name, value = "environment.filters.return_scaling", scaled["environment"]["filters"]["return_scaling"]
+    assert differences(plain, scaled) == [(name, None, value)] and differences(scaled, plain) == [(name, value, None)]
     assert differences(plain, plain) == [] == differences(scaled, scaled)
     assert differences({"a.b": None, "a.b.c": 1}, {"a.b": None, "a.b.c": 1}) == []  # dots in a key are no dict
 

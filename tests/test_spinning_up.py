@@ -25,8 +25,8 @@ from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.spinning_up import sac_function
-from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
+from tfsac.spinning_up import functions
+from tfsac.spinning_up.functions import mlp_actor_critic, model_maker
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.training import Callback, CheckpointError
 
@@ -104,7 +104,7 @@ def watched(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
         return api.finish(trainer)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.setattr(sac_function, "finish", finish)
+        patch.setattr(functions, "finish", finish)
         result = tfsac.sac(env_fn, actor_critic, **{**TINY, **arguments})
     return result, spy, printed.getvalue()
 
@@ -147,7 +147,7 @@ def planned(monkeypatch, env_fn=pendulum, **arguments):
         given.update(preset=preset, run_dir=run_dir, run=run, resume=resume, callbacks=callbacks, **others)
         raise Stopped
 
-    monkeypatch.setattr(sac_function, "Trainer", trainer)
+    monkeypatch.setattr(functions, "Trainer", trainer)
     with pytest.raises(Stopped):
         tfsac.sac(env_fn, **arguments)
     return given

@@ -10,12 +10,8 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 
 class DiscreteIdentity(gym.Env):
-    """One step: the reward is 1 for choosing the target that the observation shows as a one-hot vector, else 0.
-
-    Args:
-        size: number of actions.
-        masked: half of the wrong actions, rounded up, are not valid: the observation has an "action_mask", and choosing
-            one of them raises a ValueError.
+    """One step: the reward is 1 for choosing the target that the observation shows as a one-hot vector, else 0. With
+    `masked`, half of the wrong actions are not valid, as an "action_mask" shows, and raise a ValueError.
     """
 
     def __init__(self, size: int = 4, masked: bool = False):

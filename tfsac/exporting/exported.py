@@ -124,6 +124,4 @@ class Exported:
         return {name: x.numpy() for name, x in function(**{k: tf.constant(x) for k, x in inputs.items()}).items()}
 
 
-def load_exported(path: str | pathlib.Path) -> Exported:
-    """Loads an exported policy; see `Exported`."""
-    return Exported(path)
+load_exported = Exported

@@ -38,8 +38,8 @@ def export(
 ) -> pathlib.Path:
     """Writes a policy that takes raw observations and returns the environment's own actions.
 
-    Its signatures are "serving_default" (deterministic actions), "sample", "initial_state" of a policy with a state, and
-    on request "values"; docs/exports.md has their inputs and outputs.
+    Its signatures are "serving_default" (deterministic actions), "sample", "initial_state" of a policy with a state,
+    and on request "values"; docs/exports.md has their inputs and outputs.
 
     Args:
         policy: see `tfsac.load_policy`.
@@ -70,29 +70,26 @@ def export(
     if not replace or not _is_export(out):
         check_new_folder(out)
     new_file(out, replace=True)
-    try:
-        with (
-            tempfile.TemporaryDirectory(".tmp", f".{out.name}.", out.parent) as temporary,
-            glob_safe(pathlib.Path(temporary)) as folder,
-        ):
-            signatures = graph.signatures(noise_as_input=format == "tflite")
-            complete = folder / "model"
-            tf.saved_model.save(module, str(complete), signatures=signatures)
-            if format == "tflite":
-                converter = tf.lite.TFLiteConverter.from_saved_model(str(complete), signature_keys=list(signatures))
-                if quantize == "int8":
-                    calibrate(converter, signatures, policy, quantize_with or ())
-                content = convert(converter)
-                complete = folder / "lite"
-                complete.mkdir()
-                (complete / TFLITE_FILE).write_bytes(with_half_weights(content) if quantize == "float16" else content)
-            for path in [*complete.rglob("*"), complete]:
-                sync(path)
-            if out.exists():
-                out.rename(folder / "before")
-            complete.rename(out)
-    except tf.errors.OpError as error:  # of TensorFlow's file system
-        raise OSError(f"the export cannot be written to {out}: {error.message.splitlines()[0]}") from error
+    with (
+        tempfile.TemporaryDirectory(".tmp", f".{out.name}.", out.parent) as temporary,
+        glob_safe(pathlib.Path(temporary)) as folder,
+    ):
+        signatures = graph.signatures(noise_as_input=format == "tflite")
+        complete = folder / "model"
+        tf.saved_model.save(module, str(complete), signatures=signatures)
+        if format == "tflite":
+            converter = tf.lite.TFLiteConverter.from_saved_model(str(complete), signature_keys=list(signatures))
+            if quantize == "int8":
+                calibrate(converter, signatures, policy, quantize_with or ())
+            content = convert(converter)
+            complete = folder / "lite"
+            complete.mkdir()
+            (complete / TFLITE_FILE).write_bytes(with_half_weights(content) if quantize == "float16" else content)
+        for path in [*complete.rglob("*"), complete]:
+            sync(path)
+        if out.exists():
+            out.rename(folder / "before")
+        complete.rename(out)
     return out / TFLITE_FILE if format == "tflite" else out
 
 
@@ -116,32 +113,30 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
         both choose differently between two actions that are equal within rounding, is left out.
 
     Raises:
-        TfsacError: no observations, or a policy with `epsilon_greedy`, whose actions are random.
+        TfsacError: a policy with `epsilon_greedy`, whose actions are random.
 
     Example:
         >>> assert tfsac.verify(policy, "exported", observations) < 1e-5
     """
     if epsilon := getattr(policy.acting.parameters.algorithm, "epsilon_greedy", 0.0):
         raise TfsacError(f"only a deterministic policy can be compared with its export, got epsilon_greedy={epsilon}")
-    if not len(observations):
-        raise TfsacError("verify needs the observations of an episode, got none")
     exported, action, unit = load_exported(path), policy.acting.spec.action, np.ones(1)
     if isinstance(action, ArraySpec):
         low, high = np.asarray(action.low, float), np.asarray(action.high, float)
         rounding = np.maximum(np.abs(low), np.abs(high)) / 32  # float32's last bits of 1000.5 are no difference
         unit = np.maximum((high - low) / 2, rounding)
     policy.reset()
-    largest = 0.0
+    differences = list[float]()
     for observation in observations:
         state = dict(policy.state)
         exported.state, live = state, policy.act(observation)
         pairs = [(exported(observation) / unit, live / unit)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items()]
-        differences = [np.abs(of_export - expected).max() for of_export, expected in pairs]
-        difference = float(max(differences)) if np.isfinite(differences).all() else np.inf
+        entries = [np.abs(of_export - expected).max() for of_export, expected in pairs]
+        difference = float(max(entries)) if np.isfinite(entries).all() else np.inf
         if difference > TOLERANCE:
             arrays, _ = batched(observation, policy.reads)
             if policy.acting.is_tie(policy.filters.observation(arrays), state):
-                continue
-        largest = max(largest, difference)
-    return largest
+                difference = 0.0
+        differences.append(difference)
+    return max(differences)

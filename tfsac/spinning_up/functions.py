@@ -1,4 +1,4 @@
-"""Spinning Up's `sac`: one function from an environment to a trained policy."""
+"""Spinning Up's functions: `sac` from an environment to a trained policy, its networks, and `test_policy`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,63 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
+import keras
 from pydantic_core import to_jsonable_python
 
 from tfsac.api import finish
+from tfsac.cards.card import Card
 from tfsac.environments import make, maker, spec_of
 from tfsac.environments.check import time_limit_of
 from tfsac.errors import TfsacError
+from tfsac.exporting.exported import load_exported
+from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentParameters, networks_made_by, to_json
-from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
-from tfsac.training import Result, Trainer
+from tfsac.training import Evaluation, Result, RunDirectory, Trainer
+from tfsac.types import Spec
 from tfsac.utils.files import new_run_dir
 from tfsac.utils.imports import name_of
+
+ActorCritic = Callable[..., Sequence[keras.Model]]
+
+
+def mlp_actor_critic(
+    observation_space: gym.spaces.Box,
+    action_space: gym.spaces.Box,
+    hidden_sizes: Sequence[int] = (256, 256),
+    activation: str = "relu",
+) -> tuple[keras.Model, keras.Model, keras.Model]:
+    """Returns dense networks of the flattened observation: an example of an `actor_critic` of `tfsac.sac`.
+
+    `tfsac.sac` takes the package's own networks of the same layers in its place, which act in NumPy.
+
+    Returns:
+        policy: observations `[B, ...]` to mean and log standard deviation before tanh, `[B, A]` each.
+        q1, q2: [observations `[B, ...]`, actions `[B, A]` in [-1, 1]] to `[B, 1]`, or to `[B]`.
+
+    Example:
+        >>> policy, q1, q2 = tfsac.mlp_actor_critic(env.observation_space, env.action_space, (64, 64), "tanh")
+    """
+
+    def hidden(x: keras.KerasTensor) -> keras.KerasTensor:
+        for width in hidden_sizes:
+            x = keras.layers.Dense(width, activation)(x)
+        return x
+
+    def q() -> keras.Model:
+        observation, action = keras.Input(observation_space.shape), keras.Input(action_space.shape)
+        x = keras.layers.Concatenate()([keras.layers.Flatten()(observation), action])
+        return keras.Model([observation, action], keras.layers.Dense(1)(hidden(x)))
+
+    observation, size = keras.Input(observation_space.shape), action_space.shape[0]
+    features = hidden(keras.layers.Flatten()(observation))
+    policy = keras.Model(observation, [keras.layers.Dense(size)(features), keras.layers.Dense(size)(features)])
+    return policy, q(), q()
 
 
 def sac(
@@ -121,3 +161,76 @@ def _level_of(env_fn: Callable[[], gym.Env]) -> str | None:
     if isinstance(env_fn, functools.partial) and env_fn.func in (make, gym.make) and not env_fn.keywords:
         return str(env_fn.args[0])
     return None
+
+
+def model_maker(
+    actor_critic: ActorCritic,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+    ac_kwargs: Mapping[str, Any],
+    spec: Spec,
+    seed: int,
+) -> ModelMaker:
+    """Returns what makes the agent's networks, and its target networks, with the same weights at every call: `policy`,
+    and `q`: [observations by key, actions] to `[B, 2]`.
+    """
+
+    @functools.wraps(actor_critic)  # a run's config names the user's function
+    def make() -> dict[str, keras.Model]:
+        keras.utils.set_random_seed(seed)
+        policy, q1, q2 = actor_critic(observation_space, action_space, **ac_kwargs)
+        for name, model in (("policy", policy), ("q1", q1), ("q2", q2)):
+            model.name = f"tfsac_{name}"  # as parts of one model they need different names
+        array = spec.observation["observation"]
+        observation = keras.Input(array.shape, dtype=array.dtype, name="observation")
+        action = keras.Input(action_space.shape, name="action")
+        mean, log_std = policy(observation)
+        values = [keras.layers.Reshape((1,))(q([observation, action])) for q in (q1, q2)]
+        observations = {"observation": observation}
+        return {
+            "policy": keras.Model(observations, [mean, log_std]),
+            "q": keras.Model([observations, action], keras.layers.Concatenate()(values)),
+        }
+
+    return make
+
+
+def test_policy(
+    run_dir: str | pathlib.Path,
+    env_fn: Callable[[], gym.Env] | None = None,
+    episodes: int = 100,
+    deterministic: bool = True,
+    max_ep_len: int | None = None,
+    render: bool = False,
+) -> Evaluation:
+    """Runs the exported policy of a run and prints return and length of each episode and their means.
+
+    It needs the run's `policy` folder and `config.json`, and nothing that made the networks, so a custom `actor_critic`
+    is fine in a new process. The episodes begin alike at every call.
+
+    Args:
+        run_dir: of a run that ended.
+        env_fn: makes the environment, as in `tfsac.sac`; None makes the run's level.
+        episodes, deterministic: as in `tfsac.evaluate`.
+        max_ep_len: steps after which an episode is cut off; None for the run's own limit.
+        render: open a window; an `env_fn` must then make its environment with `render_mode="human"`.
+
+    Example:
+        >>> tfsac.test_policy("runs/sac/20250101-120000-seed0", lambda: gymnasium.make("Pendulum-v1"), episodes=3)
+    """
+    directory = RunDirectory(run_dir)
+    environment = directory.read()[0].environment
+    limit = max_ep_len or environment.max_episode_steps
+    make_env = env_fn
+    if env_fn is not None and limit:
+        make_env = lambda: gym.wrappers.TimeLimit(env_fn(), limit)  # noqa: E731
+    environment = dataclasses.replace(environment, max_episode_steps=limit)
+    card = Card(directory.path, load_exported(directory.policy), environment, {})
+    evaluation = card.evaluate(episodes, deterministic, render="human" if render else "", env_fn=make_env)
+    for i, (total, length) in enumerate(zip(evaluation.returns, evaluation.lengths, strict=True)):
+        print(f"episode {i:<3}return {total:10.2f}  length {length:5}")
+    print(f"mean       return {evaluation.returns.mean():10.2f}  length {evaluation.lengths.mean():7.1f}")
+    return evaluation
+
+
+test_policy.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test where it is imported
