@@ -1,23 +1,18 @@
-"""LiteRT: its converter, float16 weights, the calibration for int8 weights and activations, its interpreter."""
+"""LiteRT: its converter, float16 weights, its interpreter."""
 
 from __future__ import annotations
 
 import copy
 import pathlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfsac.environments.spaces import batched
 from tfsac.errors import TfsacError
-from tfsac.training.policy import Policy
-from tfsac.types import input_name
 
 INITIAL_STATE = "initial_state"  # the signature
-CALIBRATION_STEPS = 1000  # at most, evenly spaced; each runs every signature once
 
 
 def with_half_weights(content: bytes) -> bytes:
@@ -59,46 +54,6 @@ def with_half_weights(content: bytes) -> bytes:
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 
-def calibrate(
-    converter: tf.lite.TFLiteConverter, functions: Mapping[str, Any], policy: Policy, episodes: Sequence[Sequence[Any]]
-) -> None:
-    """Sets a converter up for int8: it runs the signatures on real inputs and takes the ranges of their tensors.
-
-    Args:
-        converter: of the SavedModel with these signatures.
-        functions: concrete functions by signature name.
-        policy: that is exported; its states complete the inputs, and actions all over the space. It is reset.
-        episodes: the raw observations of each, from its start.
-    """
-    steps = [step for episode in episodes for step in _inputs(policy, episode)]
-    if not steps:
-        raise TfsacError("quantize='int8' needs quantize_with, the observations of at least one episode")
-    steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, CALIBRATION_STEPS).astype(int))]
-
-    def representative() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-        for signature, function in functions.items():
-            specs = tf.nest.flatten(function.structured_input_signature)
-            for step in steps if signature != INITIAL_STATE else [{"rows": np.array(1)}]:
-                yield signature, {spec.name: step[spec.name].astype(spec.dtype.as_numpy_dtype) for spec in specs}
-
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    converter.representative_dataset = representative
-
-
-def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, np.ndarray]]:
-    """Yields what each step of an episode may be an input of: observation, state before it, noise and any action."""
-    policy.reset()
-    for observation in observations:
-        arrays = batched(observation, policy.reads)[0]
-        state = dict(policy.state) or policy.acting.initial_state(1)
-        drawn = policy.acting.act(policy.filters.observation(arrays), state, mode="random")
-        policy.act(observation)
-        noise = policy.acting.sample_noise({key: tf.constant(value) for key, value in arrays.items()})
-        named = {input_name(key): value for key, value in arrays.items()}
-        yield {**named, **state, "noise": np.asarray(noise), "action": policy.to_environment(drawn.action)}
-    policy.reset()
-
-
 def convert(converter: tf.lite.TFLiteConverter) -> bytes:
     """Returns the content of the LiteRT file; raises TfsacError where the converter cannot make it."""
     with warnings.catch_warnings():
@@ -106,8 +61,7 @@ def convert(converter: tf.lite.TFLiteConverter) -> bytes:
         try:
             return converter.convert()
         except Exception as error:  # of any kind, from an operation that LiteRT does not have
-            instead = "quantize='float16'" if converter.representative_dataset else "format='saved_model'"
-            raise TfsacError(f"TensorFlow's converter cannot make this policy; take {instead}: {error}") from error
+            raise TfsacError(f"TensorFlow's converter cannot make this policy, only a SavedModel: {error}") from error
 
 
 def litert_interpreter(path: pathlib.Path) -> Any:

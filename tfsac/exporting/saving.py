@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfsac.environments.spaces import batched
 from tfsac.errors import TfsacError
 from tfsac.exporting.exported import SAVED_MODEL_FILE, TFLITE_FILE, load_exported
-from tfsac.exporting.litert import calibrate, convert, with_half_weights
+from tfsac.exporting.litert import convert, with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
 from tfsac.training.policy import Policy
 from tfsac.types import ArraySpec
@@ -21,8 +21,8 @@ from tfsac.utils.files import check_new_folder, glob_safe, new_file, sync
 from tfsac.utils.machine import use_tensorflow
 
 Format = Literal["saved_model", "tflite"]
-Quantize = Literal["none", "float16", "int8"]
-FORMATS = [("saved_model", "none"), ("tflite", "none"), ("tflite", "float16"), ("tflite", "int8")]
+Quantize = Literal["none", "float16"]
+FORMATS = [("saved_model", "none"), ("tflite", "none"), ("tflite", "float16")]
 SAVED_MODEL_FILES = {SAVED_MODEL_FILE, "fingerprint.pb", "variables", "assets"}
 TOLERANCE = 1e-5
 
@@ -34,7 +34,6 @@ def export(
     values: bool = False,
     replace: bool = False,
     quantize: Quantize = "none",
-    quantize_with: Sequence[Sequence[Any]] | None = None,
 ) -> pathlib.Path:
     """Writes a policy that takes raw observations and returns the environment's own actions.
 
@@ -47,17 +46,15 @@ def export(
         format: "saved_model" or "tflite".
         values: also export the values, of a policy that was loaded with `critics=True`.
         replace: an earlier export at `out` is replaced once the new one is complete.
-        quantize: "float16" makes the weights of a LiteRT file float16, "int8" its weights and activations int8. Inputs
-            and outputs keep their types.
-        quantize_with: what int8 takes its ranges from: the raw observations of episodes, of each from its start.
+        quantize: "float16" rounds the weights of a LiteRT file; inputs and outputs keep their types.
 
     Returns:
         the folder, or the LiteRT file.
 
     Raises:
         OSError: it cannot be written, or there is something at `out`; with `replace`, something else than an export.
-        TfsacError: another format or quantisation, int8 without observations, values of a policy without critics, or a
-            policy that the converter cannot make.
+        TfsacError: another format or quantisation, values of a policy without critics, or a policy that the converter
+            cannot make.
 
     Example:
         >>> tfsac.export(tfsac.load_policy("runs/pendulum"), "exported")
@@ -79,8 +76,6 @@ def export(
         tf.saved_model.save(module, str(complete), signatures=signatures)
         if format == "tflite":
             converter = tf.lite.TFLiteConverter.from_saved_model(str(complete), signature_keys=list(signatures))
-            if quantize == "int8":
-                calibrate(converter, signatures, policy, quantize_with or ())
             content = convert(converter)
             complete = folder / "lite"
             complete.mkdir()
