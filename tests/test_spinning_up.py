@@ -22,7 +22,7 @@ from toys import TeamIdentity
 import tfsac
 from tfsac import api, exporting
 from tfsac.catalog import load_preset, read_config
-from tfsac.environments import make, spec_of
+from tfsac.environments import make
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 from tfsac.spinning_up import functions
@@ -400,7 +400,7 @@ def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_wei
         created.append(actor_critic(*spaces))
         return created[-1]
 
-    make_models = model_maker(remembered, env.observation_space, env.action_space, {}, spec_of(env), seed=4)
+    make_models = model_maker(remembered, env, {}, seed=4)
     first, second = make_models(), make_models()
     observation, action = np.float32([[0.1, -0.5], [0.7, 0.2], [0.0, 0.9]]), np.float32([[0.5, -1], [0.1, 1], [0, 0]])
     both = first["q"]([{"observation": observation}, action]).numpy()

@@ -21,8 +21,8 @@ class DiscreteIdentity(gym.Env):
         self.size, self.masked, self.target, self.mask = size, masked, 0, np.ones(size, np.int8)
 
     def _observe(self) -> Any:
-        observation = np.eye(self.size, dtype=np.float32)[self.target]
-        return {"observation": observation, "action_mask": self.mask} if self.masked else observation
+        shown = np.eye(self.size, dtype=np.float32)[self.target]
+        return {"observation": shown, "action_mask": self.mask} if self.masked else shown
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Draws the target and the mask."""

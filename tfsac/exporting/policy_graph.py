@@ -17,11 +17,8 @@ from tfsac.types import DiscreteSpec, input_name
 
 
 class PolicyGraph:
-    """Observation normalisation, network, distribution and the map to the environment's own actions, as one graph.
-
-    Args:
-        policy: to be exported.
-        values: whether the agent's values are exported too.
+    """Observation normalisation, network, distribution and the map to the environment's own actions of a policy as one
+    graph, on request with the agent's values.
 
     Attributes:
         weights: the variables that the functions use. Saving these alone keeps Keras and tfsac out of the SavedModel.

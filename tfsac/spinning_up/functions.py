@@ -24,7 +24,6 @@ from tfsac.parameters import EnvironmentParameters, networks_made_by, to_json
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.training import Evaluation, Result, RunDirectory, Trainer
-from tfsac.types import Spec
 from tfsac.utils.files import new_run_dir
 from tfsac.utils.imports import name_of
 
@@ -122,7 +121,10 @@ def sac(
     if not all(isinstance(space, gym.spaces.Box) for space in spaces):
         advice = "gymnasium.wrappers.FlattenObservation makes one of a Dict"
         raise TfsacError(f"sac needs Boxes of observations and actions ({advice}), got {spaces}")
-    level, limit = _level_of(env_fn), min(max_ep_len, time_limit_of(env) or max_ep_len)
+    level = None
+    if isinstance(env_fn, functools.partial) and env_fn.func in (make, gym.make) and not env_fn.keywords:
+        level = str(env_fn.args[0])
+    limit = min(max_ep_len, time_limit_of(env) or max_ep_len)
     environment = EnvironmentParameters(level or EnvironmentParameters.level, max_episode_steps=limit)
     ac_kwargs, models = dict(ac_kwargs or {}), None
     recorded_kwargs = to_jsonable_python(ac_kwargs, fallback=lambda x: x.tolist() if hasattr(x, "tolist") else repr(x))
@@ -133,7 +135,7 @@ def sac(
         call = f"{name_of(getattr(actor_critic, 'func', actor_critic))}({json.dumps(recorded_kwargs, sort_keys=True)})"
         networks = networks_made_by(call, preset.agent.networks)
         preset = dataclasses.replace(preset, agent=dataclasses.replace(preset.agent, networks=networks))
-        models = model_maker(actor_critic, *spaces, ac_kwargs, spec_of(env), seed)
+        models = model_maker(actor_critic, env, ac_kwargs, seed)
     functions = {"env_fn": name_of(env_fn), "actor_critic": name_of(actor_critic), "ac_kwargs": recorded_kwargs}
     trainer = Trainer(
         preset,
@@ -156,21 +158,7 @@ def _logger_arguments(
     return output_dir, exp_name, resume
 
 
-def _level_of(env_fn: Callable[[], gym.Env]) -> str | None:
-    """Returns the level that a partial of `gymnasium.make` or tfsac's own makes, None for other functions."""
-    if isinstance(env_fn, functools.partial) and env_fn.func in (make, gym.make) and not env_fn.keywords:
-        return str(env_fn.args[0])
-    return None
-
-
-def model_maker(
-    actor_critic: ActorCritic,
-    observation_space: gym.Space[Any],
-    action_space: gym.Space[Any],
-    ac_kwargs: Mapping[str, Any],
-    spec: Spec,
-    seed: int,
-) -> ModelMaker:
+def model_maker(actor_critic: ActorCritic, env: gym.Env, ac_kwargs: Mapping[str, Any], seed: int) -> ModelMaker:
     """Returns what makes the agent's networks, and its target networks, with the same weights at every call: `policy`,
     and `q`: [observations by key, actions] to `[B, 2]`.
     """
@@ -178,12 +166,12 @@ def model_maker(
     @functools.wraps(actor_critic)  # a run's config names the user's function
     def make() -> dict[str, keras.Model]:
         keras.utils.set_random_seed(seed)
-        policy, q1, q2 = actor_critic(observation_space, action_space, **ac_kwargs)
+        policy, q1, q2 = actor_critic(env.observation_space, env.action_space, **ac_kwargs)
         for name, model in (("policy", policy), ("q1", q1), ("q2", q2)):
             model.name = f"tfsac_{name}"  # as parts of one model they need different names
-        array = spec.observation["observation"]
+        array = spec_of(env).observation["observation"]
         observation = keras.Input(array.shape, dtype=array.dtype, name="observation")
-        action = keras.Input(action_space.shape, name="action")
+        action = keras.Input(env.action_space.shape, name="action")
         mean, log_std = policy(observation)
         values = [keras.layers.Reshape((1,))(q([observation, action])) for q in (q1, q2)]
         observations = {"observation": observation}
@@ -205,8 +193,7 @@ def test_policy(
 ) -> Evaluation:
     """Runs the exported policy of a run and prints return and length of each episode and their means.
 
-    It needs the run's `policy` folder and `config.json`, and nothing that made the networks, so a custom `actor_critic`
-    is fine in a new process. The episodes begin alike at every call.
+    Nothing that made the networks is needed. The episodes begin alike at every call.
 
     Args:
         run_dir: of a run that ended.
@@ -221,9 +208,7 @@ def test_policy(
     directory = RunDirectory(run_dir)
     environment = directory.read()[0].environment
     limit = max_ep_len or environment.max_episode_steps
-    make_env = env_fn
-    if env_fn is not None and limit:
-        make_env = lambda: gym.wrappers.TimeLimit(env_fn(), limit)  # noqa: E731
+    make_env = (lambda: gym.wrappers.TimeLimit(env_fn(), limit)) if env_fn and limit else env_fn
     environment = dataclasses.replace(environment, max_episode_steps=limit)
     card = Card(directory.path, load_exported(directory.policy), environment, {})
     evaluation = card.evaluate(episodes, deterministic, render="human" if render else "", env_fn=make_env)
