@@ -130,7 +130,7 @@ def test_the_check_makes_and_resets_environments_as_training_does(fails, words, 
 
 def test_masked_actions_are_valid_ones():
     report = tfsac.check_environment(
-        lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
+        lambda: gym.make("toys:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
     )
     assert report.usable, report
 
