@@ -61,7 +61,7 @@ def test_a_float16_file_rounds_neither_statistics_nor_bounds(tmp_path):
     preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **changes)
     result = tfsac.train(preset, tmp_path / "run", env_fn=Weather, quiet=True)
     policy = tfsac.load_policy(result.run_dir, env_fn=Weather)
-    (observations,) = api.observations_of(result.run_dir, policy, env_fn=Weather)
+    observations = api.observations_of(result.run_dir, policy, env_fn=Weather)
     path = exporting.export(policy, tmp_path / "float16", "tflite", quantize="float16")
     assert 1e-7 < exporting.verify(policy, path, observations) < 5e-3
     sample = litert_interpreter(path).get_signature_runner("sample")

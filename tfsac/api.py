@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -73,9 +72,6 @@ def train(
         restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
         loggers: where metrics go besides metrics.csv, the terminal and TensorBoard: "wandb", "mlflow", "module:Class"
             or objects; see docs/callbacks.md.
-
-    Returns:
-        how it ended and how well.
 
     Example:
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
@@ -265,13 +261,9 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
     return Picture(plot_run(run_dir))
 
 
-def observations_of(
-    run_dir: str | pathlib.Path, policy: Policy, episodes: int = 1, env_fn: EnvFn | None = None
-) -> list[list[Any]]:
-    """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
+def observations_of(run_dir: str | pathlib.Path, policy: Policy, env_fn: EnvFn | None = None) -> list[Any]:
+    """Returns the raw observations of an episode of a run's environment, to verify an export with."""
     observations: list[Any] = []
     with contextlib.closing(environment_of(run_dir, env_fn)) as env:
-        number = EnvironmentEpisodes(episodes)
-        evaluation = evaluate_policy(policy, env, number, each_step=lambda seen, *_: observations.append(seen))
-    remaining = iter(observations)
-    return [list(itertools.islice(remaining, int(length))) for length in evaluation.lengths]
+        evaluate_policy(policy, env, EnvironmentEpisodes(1), each_step=lambda seen, *_: observations.append(seen))
+    return observations

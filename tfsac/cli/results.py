@@ -100,7 +100,7 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     print(f"exported to {path}")
     if not f.verify:
         return 0
-    (observations,) = api.observations_of(run_dir, policy)
+    observations = api.observations_of(run_dir, policy)
     difference, rounded = exporting.verify(policy, path, observations), f.quantize != "none"
     good = rounded or difference <= exporting.TOLERANCE
     within = f"{'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g}"

@@ -36,10 +36,6 @@ class Exported:
         fields: names of the parts of the state.
         reads: shape and dtype by name of the observations.
 
-    Raises:
-        FileNotFoundError: no exported policy there.
-        TfsacError: a LiteRT file without the package that runs it.
-
     Example:
         >>> policy = tfsac.load_exported("exported")
         >>> action = policy(observation)
@@ -81,15 +77,7 @@ class Exported:
         self.state: dict[str, np.ndarray] = {}
 
     def __call__(self, observation: Any, deterministic: bool = True) -> np.ndarray:
-        """Returns an action for an observation, with the same leading dimensions, as `Policy.act` does.
-
-        Args:
-            observation: raw, an array or by key; keys that the policy does not read are left out.
-            deterministic: the policy's mode; a SavedModel also returns samples.
-
-        Raises:
-            TfsacError: as `Policy.act`, or a sample of a LiteRT file, whose signature takes its noise as an input.
-        """
+        """Returns an action for an observation as `Policy.act` does; a LiteRT file returns no samples."""
         if not deterministic and self.lite:
             raise TfsacError("a LiteRT file takes the noise of its samples as an input; call its signature `sample`")
         by_key = observation if isinstance(observation, Mapping) else {"observation": observation}

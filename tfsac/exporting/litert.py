@@ -1,14 +1,12 @@
-"""LiteRT: its converter, float16 weights, its interpreter."""
+"""LiteRT: float16 weights, and its interpreter."""
 
 from __future__ import annotations
 
 import copy
 import pathlib
-import warnings
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfsac.errors import TfsacError
 
@@ -52,16 +50,6 @@ def with_half_weights(content: bytes) -> bytes:
                 graph.tensors.append(stored)
                 graph.operators.insert(0, operator)
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
-
-
-def convert(converter: tf.lite.TFLiteConverter) -> bytes:
-    """Returns the content of the LiteRT file; raises TfsacError where the converter cannot make it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated")
-        try:
-            return converter.convert()
-        except Exception as error:  # of any kind, from an operation that LiteRT does not have
-            raise TfsacError(f"TensorFlow's converter cannot make this policy, only a SavedModel: {error}") from error
 
 
 def litert_interpreter(path: pathlib.Path) -> Any:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfsac.environments.spaces import batched
 from tfsac.errors import TfsacError
 from tfsac.exporting.exported import SAVED_MODEL_FILE, TFLITE_FILE, load_exported
-from tfsac.exporting.litert import convert, with_half_weights
+from tfsac.exporting.litert import with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
 from tfsac.training.policy import Policy
 from tfsac.types import ArraySpec
@@ -53,8 +53,7 @@ def export(
 
     Raises:
         OSError: it cannot be written, or there is something at `out`; with `replace`, something else than an export.
-        TfsacError: another format or quantisation, values of a policy without critics, or a policy that the converter
-            cannot make.
+        TfsacError: values of a policy without critics, or a policy that LiteRT's converter cannot make.
 
     Example:
         >>> tfsac.export(tfsac.load_policy("runs/pendulum"), "exported")
@@ -76,7 +75,10 @@ def export(
         tf.saved_model.save(module, str(complete), signatures=signatures)
         if format == "tflite":
             converter = tf.lite.TFLiteConverter.from_saved_model(str(complete), signature_keys=list(signatures))
-            content = convert(converter)
+            try:
+                content = converter.convert()
+            except Exception as error:  # of any kind, from an operation that LiteRT does not have
+                raise TfsacError(f"LiteRT's converter cannot make this policy, only a SavedModel: {error}") from error
             complete = folder / "lite"
             complete.mkdir()
             (complete / TFLITE_FILE).write_bytes(with_half_weights(content) if quantize == "float16" else content)

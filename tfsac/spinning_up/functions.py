@@ -103,9 +103,6 @@ def sac(
         seed, steps_per_epoch, epochs, replay_size, gamma, polyak, lr: see `SpinningUpArguments`.
         alpha, batch_size, start_steps, update_after, update_every, num_test_episodes, save_freq: see there.
 
-    Returns:
-        how it ended: reason, run directory, counters, best test return.
-
     Raises:
         TfsacError, OSError: as `tfsac.train`; or an argument is out of range.
 
