@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
+import importlib.resources
 import json
 import pathlib
 import pkgutil
@@ -25,9 +25,8 @@ def preset_names() -> list[str]:
 
 def describe_preset(name: str) -> str:
     """Returns the first paragraph of a preset's docstring, without running the file."""
-    spec = importlib.util.find_spec(f"tfsac.presets.{name}")
-    assert spec is not None and spec.origin is not None
-    doc = ast.get_docstring(ast.parse(pathlib.Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    source = importlib.resources.files("tfsac.presets").joinpath(f"{name}.py").read_text(encoding="utf-8")
+    doc = ast.get_docstring(ast.parse(source)) or ""
     return " ".join(doc.partition("\n\n")[0].split())
 
 

@@ -185,16 +185,14 @@ class Segments(NamedTuple):
     step. Where there is no step, at the end of a segment or in a whole one, everything is zero.
 
     Attributes:
-        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the segment's last step,
-            wherever in it that step is.
+        observation: arrays `[T + 1, B, ...]` by key; the last one is that after the segment's last step, wherever.
         action: `[T, B, A]`, or `[T, B]` discrete ones, numbered from 0.
         reward: `[T, B]`, of the action beside it, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated.
         is_first: `[T, B]`, 1 for the first step of an episode, else 0.
         length: `[T, B]`, number of steps of the step's episode within the segment; zero where there is no step.
         on_policy: `[T, B]`, 1 for steps of a fresh rollout of the current policy, 0 for others.
-        initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed
-            segments.
+        initial_state: arrays `[B, ...]` by field, of LSTMs before the first step; zero for replayed segments.
         extras: arrays `[T, B, ...]` by name, with the parameters of the behaviour's distribution.
     """
 
@@ -249,8 +247,7 @@ class UpdateResult(NamedTuple):
 
     Attributes:
         metrics: `[U, M]` float32 of U updates; `Agent.metric_names` names the columns. NaN where one is not reported.
-        priority: `[U, B]` float32, the absolute TD error of every batch entry, mean over the critics; empty unless the
-            agent's memory is prioritised.
+        priority: `[U, B]` float32, absolute TD errors, mean over the critics; empty unless the memory is prioritised.
         actor_weights: arrays with which acting computes in NumPy from now on; None for those that the agent has now.
         reported: `[U, M]`, which metrics an update reports: the last ones of a call all, the others losses alone, and
             those that a policy delay leaves out nothing of the policy.

@@ -103,14 +103,14 @@ def leaves(value: Any, path: str = "", empty: bool = False) -> Iterator[tuple[st
 
 def differences(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
     """Returns what differs between nested dicts: dotted path, value before, value after (None where there is none)."""
-    found = []
+    changed = []
     for name in before | after:
         old, new = before.get(name), after.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
-            found += differences(old, new, f"{prefix}{name}.")
+            changed += differences(old, new, f"{prefix}{name}.")
         elif old != new:
-            found.append((f"{prefix}{name}", old, new))
-    return found
+            changed.append((f"{prefix}{name}", old, new))
+    return changed
 
 
 def read_object(path: pathlib.Path) -> dict[str, Any]:

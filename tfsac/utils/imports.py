@@ -42,9 +42,7 @@ def load(name: str) -> Any:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial those of its
-    function, of another object those of its class.
-    """
+    """Returns module and name of a function, such as "experiments.make_arm", or of any other object's class."""
     while isinstance(function, functools.partial):
         function = function.func
     callable_ = function if hasattr(function, "__qualname__") else type(function)
