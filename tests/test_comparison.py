@@ -14,7 +14,7 @@ from tfsac.errors import TfsacError
 from tfsac.experiments import estimates
 from tfsac.experiments.comparison import compare, compare_evaluations, remarks, statistics
 from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
-from tfsac.experiments.evaluations import RunEvaluations, read_groups, read_run
+from tfsac.experiments.learning_curves import RunEvaluations, read_groups, read_run
 
 PENDULUM, CAR = "Pendulum-v1", "MountainCarContinuous-v0"
 
@@ -298,7 +298,7 @@ def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
     assert drawn.pop() == {f"x, {PENDULUM}": [a, b], f"x, {CAR}": [c]}
 
 
-def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
+def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = ["rate=1/seed0", "rate=1/seed1", "rate=2/seed0"]
     for name in ["run", *(f"sweep/{name}" for name in names)]:
@@ -327,10 +327,10 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
         groups_of_runs.groups_of(["sweep/rate=3,discount=0.98"])
     shutil.rmtree(folder)
     (two / "policy").rmdir(), (three / "policy").rmdir()
-    with pytest.raises(ValueError, match=r"sweep/rate=2/seed0.*--resume"):
-        groups_of_runs.refuse_unfinished(groups_of_runs.groups_of(["run", "sweep/rate=2/seed0"]))
+    capsys.readouterr()
     assert groups_of_runs.groups_of(["sweep"]) == {"rate=1": [one]}
-    assert groups_of_runs.unused_runs(["sweep", "run"]) == [two, three] == groups_of_runs.unused_runs(["x=run,sweep"])
-    assert groups_of_runs.unused_runs(["sweep/rate=1"]) == [two] and groups_of_runs.unused_runs(["run", str(one)]) == []
+    assert capsys.readouterr().out == f"left out, not finished: {two}\nleft out, not finished: {three}\n"
+    assert cli.run(["compare", "x=run", f"y={three}"]) == 0
+    assert capsys.readouterr().out.startswith(f"not finished: {three}\n")
     with pytest.raises(ValueError, match="has finished"):
         groups_of_runs.groups_of(["sweep/rate=2"])

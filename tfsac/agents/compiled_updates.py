@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.batches import Packing
-from tfsac.policies.several_agents import fold, unfold
+from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import Batch, Batches, BatchesOnDevice, Transition, UpdateResult
 
 LOSS = "loss/"  # begins the names of metrics that every update reports

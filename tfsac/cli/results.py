@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfsac.cli.command import boolean, command, enum, integer, required, string, strings
-from tfsac.cli.groups_of_runs import by_level, groups_of, is_group, level_of, refuse_unfinished, unused_runs
+from tfsac.cli.groups_of_runs import by_level, groups_of, is_group, level_of
 from tfsac.cli.train import SET, assignments
 from tfsac.errors import TfsacError
 
@@ -111,28 +111,20 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
 
 @command(
     "write the best policy of a run as a model card, for others",
-    strings("run_dir", "folder of a run, of a sweep or of its combination; several runs differ in their seeds alone"),
+    RUN_DIR,
     string("out", "a new folder"),
-    integer("episodes", 20, "number of episodes, of every run"),
+    integer("episodes", 20, "number of episodes"),
     SEED,
     string("license", "identifier for the card, such as apache-2.0"),
 )
 def card(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a folder in the layout of a Hugging Face model repository."""
-    run_dirs, out = required(f, "run_dir"), required(f, "out")
-    from tfsac.cards.writing import write_card
+    run_dir, out = required(f, "run_dir"), required(f, "out")
+    from tfsac.cards.card import write_card
 
-    written_card = write_card(run_dirs, out, f.episodes, f.seed, f.license)
-    results = written_card.results
-    if len(results["runs"]) > 1:
-        for run in results["runs"]:
-            other = f"  in other episodes {run['choice_mean']:.2f}"
-            print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}{other}")
-        print(f"export  seed {results['exported_seed']}, the best one in other episodes")
+    results = write_card(run_dir, out, f.episodes, f.seed, f.license).results
     print(f"return  mean {results['mean']:.2f}  std {results['std']:.2f}  over {_episodes(f.episodes)}")
-    for name, reason in written_card.left_out.items():
-        print(f"without {name}: {reason}")
-    print(f"card    {written_card.path}")
+    print(f"card    {out}")
     return 0
 
 
@@ -206,14 +198,15 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the statistics of every group of runs, and writes them and their picture."""
     from tfsac.experiments import comparison
+    from tfsac.experiments.sweep import PLAN
     from tfsac.utils.files import new_run_dir
 
     if not rest:
         raise TfsacError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN")
     only = pathlib.Path(rest[0])
-    out = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
-    refuse_unfinished(groups := groups_of(rest))
-    for run in unused_runs(rest):
-        print(f"left out, not finished: {run}")
+    out = only if len(rest) == 1 and (only / PLAN).is_file() else new_run_dir("comparison", None)
+    groups = groups_of(rest)
+    for run in (run for runs in groups.values() for run in runs if not (run / "policy").is_dir()):
+        print(f"not finished: {run}")
     print(comparison.compare(groups, f.out or out, f.title, f.last_evaluations))
     return 0
