@@ -35,7 +35,7 @@ def export(
     replace: bool = False,
     quantize: Quantize = "none",
 ) -> pathlib.Path:
-    """Writes a policy that takes raw observations and returns the environment's own actions.
+    """Writes a policy from raw observations to the environment's own actions, and returns its folder or file.
 
     Its signatures are "serving_default" (deterministic actions), "sample", "initial_state" of a policy with a state,
     and on request "values"; docs/exports.md has their inputs and outputs.
@@ -47,9 +47,6 @@ def export(
         values: also export the values, of a policy that was loaded with `critics=True`.
         replace: an earlier export at `out` is replaced once the new one is complete.
         quantize: "float16" rounds the weights of a LiteRT file; inputs and outputs keep their types.
-
-    Returns:
-        the folder, or the LiteRT file.
 
     Raises:
         OSError: it cannot be written, or there is something at `out`; with `replace`, something else than an export.
