@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def preset_names() -> list[str]:
     """Returns the names of the presets that come with the package."""
-    package = importlib.import_module("tfsac.presets")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    return sorted(module.name for module in pkgutil.iter_modules(importlib.import_module("tfsac.presets").__path__))
 
 
 def describe_preset(name: str) -> str:
