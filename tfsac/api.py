@@ -24,8 +24,7 @@ from tfsac.environments import (
 )
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.environments.video import check_display, write_video
-from tfsac.experiments.plots import Picture, plot_run
-from tfsac.experiments.plots import plot_actions as draw_actions
+from tfsac.experiments import plots
 from tfsac.exporting.loading import EnvFn, environment_of, load_policy, playing_environment
 from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
@@ -92,7 +91,7 @@ def finish(trainer: Trainer) -> Result:
         result = trainer.run()
         if result.signal is None and run.evaluator.best_weights:
             load_weights(directory.best, trainer.agent, trainer.filters)
-            plot_run(directory.path)
+            plots.plot_run(directory.path)
             export(trainer.policy, directory.policy, replace=True)
             if run.evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
@@ -127,7 +126,7 @@ def play(
             write_video(parameters, seeds, actions, video, env_fn, evaluation.returns.tolist())
         if plot_path:
             switched = None if evaluation.switched is None else evaluation.switched[: len(actions[0])]
-            draw_actions(actions[0], plot_path, switched, f"{parameters.name}, one episode")
+            plots.plot_actions(actions[0], plot_path, switched, f"{parameters.name}, one episode")
     except Exception as error:
         error.add_note(f"The mean return was {evaluation}.")
         raise
@@ -252,13 +251,13 @@ def demonstrate(
     return Demonstrations(memory.ring[:, 0], level, evaluation.returns, action_bounds=action_bounds_of(spec))
 
 
-def plot(run_dir: str | pathlib.Path) -> Picture:
+def plot(run_dir: str | pathlib.Path) -> plots.Picture:
     """Draws the learning curve of a run, also while it trains, to `learning_curve.png` in its folder.
 
     Example:
         >>> tfsac.plot("runs/pendulum")
     """
-    return Picture(plot_run(run_dir))
+    return plots.Picture(plots.plot_run(run_dir))
 
 
 def observations_of(run_dir: str | pathlib.Path, policy: Policy, env_fn: EnvFn | None = None) -> list[Any]:
