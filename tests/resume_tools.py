@@ -100,7 +100,7 @@ def crashed(run_dir, step, parameters=None, run=RUN):
         if trainer.counters.env_steps == step:
             raise Crash
 
-    trainer.parts.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
+    trainer.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
     with pytest.raises(Crash):
         trainer.run()
     return trainer

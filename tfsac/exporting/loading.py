@@ -16,7 +16,6 @@ from tfsac.parameters import EnvironmentParameters, ParameterError, override, to
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.recorded_spaces import check_spaces, spec_in
 from tfsac.training.weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.utils.files import differences, read_object
@@ -59,8 +58,7 @@ def load_policy(
     """
     directory = RunDirectory(run_dir)
     preset, run = directory.read()
-    spaces = read_object(directory.config).get("spaces")  # not of old runs
-    trained = spec_in(spaces) if spaces else None
+    trained = directory.spec()  # not of old runs
     if spec is None and preset.environment.evaluation != "separate":  # its only environment may be in use
         spec = trained
     if spec is None:
@@ -77,7 +75,7 @@ def load_policy(
     actor = build_policy(preset, run, trained, models) if agent is None else agent.policy
     policy = Policy(actor, filters, agent if critics else None)
     policy.acting.rng = np.random.default_rng(seed)
-    check_spaces(directory, spec, policy.reads.observation)
+    directory.check_spaces(spec, policy.reads.observation)
     if agent is not None and last:
         load_checkpoint(directory.checkpoint(step), agent, filters)
     else:

@@ -15,7 +15,7 @@ from tfsac.errors import TfsacError
 from tfsac.exporting.exported import SAVED_MODEL_FILE, TFLITE_FILE, load_exported
 from tfsac.exporting.litert import with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
-from tfsac.training.policy import Policy
+from tfsac.training.trained_policy import Policy
 from tfsac.types import ArraySpec
 from tfsac.utils.files import check_new_folder, glob_safe, new_file, sync
 from tfsac.utils.machine import use_tensorflow

@@ -145,7 +145,7 @@ def sac(
         terminal=BarOnly,
     )
     folder = trainer.directory.path
-    trainer.parts.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
+    trainer.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
     return finish(trainer)
 
 

@@ -21,12 +21,9 @@ CONFIGURED: list[int] = []  # id of the process; a child that was forked has its
 def configure(use_cpu: bool = False) -> str | None:
     """Sets TensorFlow up for this process; call it before anything else touches TensorFlow.
 
-    GPUs are used when there are any, with memory growth so that others can share them. On the CPU the operations of a
-    small update are spread over the cores instead of each being divided among them, unless TF_NUM_INTEROP_THREADS or
-    TF_NUM_INTRAOP_THREADS say otherwise.
-
-    `use_cpu` hides the GPUs. Returns a line about what could not be set any more, because TensorFlow was used before;
-    else None.
+    GPUs are used when there are any, unless `use_cpu`, with memory growth so that others can share them. On the CPU the
+    operations of a small update are spread over the cores, unless TF_NUM_INTEROP_THREADS or TF_NUM_INTRAOP_THREADS say
+    otherwise. Returns a line if TensorFlow was used before, so that nothing could be set; else None.
     """
     CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
@@ -55,24 +52,20 @@ def configure_once() -> str | None:
 
 
 def set_numerics(run: RunParameters) -> str | None:
-    """Sets how this process computes from now on: deterministic kernels, and matrix products in bfloat16. Returns a
-    line where bfloat16 is slower than float32 on this CPU; else None.
-    """
+    """Sets how this process computes from now on. Returns a line where bfloat16 is slow on this CPU; else None."""
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
     narrow = run.mixed_precision == "bfloat16"
-    warning = warning_about_bfloat16() if narrow else None
     use_bfloat16(narrow)
-    return warning
+    return warning_about_bfloat16() if narrow else None
 
 
 def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strategy:
     """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
     Workers connect the first time that this is called.
     """
-    if run.strategy != "none":
-        return _strategy(run.strategy, run.num_devices, task)
-    return tf.distribute.get_strategy()
+    named = run.strategy != "none"
+    return _strategy(run.strategy, run.num_devices, task) if named else tf.distribute.get_strategy()
 
 
 # A second one of the same devices would use the numbers of the first one's collective operations again.
@@ -82,11 +75,10 @@ def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distri
         print(f"tfsac: waiting for all workers of {', '.join(task.addresses)}", file=sys.stderr, flush=True)
         return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "mirrored":
-        devices = _devices(num_devices)
-        if tf.config.get_visible_devices("GPU"):
-            return tf.distribute.MirroredStrategy(devices)
         # Parts of a CPU share its memory: summing on the first is faster than a ring (benchmarks/devices.py).
-        return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+        one_memory = not tf.config.get_visible_devices("GPU")
+        sum_on = tf.distribute.ReductionToOneDevice() if one_memory else None
+        return tf.distribute.MirroredStrategy(_devices(num_devices), sum_on)
     return tf.distribute.OneDeviceStrategy("/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,7 @@ class Schedule:
     """A run's way through its preset's schedule.
 
     Attributes:
-        counters: of the run, always the same object.
-        heatup_end: the counters when the warm-up ended.
+        counters: of the run, always the same object; `heatup_end` is what they were when the warm-up ended.
         heating_up: whether the warm-up, during which nothing is learned, still lasts.
     """
 
@@ -93,15 +92,14 @@ class Schedule:
 
     def since_heatup(self, steps: StepMethod) -> int:
         """Returns how much was counted after the warm-up, in the unit of `steps`."""
-        name = COUNTERS[type(steps)]
-        return getattr(self.counters, name) - getattr(self.heatup_end, name)
+        return self.counters.of(steps) - self.heatup_end.of(steps)
 
     def random_until(self) -> float:
         """Returns the environment steps before which actions are random."""
         steps, heatup = self.parameters.random_action_steps, self.parameters.heatup_steps
-        if steps is None and isinstance(heatup, EnvironmentEpisodes):
-            return np.inf if self.heating_up else 0
-        return heatup.num_steps if steps is None else steps
+        if steps is not None or not self.heating_up:
+            return steps or 0
+        return np.inf if isinstance(heatup, EnvironmentEpisodes) else heatup.num_steps
 
     def finished(self) -> bool:
         """Returns whether the schedule is complete."""
@@ -110,8 +108,8 @@ class Schedule:
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""
-        counters, heatup_end = dataclasses.asdict(self.counters), dataclasses.asdict(self.heatup_end)
-        return {"counters": counters, "heatup_end": heatup_end, "heating_up": self.heating_up}
+        counters = {name: dataclasses.asdict(getattr(self, name)) for name in ("counters", "heatup_end")}
+        return {**counters, "heating_up": self.heating_up}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes what `state` returned."""
@@ -120,10 +118,12 @@ class Schedule:
 
 
 class Sampler:
-    """Draws the batches of the updates that are pending, normalised as the agent sees them.
+    """Draws the batches of the updates that are pending, normalised as the agent sees them: from the memory, or from
+    `device_memory`, its copy on the accelerator.
 
-    Batches are drawn from `device_memory`, the memory's copy on the accelerator, where there is one. `merged` is what
-    the memories of all workers have, where there are several; see `merge_status`.
+    Attributes:
+        workers_status: whether the memories of all workers are ready, and whether any has a complete rollout, so that
+            each makes as many updates; None where there is one worker.
     """
 
     def __init__(
@@ -135,26 +135,11 @@ class Sampler:
         seed: int,
         device_memory: DeviceMemory | None = None,
     ):
-        self.device_memory = device_memory
         self.algorithm: Any = preset.agent.algorithm
-        self.memory, self.filters, self.schedule, self.batch_size = memory, filters, schedule, preset.agent.batch_size
-        self.rng, self.seed = np.random.default_rng([seed, Stream.SAMPLING]), seed
-        self.merged: tuple[bool, bool] | None = None
-
-    def reseed(self, seed: Sequence[int]) -> None:
-        """Draws from another stream of random numbers from now on."""
-        self.rng = np.random.default_rng(seed)
-
-    def local_status(self) -> dict[str, np.ndarray]:
-        """Returns what the memory of this worker has, booleans `[1]` by name, for `merge_status`."""
-        complete = isinstance(self.memory, EpisodicMemory) and self.memory.rollout_complete
-        return {"ready": np.array([self.memory.ready]), "rollout_complete": np.array([complete])}
-
-    def merge_status(self, status: dict[str, np.ndarray]) -> None:
-        """Takes that of all workers, `[workers]`, so that each makes as many updates: they sample when all are ready,
-        and learn from rollouts when any is complete.
-        """
-        self.merged = all(status["ready"]), any(status["rollout_complete"])
+        self.memory, self.device_memory, self.filters, self.schedule = memory, device_memory, filters, schedule
+        self.batch_size, self.seed = preset.agent.batch_size, seed
+        self.rng = np.random.default_rng([seed, Stream.SAMPLING])
+        self.workers_status: tuple[bool, bool] | None = None
 
     def pending(self) -> Iterator[int]:
         """Yields the number of updates of each compiled call to make now.
@@ -165,13 +150,13 @@ class Sampler:
         if self.schedule.heating_up:
             return
         algorithm, memory, counters = self.algorithm, self.memory, self.schedule.counters
+        ready, complete = self.workers_status or (memory.ready, getattr(memory, "rollout_complete", False))
         if isinstance(memory, EpisodicMemory):
-            ready, complete = self.merged or (memory.ready, memory.rollout_complete)
             if complete:
                 # The same for all workers: every one of them makes the same number of updates.
                 rng = np.random.default_rng([self.seed, Stream.REPLAYING, counters.env_steps])
                 yield algorithm.replays(rng) if ready else 0
-        elif self.merged[0] if self.merged else memory.ready:
+        elif ready:
             playing = algorithm.num_consecutive_playing_steps
             periods = self.schedule.since_heatup(playing) // playing.num_steps
             pending = periods * algorithm.num_consecutive_training_steps - counters.updates
