@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.environments import ActionNumbering, action_map
+from tfsac.environments import action_map
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import INITIAL_STATE
 from tfsac.policies.base_policy import read_by
@@ -44,16 +44,16 @@ class PolicyGraph:
 
     def to_environment(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the environment's actions for the agent's."""
-        if isinstance(self.map, ActionNumbering):
-            return tf.cast(action + self.map.start, self.action_dtype)
+        if isinstance(self.map.action, DiscreteSpec):
+            return tf.cast(action + self.map.action.start, self.action_dtype)
         low, high = self.map.low, self.map.high
         # No sum in units of [-1, 1], for which an int8 export would have few of its 256 numbers.
         return tf.clip_by_value(action * self.map.scale + (0.5 * low + 0.5 * high), low, high)
 
     def to_agent(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the agent's actions for the environment's."""
-        if isinstance(self.map, ActionNumbering):
-            return tf.cast(action, tf.int32) - self.map.start
+        if isinstance(self.map.action, DiscreteSpec):
+            return tf.cast(action, tf.int32) - self.map.action.start
         return (action - self.map.low) / self.map.scale - 1.0
 
     def normalized(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
