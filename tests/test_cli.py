@@ -82,7 +82,7 @@ def test_the_config_tells_what_was_run_the_metrics_how_well_and_the_export_is_th
     assert all(np.isfinite(float(last[name])) for name in (*names, "loss/policy", "loss/v", "loss/q1", "loss/q2"))
     assert last["evaluation/return_mean"] != last["stochastic_evaluation/return_mean"]
     policy = loading.load_policy(run_dir)
-    (observations,) = api.observations_of(run_dir, policy)
+    observations = api.observations_of(run_dir, policy)
     assert len(observations) == 50
     assert exporting.verify(policy, run_dir / "policy", observations) <= exporting.TOLERANCE
 
@@ -167,14 +167,13 @@ def test_evaluate_tells_how_often_a_policy_with_trajectories_switched(switching_
         assert list(RETURN.search(found).groups()) == [*parts(done.returns), "3", "30"]
 
 
-def test_the_actions_of_the_first_episode_are_drawn_with_its_switches(switching_run, tmp_path, capsys, monkeypatch):
+def test_the_actions_of_the_first_episode_are_drawn_with_its_switches(switching_run, tmp_path, monkeypatch):
     from tfsac.experiments import plots
 
     drawn, plot = [], plots.plot_actions
     monkeypatch.setattr(plots, "plot_actions", lambda *arguments: drawn.append(arguments) or plot(*arguments))
     picture = tmp_path / "pictures" / "actions.png"
     assert cli.run(["evaluate", f"--run_dir={switching_run}", "--episodes=2", f"--plot_actions={picture}"]) == 0
-    assert f"actions {picture}" in capsys.readouterr().out
     assert min(png_size(picture)) > 300
     actions, _, switched, title = drawn[0]
     assert actions.shape == (30, 1) and np.abs(actions).max() <= 2.0

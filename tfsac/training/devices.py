@@ -98,4 +98,4 @@ def device() -> str:
     """Returns the names of the GPUs that TensorFlow sees, or of the CPU."""
     gpus = tf.config.get_visible_devices("GPU")
     names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
-    return ", ".join(names) or cpu()[0]
+    return ", ".join(names) or cpu()

@@ -13,14 +13,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
-from tfsac.utils.files import LOCK, atomic_write, check_new_folder, differences, read_object, remove_temporary
+from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object, remove_temporary
 from tfsac.utils.imports import IMPORT_FOLDERS
 
 CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
@@ -69,10 +69,7 @@ class RunDirectory:
     def acquire_lock(self) -> None:
         """Locks the folder; raises BlockingIOError where another process, or another trainer of this one, has it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        try:
-            self.lock.acquire()
-        except Timeout:
-            raise BlockingIOError(f"{self.path} is being trained already: wait for its end") from None
+        acquire(self.lock)
 
     def create(self, preset: Preset, run: RunParameters, extra: Mapping[str, Any] | None = None) -> None:
         """Makes the folder and writes its config, with `extra` next to the parameters."""
