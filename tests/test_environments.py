@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import threading
 
 import gymnasium as gym
 import numpy as np
@@ -159,7 +158,7 @@ def test_a_game_that_is_over_needs_no_valid_action(environments):
 
 def test_every_agent_of_a_team_needs_a_valid_action():
     def team():
-        env = gym.make("tfsac.testing:DiscreteIdentity-v0", disable_env_checker=True).unwrapped
+        env = gym.make("toys:DiscreteIdentity-v0", disable_env_checker=True).unwrapped
         env.observation_space = Dict(agent_state=Box(-1.0, 1.0, (2, 1)), action_mask=gym.spaces.MultiBinary((2, 3)))
         env.action_space = gym.spaces.MultiDiscrete([3, 3])
         mask = np.array([[1, 1, 1], [0, 0, 0]], np.int8)
@@ -264,20 +263,6 @@ def test_processes_are_as_many_as_cores_and_ctrl_c_does_not_reach_them(environme
     assert sync.state() == processes.state() and max(sync.episode) > 0
     os.kill(processes.groups[0].process.pid, signal.SIGINT)
     processes.step(given)
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_function_that_cannot_be_sent_to_processes_is_refused(environments):
-    lock = threading.Lock()
-
-    def made():
-        assert lock
-        return Counting()
-
-    with pytest.raises(TfsacError, match="cannot be sent"):
-        environments(num_envs=2, vectorization="subprocess", one=made)
 
 
 # -- coming back -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import episode_seed, name_of_environment
-from tfsac.environments.check import longest_episode, placed
+from tfsac.environments.check import placed, time_limit_of
 from tfsac.environments.subprocesses import convert
 from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
@@ -123,7 +123,7 @@ def evaluate(
     returns: list[float] = []
     lengths: list[int] = []
     infos: list[dict[str, float]] = []
-    longest = max(LONGEST_EPISODE, longest_episode(env) or 0)
+    longest = max(LONGEST_EPISODE, time_limit_of(env) or 0)
     name = name_of_environment(env)
     completed = 0  # episodes, or steps
     while completed < duration.num_steps:

@@ -20,7 +20,8 @@ from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this
 from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.tf_config import worker_task
 from tfsac.distributed.workers import Workers, worker_lost_error
-from tfsac.environments import Environments, Filters, IsolatedEnvironment, action_map, maker
+from tfsac.environments import Environments, Filters, action_map, maker
+from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.errors import TfsacError
 from tfsac.memories import in_ram, on_disk
 from tfsac.networks import ModelMaker
