@@ -122,7 +122,7 @@ def test_the_check_resets_an_environment_as_training_does(largest_seed, words):
 
 def test_masked_actions_are_valid_ones():
     report = tfsac.check_environment(
-        lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
+        lambda: gym.make("toys:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
     )
     assert report.usable, report
 

@@ -158,7 +158,7 @@ def test_a_game_that_is_over_needs_no_valid_action(environments):
 
 def test_every_agent_of_a_team_needs_a_valid_action():
     def team():
-        env = gym.make("tfsac.testing:DiscreteIdentity-v0", disable_env_checker=True).unwrapped
+        env = gym.make("toys:DiscreteIdentity-v0", disable_env_checker=True).unwrapped
         env.observation_space = Dict(agent_state=Box(-1.0, 1.0, (2, 1)), action_mask=gym.spaces.MultiBinary((2, 3)))
         env.action_space = gym.spaces.MultiDiscrete([3, 3])
         mask = np.array([[1, 1, 1], [0, 0, 0]], np.int8)

@@ -218,7 +218,7 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
 
     configure()
     from tfsac.environments import make
-    from tfsac.spinning_up.sac_function import sac
+    from tfsac.spinning_up.functions import sac
 
     result = sac(
         functools.partial(make, f.env),
