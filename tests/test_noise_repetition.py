@@ -6,7 +6,6 @@ import pytest
 from resume_tools import crashed, same_run
 from toys import team_spec, tiny_preset, vector_spec
 
-from tfsac.distributed.ray_environments import RolloutRequest
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.parameters import (
     NoiseRepetitionParameters,
@@ -19,7 +18,7 @@ from tfsac.policies import NoiseRepetition, SquashedGaussianPolicy
 from tfsac.training import Trainer
 from tfsac.training.build import build_policy
 from tfsac.training.collection import Collector
-from tfsac.training.ray_collector import RolloutActor
+from tfsac.training.ray_collector import RolloutActor, RolloutRequest
 
 ROWS = 4
 EVERY_5 = {"agent__exploration": {"kind": "noise_repetition", "every": 5}}
@@ -161,7 +160,8 @@ def test_an_actor_keeps_its_noise_from_one_rollout_to_the_next():
     actor, reference = RolloutActor(0, tiny_preset(), RunParameters(), None, None), collector_of()
     actor.collector = collector_of()
     expected = [reference.step(0, 2 * i).action for i in range(7)]
-    filters = actor.collector.filters.state()
-    found = [actor.rollout(RolloutRequest(steps, 0, at, 2, filters), None).action for steps, at in ((3, 0), (4, 6))]
+    requests = [RolloutRequest(n, 0, at, np.zeros(2), actor.collector.filters.state()) for n, at in ((3, 0), (4, 6))]
+    weights = reference.policy.actor_weights()
+    found = [actor.rollout(request, weights)[1].action for request in requests]
     np.testing.assert_array_equal(np.concatenate(found), expected)
     assert actor.collector.policy_state["noise_steps_left"].tolist() == [3, 3]

@@ -16,12 +16,18 @@ from learning_tools import one_step_task
 from tiny import acer
 from toys import tiny_preset
 
-from tfsac.distributed import ray_cluster, ray_environments
-from tfsac.distributed.ray_environments import ActorsLost, RayEnvironments, RolloutRequest, merge_steps
+from tfsac.distributed import ray_cluster
 from tfsac.environments import EnvironmentFailure, Environments
 from tfsac.parameters import RunParameters
-from tfsac.training import Callback, Trainer
-from tfsac.training.ray_collector import RayCollector, RolloutActor
+from tfsac.training import Callback, Trainer, ray_collector
+from tfsac.training.ray_collector import (
+    MAX_RETRIES,
+    RayCollector,
+    RayEnvironments,
+    RolloutActor,
+    RolloutRequest,
+    merge_steps,
+)
 from tfsac.types import ArraySpec, Spec, Step
 
 SPEC = Spec({"observation": ArraySpec((3,), "float32")}, ArraySpec((1,), "float32", -np.ones(1), np.ones(1)))
@@ -34,36 +40,36 @@ LENGTH = 5  # steps of an episode of the counting environments
 class CountingActor:
     """Collects episodes of five steps; the action is the newest weight."""
 
-    def __init__(self, index, num_envs):
-        self.num_envs = num_envs
+    def __init__(self, index, preset, settings, env_fn, models):
+        self.num_envs = num_envs = preset.environment.num_envs // settings.num_actors
         self.columns, self.started, self.requests = index * num_envs + np.arange(num_envs), [], []
-        self.weight = None
 
     def _observe(self):
         return {"observation": np.stack([self.columns, self.episode, self.length], axis=1).astype(np.float32)}
 
-    def start_episodes(self, state, env_steps):
-        self.started.append((state["episode"], env_steps))
-        self.episode, self.length = np.array(state["episode"]), np.zeros(self.num_envs, int)
+    def start_episodes(self, episode, env_steps):
+        self.episode, self.length = episode[self.columns], np.zeros(self.num_envs, int)
+        self.started.append((self.episode.tolist(), env_steps))
         return SPEC, self._observe()
 
     def rollout(self, request, weights):
         self.requests.append(request)
-        self.weight = self.weight if weights is None else weights[0]
+        if restarted := not self.started:
+            self.start_episodes(request.episode, request.env_steps)
         steps = []
         for _ in range(request.steps):
             observation, self.length = self._observe(), self.length + 1
             after, length, ended = self._observe(), self.length.copy(), self.length == LENGTH
             self.episode, self.length = self.episode + ended, np.where(ended, 0, self.length)
-            action = np.full((self.num_envs, 1), self.weight)
+            action = np.full((self.num_envs, 1), weights[0])
             steps.append(
                 Step(observation, action, length / 10, ended, ended & False, after, {}, length, self._observe())
             )
-        return merge_steps(steps, np.stack)
+        return restarted, merge_steps(steps, np.stack)
 
 
 class FakeRay:
-    """Actors in this process, which work when their answer is taken, and are lost when their name is in `losing`."""
+    """Actors in this process, which work when their answer is taken; those whose name is in `losing` are restarted."""
 
     class exceptions:
         class RayError(Exception):
@@ -74,31 +80,31 @@ class FakeRay:
                 self.cause = cause
 
     def __init__(self, cores=4):
-        self.cores, self.actors, self.losing, self.killed = cores, [], set(), []
+        self.cores, self.made, self.actors, self.losing = cores, [], [], set()
 
     def cluster_resources(self):
         return {"CPU": float(self.cores)}
 
-    def remote(self, num_cpus):
-        assert num_cpus == 1
+    def remote(self, **options):
+        assert options == {"num_cpus": 1, "max_restarts": -1, "max_task_retries": MAX_RETRIES}
         return lambda kind: types.SimpleNamespace(remote=functools.partial(self._make, kind))
 
     def _make(self, kind, *arguments):
-        self.actors.append(kind(*arguments))
-        return types.SimpleNamespace(
-            number=len(self.actors) - 1,
-            **{
-                name: types.SimpleNamespace(remote=functools.partial(self._call, len(self.actors) - 1, name))
-                for name in ("start_episodes", "rollout")
-            },
-        )
+        number = len(self.actors)
+        self.made.append(functools.partial(kind, *arguments))
+        self.actors.append(self.made[number]())
+        calls = {name: functools.partial(self._call, number, name) for name in ("start_episodes", "rollout")}
+        return types.SimpleNamespace(**{name: types.SimpleNamespace(remote=call) for name, call in calls.items()})
 
     def _call(self, number, name, *arguments):
         return lambda: self._answer(number, name, *arguments)
 
     def _answer(self, number, name, *arguments):
-        if {number, "all"} & self.losing and name == "rollout":
+        if "all" in self.losing:
             raise self.exceptions.RayError(f"{number} was killed")
+        if number in self.losing:
+            self.actors[number] = self.made[number]()
+            self.losing.remove(number)
         try:
             return getattr(self.actors[number], name)(*arguments)
         except EnvironmentFailure as error:
@@ -107,14 +113,11 @@ class FakeRay:
     def put(self, value):
         return value
 
-    def wait(self, answers, timeout):
-        return answers, []
-
-    def get(self, answer):
-        return answer()
+    def get(self, answers, timeout):
+        return [answer() for answer in answers]
 
     def kill(self, actor):
-        self.killed.append(actor.number)
+        pass
 
 
 @pytest.fixture
@@ -125,10 +128,10 @@ def fake(monkeypatch):
 
     def make(cores=4, steps=3, actors=2, **changes):
         ray, lines = FakeRay(cores), []
-        monkeypatch.setattr(ray_environments, "connect", lambda address: contextlib.nullcontext(ray))
+        monkeypatch.setattr(ray_collector, "connect", lambda address: contextlib.nullcontext(ray))
         run = RunParameters(ray_address="local", num_actors=actors, actor_steps=steps)
         environments = RayEnvironments(
-            tiny_preset(environment__num_envs=4, **changes), run, CountingActor, (4 // actors,), lines.append
+            tiny_preset(environment__num_envs=4, **changes), run, None, None, lines.append, CountingActor
         )
         policy = types.SimpleNamespace(
             actor_weights=lambda acting: acting or [np.array(0.0)], rng=np.random.default_rng(0)
@@ -162,31 +165,27 @@ def test_the_next_rollout_is_requested_when_one_came_and_never_another_one(fake)
     # Those that were answered; the newest is underway.
     requests = ray.actors[1].requests
     assert [request.env_steps for request in requests] == [0, 12, 24]
-    assert {(request.steps, request.random_action_steps, request.num_envs) for request in requests} == {(3, 10, 4)}
+    assert {(request.steps, request.random_action_steps) for request in requests} == {(3, 10)}
 
 
-def test_weights_travel_when_they_have_changed_and_act_from_the_next_request_on(fake):
+def test_weights_act_from_the_next_request_on(fake):
     _, _, collector, _ = fake()
-    sent = []
-    send = collector.environments.send
-    collector.environments.send = lambda request, weights: (sent.append(weights), send(request, weights))
     actions = []
     for i in range(10):
         actions.append(float(collector.step(0, 4 * i).action[0, 0]))
         if i in (1, 5):
             collector.sync_from(collector.policy, [np.array(i + 1.0)])
     # Requests go out before steps 0 and 0, and before steps 2, 5 and 8, the last ones of a rollout.
-    assert [None if weights is None else float(weights[0]) for weights in sent] == [0.0, None, 2.0, None, 6.0]
     assert actions == [0.0] * 6 + [2.0] * 4
 
 
-def test_a_lost_actor_is_replaced_and_only_its_own_episodes_are_cut_off(fake):
+def test_a_lost_actor_is_restarted_and_only_its_own_episodes_are_cut_off(fake):
     ray, environments, collector, lines = fake()
     steps = played(collector, 2)
     collector.sync_from(collector.policy, [np.array(7.0)])
     ray.losing = {1}
     steps += played(collector, 5, begin=2)
-    assert len(lines) == environments.replaced == 1 and ray.killed == [1] and len(ray.actors) == 3
+    assert lines == ["Actor 1 was lost; it continues with new episodes."]
     for i, step in enumerate(steps[:2]):
         np.testing.assert_array_equal(step.observation["observation"], [[column, 0, i] for column in range(4)])
     assert [step.truncated.tolist() for step in steps] == [[False] * 4] * 2 + [[False, False, True, True]] + [
@@ -194,34 +193,35 @@ def test_a_lost_actor_is_replaced_and_only_its_own_episodes_are_cut_off(fake):
     ] * 4
     assert_episodes_are_whole(steps)
     np.testing.assert_array_equal(steps[3].observation["observation"], [[0, 0, 3], [1, 0, 3], [2, 1, 0], [3, 1, 0]])
-    assert ray.actors[2].started == [([1, 1], 12)] and ray.actors[2].requests[0] == ray.actors[0].requests[1]
+    assert ray.actors[1].started == [([1, 1], 12)] and ray.actors[1].requests[0] is ray.actors[0].requests[1]
     assert environments.state() == {"episode": [1, 1, 1, 1], "length": [2, 2, 4, 4], "steps": 28}
     assert [step.action[2, 0] for step in steps] == [0] * 6 + [7]
+    # Lost again after an episode that ended in a rollout: what restarts is the one after the running one.
+    steps += played(collector, 2, begin=7)
+    ray.losing = {0}
+    steps += played(collector, 8, begin=9)
+    assert_episodes_are_whole(steps)
+    assert ray.actors[0].started == [([3, 3], 48)] and len(lines) == 2
 
 
-def test_an_actor_is_replaced_twice_and_the_third_loss_ends_the_run(fake):
+def test_an_actor_that_is_lost_at_once_starts_its_first_episode_and_one_that_stays_lost_ends_the_run(fake):
     ray, _, collector, lines = fake()
     ray.losing = {0}
-    assert not any(step.truncated.any() for step in played(collector, 4))  # lost at once, it had begun no episode
-    assert len(lines) == 1 and ray.actors[2].started == [([0, 0], 0)]
+    assert not any(step.truncated.any() for step in played(collector, 4))  # it had begun no episode
+    assert len(lines) == 1 and ray.actors[0].started == [([0, 0], 0)]
     ray.losing = {"all"}
-    with pytest.raises(ActorsLost, match="3 times"):
+    with pytest.raises(EnvironmentFailure, match="lost"):
         played(collector, 4, begin=4)
 
 
-def test_what_environments_raise_and_where_they_hang_is_not_a_lost_actor(fake, monkeypatch):
-    ray, environments, collector, _ = fake(environment__step_timeout_seconds=0.1)
+def test_what_environments_raise_is_not_a_lost_actor(fake, monkeypatch):
+    ray, _, collector, lines = fake()
     played(collector, 2)
-    timeouts = []
-    with monkeypatch.context() as hanging, pytest.raises(EnvironmentFailure, match=r"0\.3 seconds"):
-        hanging.setattr(ray, "wait", lambda answers, timeout: timeouts.append(timeout) or ([], answers))
-        collector.step(0, 8)
-    assert timeouts == [pytest.approx(0.3)]
     failure = EnvironmentFailure("the simulator fell over")
     monkeypatch.setattr(ray.actors[1], "rollout", lambda *_: (_ for _ in ()).throw(failure))
     with pytest.raises(EnvironmentFailure, match="fell over"):
         collector.step(0, 8)
-    assert environments.replaced == 0
+    assert lines == []
 
 
 def test_another_number_of_actors_continues_with_the_episodes_after_those_that_had_begun(fake):
@@ -244,6 +244,7 @@ def test_the_steps_of_a_rollout_count_as_those_of_the_run():
 
     class Collected:
         filters = types.SimpleNamespace(restore=seen.append)
+        policy = types.SimpleNamespace(load_acting_weights=seen.append)
 
         def step(self, random_until, env_steps):
             seen.append((random_until, env_steps))
@@ -251,8 +252,8 @@ def test_the_steps_of_a_rollout_count_as_those_of_the_run():
 
     actor = RolloutActor(0, tiny_preset(), RunParameters(), None, None)
     actor.collector = Collected()
-    rollout = actor.rollout(RolloutRequest(5, 30, 20, 4, {"count": 3}), None)
-    assert seen == [{"count": 3}, (30, 20), (30, 24), (30, 28), (30, 32), (30, 36)]
+    restarted, rollout = actor.rollout(RolloutRequest(5, 30, 20, np.zeros(4, int), {"count": 3}), [])
+    assert not restarted and seen == [[], {"count": 3}, (30, 20), (30, 24), (30, 28), (30, 32), (30, 36)]
     assert rollout.reward.shape == (5, 2) and rollout.following["x"].shape == (5, 2)
 
 
@@ -331,11 +332,13 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
         os.kill(process, signal.SIGKILL)
 
     trainer = on_actors(preset, tmp_path / "run", callbacks=[at_step(100, kill_actor)])
+    lines = []
+    trainer.environments.report = lines.append
     stored = []
     collected = trainer.collector.step
     trainer.collector.step = lambda *arguments: stored.append(collected(*arguments)) or stored[-1]
     result = trainer.run()
-    assert result.counters.env_steps == 400 and trainer.environments.replaced == 1
+    assert result.counters.env_steps == 400 and len(lines) == 1
     [cut] = [i for i, step in enumerate(stored) if step.truncated.any()]
     assert cut >= 25 and stored[cut].ended[:2].all() and not stored[cut].truncated[2:].any()
     for step, after in itertools.pairwise(stored):

@@ -66,11 +66,11 @@ def check_vectorization(preset: Preset, run: RunParameters) -> None:
     evaluations in the environment of training unless there is a single one in this process.
     """
     environment = preset.environment
-    in_this_process = environment.vectorization == "sync" and run.ray_address is None
-    if environment.evaluation == "shared" and not (in_this_process and environment.num_envs == 1):
+    single = environment.num_envs == 1 and environment.vectorization == "sync" and run.ray_address is None
+    if environment.evaluation == "shared" and not single:
         needs = 'num_envs=1, vectorization="sync" and no ray_address'
         raise ParameterError(f'environment.evaluation="shared" needs one environment in this process: {needs}')
-    if environment.step_timeout_seconds is not None and in_this_process:
+    if environment.step_timeout_seconds is not None and environment.vectorization == "sync":
         raise ParameterError('environment.step_timeout_seconds needs environment.vectorization="subprocess"')
 
 

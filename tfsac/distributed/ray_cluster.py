@@ -130,31 +130,23 @@ class RayJob:
 
 def _run(start: Start, folder: str, lock_timeout: float) -> int:
     """Runs a job's process on this machine and returns its exit status; what Ray calls."""
-    cancelled = threading.Event()
-    handler = signal.signal(signal.SIGINT, lambda number, frame: cancelled.set())  # so Ray reports a cancellation
-    try:
-        os.chdir(folder)
-        end = time.monotonic() + lock_timeout
-        while not cancelled.is_set():
-            try:
-                process = start(end_with_parent)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(POLL_SECONDS)
-        else:
-            return -signal.SIGTERM
-        if process is None:  # another process has done it
-            return 0
-        while (status := process.poll()) is None:
-            if cancelled.is_set():
+    os.chdir(folder)
+    cancelled, end = threading.Event(), time.monotonic() + lock_timeout
+    signal.signal(signal.SIGINT, lambda number, frame: cancelled.set())  # so Ray reports a cancellation
+    while not cancelled.is_set():
+        try:
+            process = start(end_with_parent)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            cancelled.wait(POLL_SECONDS)
+            continue
+        while process is not None and process.poll() is None:
+            if cancelled.wait(POLL_SECONDS):
                 process.terminate()
                 return process.wait()
-            time.sleep(POLL_SECONDS)
-        return status
-    finally:
-        signal.signal(signal.SIGINT, handler)
+        return 0 if process is None else process.returncode  # None: another process has done it
+    return -signal.SIGTERM
 
 
 def end_with_parent() -> None:

@@ -80,11 +80,6 @@ class Collector:
             **{f"{ACTOR_WEIGHTS}{i}": value for i, value in enumerate(self.actor_weights)},
         }
 
-    def start_episodes(self, environments: dict[str, Any]) -> None:
-        """Starts new episodes after those in a state of the environments."""
-        self.policy_state = {}
-        self.environments.restore(environments, None, {})
-
     def restore(
         self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy
     ) -> bool:

@@ -1,21 +1,26 @@
-"""Collecting on a Ray cluster: what an actor does there, and the learner's end of it.
+"""Collecting on a Ray cluster: actors step the environments of a run, while the learner updates in this process.
 
-An actor is a `Collector` in a process of its own. It gets the learner's weights and returns rollouts of steps.
+An actor is a `Collector` in a process of its own. It returns a rollout of T steps at a time. When the rollouts of all
+actors have come, the next ones are requested at once, with the newest weights; no actor is ever more than one rollout
+ahead. Where an actor's process or machine is lost, Ray restarts it and sends the same request again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from tfsac.distributed.partition import environment_of_actor
-from tfsac.distributed.ray_environments import RayEnvironments, RolloutRequest, Weights, merge_steps
-from tfsac.environments import Environments, Filters
+from tfsac.distributed.ray_cluster import connect
+from tfsac.environments import EnvironmentFailure, Environments, Filters
+from tfsac.errors import TfsacError
 from tfsac.networks import ModelMaker
 from tfsac.parameters import Preset, RunParameters
 from tfsac.policies import BasePolicy
@@ -24,6 +29,29 @@ from tfsac.training.build import build_policy
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure
 from tfsac.types import Spec, Step
+
+MAX_RETRIES = 2  # of a request whose actor was lost
+START_TIMEOUT = 300.0  # seconds, for actors to load TensorFlow, make their environments and reset them
+
+Weights = list[np.ndarray]
+
+
+class RolloutRequest(NamedTuple):
+    """What every actor gets in one message.
+
+    Attributes:
+        steps: T, of every environment.
+        random_action_steps: environment steps of the run before which actions are random.
+        env_steps: of the run before the first of them.
+        episode: `[E]`, index of the episode that each environment of the run starts with in an actor that is restarted.
+        filters: the state of the observation and reward statistics.
+    """
+
+    steps: int
+    random_action_steps: float
+    env_steps: int
+    episode: np.ndarray
+    filters: dict[str, Any]
 
 
 class RolloutActor:
@@ -40,13 +68,17 @@ class RolloutActor:
         self.index, self.preset, self.settings, self.env_fn, self.models = index, preset, settings, env_fn, models
         self.collector: Collector | None = None
 
-    def start_episodes(self, state: dict[str, Any], env_steps: int) -> tuple[Spec, dict[str, np.ndarray]]:
-        """Starts an episode in each environment after those in `state`; the first time, makes policy and environments.
-        Returns spec and observations.
+    def start_episodes(self, episode: np.ndarray, env_steps: int) -> tuple[Spec, dict[str, np.ndarray]]:
+        """Starts these episodes, of which each environment of the run has one `[E]`; the first time, makes policy and
+        environments. Returns spec and observations.
         """
         # Not in the constructor: what that raises looks as if the process had ended.
         self.collector = self.collector or self._collector()
-        self.collector.start_episodes(state)
+        num_envs, num_actors = self.collector.environments.num_envs, self.settings.num_actors
+        own = episode[self.index * num_envs :][:num_envs].tolist()
+        state = {"episode": own, "length": [0] * num_envs, "steps": env_steps // num_actors}
+        self.collector.environments.restore(state, None, {})
+        self.collector.policy_state = {}
         self.collector.reseed([self.settings.seed, Stream.ROLLOUT_ACTORS, self.index, env_steps])
         return self.collector.environments.spec, self.collector.environments.observation
 
@@ -60,18 +92,109 @@ class RolloutActor:
         policy = build_policy(self.preset, self.settings, environments.spec, self.models, collecting=True)
         return Collector(policy, Filters(own.filters, policy.spec), environments)
 
-    def rollout(self, request: RolloutRequest, weights: Weights | None) -> Step:
-        """Returns the requested steps, arrays `[T, E / actors, ...]`; weights of None keep those before."""
+    def rollout(self, request: RolloutRequest, weights: Weights) -> tuple[bool, Step]:
+        """Returns whether Ray has restarted this actor, in new episodes, and the requested steps, arrays
+        `[T, E / actors, ...]`.
+        """
+        if restarted := self.collector is None:
+            self.start_episodes(request.episode, request.env_steps)
         collector = self.collector
         assert collector is not None
-        if weights is not None:
-            collector.policy.load_acting_weights(weights)
+        collector.policy.load_acting_weights(weights)
         collector.filters.restore(request.filters)
         steps = [
-            collector.step(request.random_action_steps, request.env_steps + i * request.num_envs)._replace(info=[])
+            collector.step(request.random_action_steps, request.env_steps + i * len(request.episode))._replace(info=[])
             for i in range(request.steps)
         ]
-        return merge_steps(steps, np.stack)
+        return restarted, merge_steps(steps, np.stack)
+
+
+class RayEnvironments:
+    """The environments of a run, divided among actors on a Ray cluster. `report` gets a line for a restarted one.
+
+    Attributes:
+        spec: of one environment.
+        observation: `[E, ...]` by key, the first ones.
+        episode, length, steps: of the running episodes, `[E]`, and of the run, as far as `count` has counted.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        settings: RunParameters,
+        env_fn: Callable[[], gym.Env] | None,
+        models: ModelMaker | None,
+        report: Callable[[str], None],
+        actor_class: type[Any] = RolloutActor,
+    ):
+        assert settings.ray_address is not None
+        self.num_envs, self.report = preset.environment.num_envs, report
+        self.envs_per_actor = environment_of_actor(preset, settings).num_envs  # raises
+        self.connected, self.actors = contextlib.ExitStack(), list[Any]()
+        self.ray = self.connected.enter_context(connect(settings.ray_address))
+        try:
+            cores = int(self.ray.cluster_resources().get("CPU", 0))
+            if cores < settings.num_actors:  # Ray would wait for more
+                raise TfsacError(f"num_actors must be <= {cores}, the cores of the cluster, got {settings.num_actors}")
+            remote = self.ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=MAX_RETRIES)(actor_class)
+            for index in range(settings.num_actors):
+                self.actors.append(remote.remote(index, preset, settings, env_fn, models))
+            self.start_episodes({"episode": [0] * self.num_envs, "length": [0] * self.num_envs, "steps": 0})
+        except BaseException:
+            self.close()
+            raise
+
+    def start_episodes(self, state: dict[str, Any]) -> None:
+        """Has every actor reset its environments to the episodes after those of a state that had started."""
+        self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
+        self.length, self.steps = np.zeros(self.num_envs, np.int64), state["steps"]
+        self.pending = [actor.start_episodes.remote(self.episode, self.steps) for actor in self.actors]
+        specs, observations = zip(*self._results(START_TIMEOUT), strict=True)
+        self.spec: Spec = specs[0]
+        self.observation = {key: np.concatenate([each[key] for each in observations]) for key in self.spec.observation}
+
+    def send(self, request: RolloutRequest, weights: Weights) -> None:
+        """Requests a rollout from every actor, with these weights of the policy."""
+        stored = self.ray.put(weights)
+        self.pending = [actor.rollout.remote(request, stored) for actor in self.actors]
+
+    def receive(self, newest: Step | None) -> list[Step]:
+        """Waits for the rollouts that were requested last, and returns T steps of all environments. The episodes of an
+        actor that was lost are marked as truncated in `newest`, the step before.
+        """
+        restarted, rollouts = zip(*self._results(None), strict=True)
+        for k in np.flatnonzero(restarted).tolist():
+            self.report(f"Actor {k} was lost; it continues with new episodes.")
+            if newest is not None:
+                columns = slice(k * self.envs_per_actor, (k + 1) * self.envs_per_actor)
+                newest.truncated[columns] |= ~newest.terminated[columns]
+        return [merge_steps(rollouts, functools.partial(_side_by_side, t=t)) for t in range(len(rollouts[0].reward))]
+
+    def _results(self, timeout: float | None) -> list[Any]:
+        """Waits for what was requested last of each actor."""
+        try:
+            return self.ray.get(self.pending, timeout=timeout)
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except self.ray.exceptions.RayError as error:
+            reason = str(error).splitlines()[0]
+            raise EnvironmentFailure(f"An actor on the Ray cluster was lost, or does not start: {reason}") from error
+
+    def count(self, step: Step) -> None:
+        """Counts a step, once the run has used it."""
+        self.episode += step.ended
+        self.length = np.where(step.ended, 0, step.length)
+        self.steps += self.num_envs
+
+    def state(self) -> dict[str, Any]:
+        """Returns where each environment is, as plain numbers, for `start_episodes`."""
+        return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
+
+    def close(self) -> None:
+        """Ends the actors and leaves the cluster."""
+        with self.connected:
+            while self.actors:
+                self.ray.kill(self.actors.pop())
 
 
 class RayCollector(Collector):
@@ -91,7 +214,6 @@ class RayCollector(Collector):
         self.actor_steps = actor_steps
         self.received: deque[Step] = deque()
         self.requested: int | None = None
-        self.weights_changed = True  # since the actors got them
 
     def step(self, random_until: float, env_steps: int) -> Step:
         """Returns the next step of all environments, waiting for it where none is left; see `Collector.step`."""
@@ -107,17 +229,15 @@ class RayCollector(Collector):
 
     def _request(self, random_until: float) -> None:
         assert self.requested is not None
-        envs, weights = self.environments.num_envs, None
-        if self.weights_changed:
-            weights, self.weights_changed = self.policy.actor_weights(self.actor_weights or None), False
-        self.environments.send(
-            RolloutRequest(self.actor_steps, random_until, self.requested, envs, self.filters.state()), weights
-        )
-        self.requested += self.actor_steps * envs
+        # The episodes after those that end, or run, with what has been received.
+        episode = self.environments.episode + sum(step.ended for step in self.received) + bool(self.received)
+        request = RolloutRequest(self.actor_steps, random_until, self.requested, episode, self.filters.state())
+        self.environments.send(request, self.policy.actor_weights(self.actor_weights or None))
+        self.requested += self.actor_steps * self.environments.num_envs
 
     def sync_from(self, learned: BasePolicy, actor_weights: Weights | None = None) -> None:
         """Has the actors act with the agent's policy from the next request on; see `Collector.sync_from`."""
-        self.weights_changed, self.actor_weights = True, actor_weights or []
+        self.actor_weights = actor_weights or []
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns nothing: a resumed run starts new episodes."""
@@ -131,3 +251,18 @@ class RayCollector(Collector):
         self.sync_from(learned)
         self.environments.start_episodes(state["environments"])
         return False
+
+
+def merge_steps(steps: Sequence[Step], merge: Callable[[list[np.ndarray]], np.ndarray]) -> Step:
+    """Merges several steps into one: `merge` returns one array for those of all steps, by field and key."""
+
+    def merged(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {key: merge([value[key] for value in values]) for key in values[0]}
+        return merge(list(values))
+
+    return Step(*map(merged, zip(*steps, strict=True)))
+
+
+def _side_by_side(arrays: list[np.ndarray], t: int) -> np.ndarray:
+    return np.concatenate([array[t] for array in arrays])

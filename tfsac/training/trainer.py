@@ -17,7 +17,6 @@ import tensorflow as tf
 from tfsac.agents import Agent
 from tfsac.catalog import load_preset
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
-from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, action_map, maker
 from tfsac.environments.subprocesses import IsolatedEnvironment
@@ -48,7 +47,7 @@ from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
-from tfsac.training.ray_collector import RayCollector, RolloutActor
+from tfsac.training.ray_collector import RayCollector, RayEnvironments
 from tfsac.training.reporting import RECENT, RECENT_EPISODES, Reporter, opening
 from tfsac.training.run_directory import CONFIG, RunDirectory, spaces_of
 from tfsac.training.schedule import Counters, Period, Sampler, Schedule
@@ -264,8 +263,7 @@ class Trainer:
             self.environments = Environments(local, run.seed, make_env, task.index * local.num_envs, begin)
             self._shared = self.environments if environment.evaluation == "shared" else None
         else:
-            actor_arguments = preset, run, make_env, models
-            self.environments = RayEnvironments(preset, run, RolloutActor, actor_arguments, self.print)
+            self.environments = RayEnvironments(preset, run, make_env, models, self.print)
         closing.callback(self.environments.close)
         return env
 
