@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 import pytest
+from agent_tools import variables
 from tiny import shrunk
 from toys import tiny_preset
 
@@ -106,15 +107,28 @@ def crashed(run_dir, step, parameters=None, run=RUN):
     return trainer
 
 
+def everything(trainer):
+    """Returns all arrays that a run consists of, by name."""
+    memory = trainer.memory
+    return {
+        **variables(trainer.agent),
+        "returns": trainer.parts.reporter.running,
+        **memory.state(),
+        "rows": memory.between(memory.oldest_row, memory.total_rows),
+        **(trainer.parts.collector.policy_state or {}),
+        **trainer.environments.observation,
+    }
+
+
 def same_run(resumed, uninterrupted):
     assert rows_without_clocks(resumed.directory.path) == rows_without_clocks(uninterrupted.directory.path)
-    for name, value in weights(uninterrupted).items():
-        np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
-    np.testing.assert_array_equal(resumed.memory.ring, uninterrupted.memory.ring)
-    ours, theirs = resumed.memory.state(), uninterrupted.memory.state()
+    ours, theirs = everything(resumed), everything(uninterrupted)
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    assert resumed.filters.state() == uninterrupted.filters.state() and resumed.counters == uninterrupted.counters
+    assert resumed.parts.sampler.state() == uninterrupted.parts.sampler.state()
+    assert resumed.agent.policy.rng.bit_generator.state == uninterrupted.agent.policy.rng.bit_generator.state
 
 
 class States(Callback):

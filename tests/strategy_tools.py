@@ -8,6 +8,7 @@ import zlib
 import acer_tools
 import numpy as np
 import tensorflow as tf
+from agent_tools import variables
 from toys import discrete_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 
 from tfsac.agents import (
@@ -249,15 +250,6 @@ def rows_of(agent, stacked, worker):
     return tf.nest.map_structure(lambda x: x[:, :, rows], stacked._replace(initial_state=()))._replace(
         initial_state=state
     )
-
-
-def variables(agent):
-    """Returns everything that an update may change, by name."""
-    found = {f"network {name}": network.variables for name, network in agent.networks.items()} | agent.trained
-    found |= {f"optimizer {name}": optimizer.variables for name, optimizer in agent.optimizers.items()}
-    found["counters"] = [agent.updates, *([agent.averages] if hasattr(agent, "averages") else [])]
-    found["acting"] = [agent.policy.choice_alpha] if hasattr(agent.policy, "choice_alpha") else []
-    return {f"{name} {i}": variable.numpy() for name, many in found.items() for i, variable in enumerate(many)}
 
 
 def fix_noise(agent):

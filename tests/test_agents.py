@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import strategy_tools as tools
 import tensorflow as tf
+from agent_tools import variables
 
 # A policy delay is in some of them.
 NAMES = [
@@ -24,7 +25,7 @@ def call(agent, batches, *parts):
 
 
 def assert_equal(one, other, **tolerance):
-    found, expected = tools.variables(one), tools.variables(other)
+    found, expected = variables(one), variables(other)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, err_msg=name, **tolerance)
