@@ -4,7 +4,6 @@ two runs.
 
 import csv
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -22,8 +21,7 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.training import Callback, Trainer
-from tfsac.training.checkpoints.format import sealed
+from tfsac.training import Trainer
 
 CLOCKS = {"wall_seconds", "steps_per_second"}
 # All metrics in every update: one graph is traced where there would be two.
@@ -129,26 +127,3 @@ def same_run(resumed, uninterrupted):
     assert resumed.filters.state() == uninterrupted.filters.state() and resumed.counters == uninterrupted.counters
     assert resumed.parts.sampler.state() == uninterrupted.parts.sampler.state()
     assert resumed.agent.policy.rng.bit_generator.state == uninterrupted.agent.policy.rng.bit_generator.state
-
-
-class States(Callback):
-    """Keeps the policy's state after each step that was acted, of training alone."""
-
-    def on_training_begin(self, trainer):
-        self.states, act = [], trainer.agent.policy.act
-
-        def watched(observation, state=(), is_first=None, mode="sample", env_steps=0):
-            found = act(observation, state, is_first, mode, env_steps)
-            if mode != "greedy":
-                self.states.append(found.state)
-            return found
-
-        trainer.agent.policy.act = watched
-
-
-def without_reward_normalization(run_dir):
-    """Makes the checkpoints of a run those of a version that did not know this parameter yet."""
-    for path in (run_dir / "checkpoints").glob("0*/manifest.json"):
-        manifest = json.loads(path.read_text())
-        assert manifest["identity"]["environment"]["filters"].pop("reward_normalization") is False
-        path.write_bytes(sealed(manifest))

@@ -2,6 +2,7 @@
 metrics mean.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -86,11 +87,11 @@ def test_the_trace_of_many_dimensions_is_the_root_of_the_whole_ratio():
 
 @pytest.mark.parametrize("given", [KINDS[1], KINDS[7]], ids=named)
 def test_a_trunk_learns_from_all_losses(given):
-    names = ("policy", *CRITICS[given["kind"]])
-    agents = [make_agent(**given)] + [
-        make_agent(**given, weights={other: 0.0 for other in names if other != name}) for name in names
-    ]
-    batch, trunks = mixed(agents[0]), []
+    plain, names = make_agent(**given), ("policy", *CRITICS[given["kind"]])
+    heads = {name: plain.network_parameters[name].head_parameters for name in names}
+    off = {name: {"head_parameters": dataclasses.replace(head, loss_weight=0.0)} for name, head in heads.items()}
+    agents = [plain, *(make_agent(**given, own={n: off[n] for n in names if n != name}) for name in names)]
+    batch, trunks = mixed(plain), []
     for agent in agents:
         fix_noise(agent)
         trunks.append(probe(agent, batch)[0]["trunk"])

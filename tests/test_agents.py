@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import strategy_tools as tools
 import tensorflow as tf
-from agent_tools import variables
+from agent_tools import one, variables
 
 # A policy delay is in some of them.
 NAMES = [
@@ -12,7 +12,7 @@ NAMES = [
     "twin, temperature outside log space, policy delay",
     "discrete",
     "taac",
-    "ensemble, dropout, policy delay",
+    "ensemble, batch renormalisation, no target",
     "acer, discrete, lstm",
     "acer, gaussian",
 ]
@@ -66,3 +66,20 @@ def test_noise_follows_from_the_seed_and_the_number_of_the_update(name):
     assert (draws[0] != draws[2]).all()
     same.updates.assign_add(1)
     assert (same.noise("policy", [4, 4]).numpy() != draws[0]).all()
+
+
+@pytest.mark.parametrize("name", ["v, prioritized, policy delay", "discrete", "ensemble, subset"])
+def test_importance_weights_multiply_the_critics_losses_entry_by_entry_and_priorities_have_none(name):
+    agent = tools.make_agent(name, eager=True)
+    batch = one(tools.global_batches(agent))
+
+    def losses_and_priorities(weight):
+        step = agent.critic_step(batch._replace(weight=tf.constant(weight, tf.float32)))
+        return [float(x) for name, x in step.metrics.items() if name.startswith("loss/q")], step.values_B.numpy()
+
+    weight = np.array([0, 2, 1, 0.5, 0, 1, 1, 3])
+    losses, priorities = losses_and_priorities(weight)
+    alone = [losses_and_priorities(row) for row in np.eye(len(weight))]
+    np.testing.assert_allclose(losses, weight @ [loss for loss, _ in alone], rtol=1e-4)
+    for _, same in alone:
+        np.testing.assert_array_equal(same, priorities)

@@ -88,51 +88,28 @@ def test_a_good_environment_has_neither_problems_nor_warnings():
     assert "ended episodes: 4 (0 terminated, 4 truncated), after 5 steps" in str(report)
 
 
-class Closing(Plain):
-    def close(self):
-        raise AssertionError
-
-
-@pytest.mark.parametrize(
-    "changes, words", [({"observation": np.float32([0, np.nan])}, "must be finite"), ({"info": []}, "info")]
-)
-def test_what_training_refuses_is_a_problem_and_the_users_environment_stays_open(changes, words):
-    (problem,) = tfsac.check_environment(Closing(**changes), num_steps=20).problems
-    assert words in problem
+def test_what_training_refuses_is_a_problem():
+    (problem,) = tfsac.check_environment(Plain(observation=np.float32([0, np.nan])), num_steps=20).problems
+    assert "must be finite" in problem
 
 
 class Picky(Plain):
     """Takes only what training gives it: float64 actions, and seeds of episodes below 2^31."""
 
-    made = 0
-
-    def __init__(self, fails=""):
+    def __init__(self, largest_seed=2**31):
         super().__init__(Box(-2.0, 2.0, (1,), np.float64))
-        Picky.made += 1
-        self.fails = fails
-        if fails == "second" and Picky.made > 1:
-            raise OSError("port in use")
+        self.largest_seed = largest_seed
 
     def reset(self, *, seed=None, options=None):
-        if self.fails == "large seeds" and seed > 2**16:
+        if seed > self.largest_seed:
             raise ValueError("seed too large")
-        assert np.int32(seed) == seed
         return super().reset(seed=seed, options=options)
 
 
-@pytest.mark.parametrize("fails, words", [("", None), ("large seeds", "seed too large"), ("second", "port in use")])
-def test_the_check_makes_and_resets_environments_as_training_does(fails, words, monkeypatch):
-    monkeypatch.setattr(Picky, "made", 0)
-    problems = tfsac.check_environment(lambda: Picky(fails), num_steps=50).problems
-    assert Picky.made == 2
-    assert not problems if words is None else len(problems) == 1 and words in problems[0]
-
-
-def test_masked_actions_are_valid_ones():
-    report = tfsac.check_environment(
-        lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
-    )
-    assert report.usable, report
+def test_the_check_makes_and_resets_environments_as_training_does():
+    assert not tfsac.check_environment(Picky, num_steps=50).problems
+    (problem,) = tfsac.check_environment(lambda: Picky(2**16), num_steps=50).problems
+    assert "seed too large" in problem
 
 
 @pytest.mark.parametrize(
@@ -172,6 +149,8 @@ def test_the_command_prints_the_report_and_its_status_says_whether_it_is_usable(
 
     assert status(f"--level={PLAIN}") == 0
     assert "\nusable\n" in capsys.readouterr().out
+    assert status("--level=tfsac.testing:DiscreteIdentity-v0", "--set=environment.kwargs.masked=true") == 0
+    capsys.readouterr()
     assert status(f"--level={PLAIN}", "--set=environment.kwargs.reward=one") == 1
     assert "\nnot usable\n" in capsys.readouterr().out
     assert status("--preset=pendulum_sac", "--level=CartPole-v1") == 1  # the agent does not fit
