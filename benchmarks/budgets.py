@@ -32,7 +32,7 @@ from learning_runs import Records
 from learning_suites import SUITES, Group, Level, parameter
 from speed import machine, read
 
-from tfsac.experiments.evaluations import read_evaluations
+from tfsac.experiments.learning_curves import read_evaluations
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 COLUMNS = ("machine", "group", "level", "round", "random", "gflop", "steps_per_second")

@@ -26,7 +26,7 @@ from learning_runs import Records
 from learning_suites import SUITES, Group, Level
 from speed import flops, machine, read, start_worker
 
-from tfsac.experiments.evaluations import read_evaluations
+from tfsac.experiments.learning_curves import read_evaluations
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 COLUMNS = ("machine", "level", "library", "round", "steps_per_second")

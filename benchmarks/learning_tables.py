@@ -8,7 +8,7 @@ from learning_runs import Machine, Records
 from learning_suites import Run, Suite
 
 from tfsac.experiments.comparison import compare_evaluations, statistics
-from tfsac.experiments.evaluations import read_evaluations
+from tfsac.experiments.learning_curves import read_evaluations
 
 
 def tabulate(suite: Suite, records: Records, chosen: Sequence[Run]) -> str:

@@ -18,7 +18,7 @@ from learning_runs import Records
 from learning_suites import SUITES
 
 from tfsac.experiments.estimates import estimate, improvement, mean
-from tfsac.experiments.evaluations import read_evaluations
+from tfsac.experiments.learning_curves import read_evaluations
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 CURVES = RESULTS / "tianshou.csv"

@@ -14,7 +14,7 @@ from tfsac.errors import TfsacError
 from tfsac.experiments import estimates
 from tfsac.experiments.comparison import compare, compare_evaluations, remarks, statistics
 from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
-from tfsac.experiments.evaluations import RunEvaluations, read_groups, read_run
+from tfsac.experiments.learning_curves import RunEvaluations, read_groups, read_run
 
 PENDULUM, CAR = "Pendulum-v1", "MountainCarContinuous-v0"
 

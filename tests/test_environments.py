@@ -240,7 +240,7 @@ def test_processes_are_as_many_as_cores_and_ctrl_c_does_not_reach_them(environme
     monkeypatch.setattr(vectorize, "usable_cores", lambda: 2)
     fields = dict(num_envs=4, max_episode_steps=4)
     sync, processes = environments(**fields), environments(**fields, vectorization="subprocess")
-    assert len(processes.remote_groups) == 1
+    assert len(processes.groups) == 2
     given, ends = actions(0.25, -0.5, 0.125, 0.5), actions(0.25, -1.0, 0.125, 0.5)
     for step in range(5):
         action = ends if step == 1 else given  # ends an episode in one group and not in the other
@@ -250,7 +250,7 @@ def test_processes_are_as_many_as_cores_and_ctrl_c_does_not_reach_them(environme
         np.testing.assert_array_equal(one.following["observation"], two.following["observation"])
         np.testing.assert_array_equal(one.reward, two.reward)
     assert sync.state() == processes.state() and max(sync.episode) > 0
-    os.kill(processes.remote_groups[0].process.pid, signal.SIGINT)
+    os.kill(processes.groups[0].process.pid, signal.SIGINT)
     processes.step(given)
 
 
@@ -309,7 +309,7 @@ def test_a_new_episode_begins_where_the_running_one_cannot_be_repeated(environme
     old, new = environments(), environments()
     state, observation = played(old)
     if replayed is PLAYED:
-        monkeypatch.setattr(new.local_group, "step", lambda action: 1 / 0)
+        monkeypatch.setattr(new.groups[0], "step", lambda action: 1 / 0)
     assert new.restore(state, replayed, observation) is False
     assert new.is_first.all() and new.episode.tolist() == [2] and new.length.tolist() == [0]
     assert new.steps == old.steps

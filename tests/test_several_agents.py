@@ -26,7 +26,7 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.policies.several_agents import fold, unfold
+from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import Transition, Update
 
 TEAMS, AGENTS = 4, 3

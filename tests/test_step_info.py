@@ -10,7 +10,7 @@ from info_tools import EPISODE
 from toys import tiny_preset
 
 from tfsac.environments import Environments, episode_seed
-from tfsac.environments.groups import convert
+from tfsac.environments.subprocesses import convert
 from tfsac.environments.vectorize import EVALUATION, TRAINING, number
 from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer

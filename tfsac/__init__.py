@@ -29,8 +29,7 @@ __version__ = "0.1.0"
 
 _NAMES = {  # by module
     "tfsac.api": ("demonstrate", "evaluate", "plot", "record", "train"),
-    "tfsac.cards.card": ("load_card",),
-    "tfsac.cards.writing": ("write_card",),
+    "tfsac.cards.card": ("load_card", "write_card"),
     "tfsac.catalog": ("load_preset", "preset_names", "show"),
     "tfsac.environments": ("check_environment",),
     "tfsac.errors": ("TfsacError",),
@@ -48,8 +47,7 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from tfsac.api import demonstrate, evaluate, plot, record, train
-    from tfsac.cards.card import load_card
-    from tfsac.cards.writing import write_card
+    from tfsac.cards.card import load_card, write_card
     from tfsac.catalog import load_preset, preset_names, show
     from tfsac.environments import check_environment
     from tfsac.errors import TfsacError

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.batches import Packing
-from tfsac.policies.several_agents import fold, unfold
+from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import Batch, Batches, BatchesOnDevice, Transition, UpdateResult, is_loss
 
 MAX_PROGRAMS = 2  # that XLA compiles for calls of several updates; another number of updates is divided among them

@@ -28,7 +28,7 @@ from tfsac.networks import (
 )
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
 from tfsac.policies import BasePolicy
-from tfsac.policies.several_agents import fold, unfold
+from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Batches, Metrics, Spec, Transition, Update, UpdateResult
 
 Tensors = Mapping[str, tf.Tensor]  # by observation key, or by field of a policy's state

@@ -1,11 +1,22 @@
-"""A model card as its user loads it: the policy acts, and plays episodes."""
+"""Model cards: an exported policy, its returns and a page about it, as a folder for others; docs/exports.md.
+
+README.md       what a stranger reads; its head is the metadata of a Hugging Face model repository
+config.json     the preset, how it was run, versions and spaces
+results.json    returns of every episode
+policy/         the SavedModel
+curve.png       the learning curve
+replay.mp4      the first episode, where the environment draws
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import json
+import math
 import pathlib
+import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -13,16 +24,95 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.api import AFTER_TRAINING, play
-from tfsac.environments import spec_of
+from tfsac.environments import episode_seed, spec_of
+from tfsac.environments.vectorize import EVALUATION
 from tfsac.errors import TfsacError
+from tfsac.experiments.estimates import estimate, mean
+from tfsac.experiments.plots import plot_run, read_curve
 from tfsac.exporting.exported import Exported, load_exported
+from tfsac.exporting.loading import load_policy
+from tfsac.exporting.saving import export
+from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
 from tfsac.training.recorded_spaces import check_spaces
 from tfsac.types import input_name
-from tfsac.utils.files import read_object
+from tfsac.utils.files import check_new_folder, new_file, read_object
 
 FORMAT = "card"  # the key in config.json that makes a folder a card
+# Of a run's config, what a stranger needs: no paths of its machine, and no state of its author's code.
+CONFIG_ENTRIES = ("preset", "run", "env_fn", "models", "spaces", "command", "versions")
+PAGE = """---
+library_name: tfsac
+pipeline_tag: reinforcement-learning
+{license_line}tags:
+- {level_json}
+- reinforcement-learning
+- deep-reinforcement-learning
+- {tag}
+- tensorflow
+model-index:
+- name: {name_json}
+  results:
+  - task:
+      type: reinforcement-learning
+      name: reinforcement-learning
+    dataset:
+      type: {level_json}
+      name: {level_json}
+    metrics:
+    - type: mean_reward
+      value: "{mean:.2f} +/- {std:.2f}"
+      name: mean_reward
+      verified: false
+---
+# {agent} on {level}
+
+A policy for `{level}`, trained with tfsac {version} and exported as a TensorFlow SavedModel. It was trained for
+{env_steps} environment steps; its weights are those of the best evaluation, after {best_at} steps. `config.json` has
+all parameters.
+
+## Returns
+
+Mean return of {episodes} episodes with deterministic actions: **{interval}**, standard deviation {std:.2f}. In brackets
+is the 95 % bootstrap interval of the mean. Rewards are the environment's, not discounted. `results.json` has every
+return with the seed of its episode.
+
+![Learning curve](curve.png)
+{video}
+## Use with tfsac
+
+```python
+import tfsac
+
+card = tfsac.load_card(".")
+print(card.evaluate(episodes=1{env_fn}).returns)
+```
+
+`card.act(observation)` chooses an action; call `card.reset()` at the start of an episode. The environment comes from
+its own package, which this folder does not contain.
+
+## Use without tfsac
+
+```python
+import tensorflow as tf
+
+policy = tf.saved_model.load("policy")
+act = policy.signatures["serving_default"]
+specs = act.structured_input_signature[1]  # shape and dtype of each input, with a first axis for environments
+inputs = {{name: tf.ones([size or 1 for size in spec.shape], spec.dtype) for name, spec in specs.items()}}
+action = act(**inputs)["action"]
+```
+
+Ones stand for real observations. A policy with a state has it as inputs, zeros at the start of an episode, and returns
+the next state under the same names.
+
+## Limits
+
+* It was evaluated in `{level}` alone. Other dynamics, noise, delays and real machines were not tested.
+* Nobody but its author has verified the returns.
+* The interval of episodes does not tell how much trainings with other seeds differ.
+"""
 
 
 @dataclasses.dataclass
@@ -110,3 +200,82 @@ def load_card(folder: str | pathlib.Path) -> Card:
     environment = from_json(EnvironmentParameters, json.dumps(config["preset"]["environment"]))
     results = read_object(path) if (path := folder / "results.json").is_file() else {}
     return Card(folder, load_exported(folder / "policy"), environment, results)
+
+
+def write_card(
+    run_dir: str | pathlib.Path,
+    out: str | pathlib.Path,
+    episodes: int = 20,
+    seed: int = 0,
+    license: str | None = None,
+    env_fn: Callable[[], gym.Env] | None = None,
+    models: ModelMaker | None = None,
+) -> Card:
+    """Writes a model card: the exported best policy with its returns, learning curve, video and a page for strangers.
+
+    Args:
+        run_dir: of the run.
+        out: a new or empty folder.
+        episodes: whose returns are on the card.
+        seed: of the episodes.
+        license: identifier for the metadata, such as "apache-2.0"; None leaves the line out.
+        env_fn, models: the functions that the run was trained with, if it was.
+
+    Raises:
+        OSError: there is something at `out`, or it cannot be written, or there is no run; nothing is left there then.
+
+    Example:
+        >>> card = tfsac.write_card("runs/pendulum", "card", license="apache-2.0")
+    """
+    run, out = RunDirectory(run_dir), pathlib.Path(out)
+    check_new_folder(out)
+    environment, config = run.read()[0].environment, read_object(run.config)
+    steps, evaluations = read_curve(run.path)
+    new_file(out, replace=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
+        folder = pathlib.Path(temporary, "card")
+        folder.mkdir()
+        entries = {FORMAT: 1, **{name: config[name] for name in CONFIG_ENTRIES if name in config}}
+        (folder / "config.json").write_text(json.dumps(entries, indent=2), encoding="utf-8")
+        exported = load_exported(export(load_policy(run.path, env_fn, models), folder / "policy"))
+        card = Card(folder, exported, environment, {"seed": seed})
+        evaluation = card.evaluate(episodes, env_fn=env_fn)
+        plot_run(run.path, folder / "curve.png", environment.name)
+        try:
+            card.evaluate(1, dump_mp4=folder / "replay.mp4", env_fn=env_fn)
+        except (OSError, RuntimeError, ValueError) as error:  # it cannot be drawn
+            warnings.warn(f"the card has no replay.mp4: {error}", stacklevel=2)
+        interval = estimate(mean, [evaluation.returns])
+        results = {
+            "level": environment.name,
+            "env_steps": int(steps[-1]),
+            "best_at": int(steps[evaluations.argmax()]),
+            "seed": seed,
+            "episode_seeds": [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)],
+            "returns": evaluation.returns.tolist(),
+            "lengths": evaluation.lengths.tolist(),
+            "mean": float(interval.value),
+            "std": float(evaluation.returns.std()),
+            "interval_95": None if math.isnan(interval.low) else [float(interval.low), float(interval.high)],
+        }
+        (folder / "results.json").write_text(json.dumps(results, indent=2), encoding="utf-8")
+        kind = config["preset"]["agent"]["kind"].rpartition(".")[2]
+        agent = kind.replace("_", " ").replace("actor critic", "actor-critic")
+        page = PAGE.format(
+            license_line=f"license: {json.dumps(license)}\n" if license else "",
+            level_json=json.dumps(environment.name),
+            name_json=json.dumps(f"{agent} on {environment.name}"),
+            tag=json.dumps(agent.replace(" ", "-")),
+            agent=agent[:1].upper() + agent[1:],
+            version=config["versions"].get("tfsac", ""),
+            episodes=episodes,
+            interval=interval,
+            video="\n[A video of the first episode](replay.mp4)\n" if (folder / "replay.mp4").is_file() else "",
+            env_fn=", env_fn=env_fn" if environment.by_env_fn else "",
+            **results,
+        )
+        (folder / "README.md").write_text(page, encoding="utf-8")
+        if out.exists():
+            out.rmdir()
+        folder.rename(out)
+    return load_card(out)

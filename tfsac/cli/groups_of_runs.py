@@ -117,8 +117,8 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     whose weights a run began with, and all parameters that differ; of more than `MAX_SHOWN`, the first that tell the
     groups apart and, of one agent, how many more differ.
     """
-    from tfsac.experiments.evaluations import learning_parameters
     from tfsac.experiments.grid import short_names
+    from tfsac.experiments.learning_curves import learning_parameters
     from tfsac.parameters.overrides import text_of
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}

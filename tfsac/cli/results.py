@@ -119,28 +119,20 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
 
 @command(
     "write the best policy of a run as a model card, for others",
-    strings("run_dir", "folder of a run, of a sweep or of its combination; several runs differ in their seeds alone"),
+    RUN_DIR,
     string("out", "a new folder"),
-    integer("episodes", 20, "number of episodes, of every run"),
+    integer("episodes", 20, "number of episodes"),
     SEED,
     string("license", "identifier for the card, such as apache-2.0"),
 )
 def card(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a folder in the layout of a Hugging Face model repository."""
-    run_dirs, out = required(f, "run_dir"), required(f, "out")
-    from tfsac.cards.writing import write_card
+    run_dir, out = required(f, "run_dir"), required(f, "out")
+    from tfsac.cards.card import write_card
 
-    written_card = write_card(run_dirs, out, f.episodes, f.seed, f.license)
-    results = written_card.results
-    if len(results["runs"]) > 1:
-        for run in results["runs"]:
-            other = f"  in other episodes {run['choice_mean']:.2f}"
-            print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}{other}")
-        print(f"export  seed {results['exported_seed']}, the best one in other episodes")
+    results = write_card(run_dir, out, f.episodes, f.seed, f.license).results
     print(f"return  mean {results['mean']:.2f}  std {results['std']:.2f}  over {_episodes(f.episodes)}")
-    for name, reason in written_card.left_out.items():
-        print(f"without {name}: {reason}")
-    print(f"card    {written_card.path}")
+    print(f"card    {out}")
     return 0
 
 

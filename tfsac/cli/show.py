@@ -29,7 +29,6 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
     from tfsac.catalog import load_preset
     from tfsac.environments import check_environments, maker, spec_of
-    from tfsac.environments.report import PROBLEM
     from tfsac.parameters import Preset, RunParameters, for_level, override
 
     if not (f.level or f.preset):
@@ -49,7 +48,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
 
             build_agent(preset, RunParameters(), spec_of(env))
         except (ValueError, TypeError) as error:
-            report = report._replace(findings=(*report.findings, (PROBLEM, str(error))))
+            report.problems.append(str(error))
     print(report)
     return 0 if report.usable else 1
 

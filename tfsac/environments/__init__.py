@@ -3,9 +3,9 @@ TensorFlow.
 """
 
 from tfsac.environments.check import EnvironmentFailure, check
-from tfsac.environments.groups import IsolatedEnvironment
 from tfsac.environments.make import checked, make, maker
 from tfsac.environments.normalization import Filters
+from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.report import EnvironmentReport, check_environment, check_environments
 from tfsac.environments.spaces import (
     ActionNumbering,
@@ -17,7 +17,7 @@ from tfsac.environments.spaces import (
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.teams import Team
+from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.environments.vectorize import Environments, episode_seed
 
 __all__ = [

@@ -39,7 +39,7 @@ class EnvironmentFailure(TfsacError, RuntimeError):
 
 def format_error(error: BaseException) -> str:
     """Returns an error in one line, with its type and with file and line in the user's code, where there are any."""
-    if isinstance(error, EnvironmentFailure):
+    if isinstance(error, TfsacError):
         return str(error)
     message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import teams
+from tfsac.environments import pettingzoo_team
 from tfsac.environments.check import SPACES, CheckedEnv, check, time_limit_of
 from tfsac.environments.spaces import FrameStack, name_of_environment
 from tfsac.errors import TfsacError
@@ -140,8 +140,8 @@ def make_unchecked(
     if atari is not None and not level.startswith(ATARI):
         raise TfsacError(f"`atari` preprocesses Atari games, whose levels begin with {ATARI!r}, got {level!r}")
     try:
-        if level.startswith(teams.PREFIX):
-            return _limited(teams.make_team(level, **kwargs), max_episode_steps)
+        if level.startswith(pettingzoo_team.PREFIX):
+            return _limited(pettingzoo_team.make_team(level, **kwargs), max_episode_steps)
         if level.startswith(ATARI):
             return _limited(_make_atari(level, atari, **kwargs), max_episode_steps)
         # `check` looks at the bounds; Gymnasium's checker would warn about every unbounded observation.

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_step_passive_checker
 
-from tfsac.environments.check import EnvironmentFailure, format_error, longest_episode, space_problems
-from tfsac.environments.make import Maker, maker
+from tfsac.environments.check import EnvironmentFailure, format_error, longest_episode
+from tfsac.environments.make import maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
-from tfsac.environments.vectorize import TRAINING, Environments, episode_seed
-from tfsac.errors import TfsacError
+from tfsac.environments.vectorize import Environments
 from tfsac.parameters import EnvironmentParameters
 from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
 
-OK, WARNING, PROBLEM = "ok", "warning", "problem"
-REPEATED_STEPS = 100
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
-
-
-Finding = tuple[str, str]  # "ok", "warning" or "problem", and what it is about
 
 
 class EnvironmentReport(NamedTuple):
@@ -37,21 +29,15 @@ class EnvironmentReport(NamedTuple):
 
     Attributes:
         name: of the environment.
-        findings: in the order in which they were looked for.
+        facts: what it has and did.
+        warnings: what may be intended.
+        problems: what hinders training.
     """
 
     name: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def problems(self) -> list[str]:
-        """What hinders training."""
-        return [text for kind, text in self.findings if kind == PROBLEM]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What may be intended."""
-        return [text for kind, text in self.findings if kind == WARNING]
+    facts: list[str]
+    warnings: list[str]
+    problems: list[str]
 
     @property
     def usable(self) -> bool:
@@ -59,7 +45,8 @@ class EnvironmentReport(NamedTuple):
         return not self.problems
 
     def __str__(self) -> str:
-        lines = [f"  {kind:<8} {text}" for kind, text in self.findings]
+        kinds = {"ok": self.facts, "warning": self.warnings, "problem": self.problems}
+        lines = [f"  {kind:<8} {text}" for kind, texts in kinds.items() for text in dict.fromkeys(texts)]
         return "\n".join([f"{self.name}:", *lines, "usable" if self.usable else "not usable"])
 
 
@@ -92,23 +79,35 @@ def check_environments(
     env_fn: Callable[[], gym.Env] | None = None,
     keep_open: bool = False,
 ) -> EnvironmentReport:
-    """Returns the report of `check_environment` on a level's environments, or those that a function makes."""
-    parameters = dataclasses.replace(parameters, vectorization="sync", step_timeout_seconds=None)
-    make_env = maker(parameters, env_fn)
-    env = make_env.unchecked()
-    names = (parameters.name, name_of_environment(env))
-    with warnings.catch_warnings(record=True) as caught:
+    """Returns the report of `check_environment` on a level's environment, or one that a function makes; makes a second
+    one where training has several.
+    """
+    make_env, number = maker(parameters, env_fn), parameters.num_envs + (parameters.evaluation == "separate")
+    make_unchecked = make_env.unchecked
+    unwatched = [first := make_unchecked()]
+    make_env.unchecked = lambda: _Watched(unwatched.pop() if unwatched else make_unchecked(), keep_open)
+    parameters = dataclasses.replace(parameters, num_envs=1, vectorization="sync", step_timeout_seconds=None)
+    report = EnvironmentReport(name_of_environment(first), [], [], [])
+    with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as closing:
         warnings.simplefilter("always")
-        findings = [(PROBLEM, problem) for problem in space_problems(env)]
-        if not findings:
-            findings += _look_at_spaces(env)
-            findings += _train(parameters, make_env, env, num_steps, seed, keep_open)
+        many = ""
+        try:
+            environments = Environments(parameters, seed, make_env, begin=False)
+            closing.callback(environments.close)
+            _look_at_spaces(first, report)
+            if number > 1:
+                shared = ' (environment.evaluation="shared" makes one)' * (number == 2)
+                many = f"training makes {number} environments at once{shared}: "
+                closing.callback(make_env().close)
+                many = ""
+            _step(environments, num_steps, np.random.default_rng(seed), longest_episode(first), report)
+        except Exception as error:
+            text = format_error(error).removeprefix(f"{parameters.name}: ").removeprefix(f"{report.name}: ")
+            report.problems.append(many + text)
     for each in caught:
         if not issubclass(each.category, DeprecationWarning | ResourceWarning):
-            findings.append((WARNING, COLOURS.sub("", str(each.message)).removeprefix("WARN: ")))
-    for name in names:
-        findings = [(kind, text.removeprefix(f"{name}: ")) for kind, text in findings]
-    return EnvironmentReport(names[1], tuple(dict.fromkeys(findings)))
+            report.warnings.append(COLOURS.sub("", str(each.message)).removeprefix("WARN: "))
+    return report
 
 
 class _Watched(gym.Wrapper):
@@ -129,130 +128,84 @@ class _Watched(gym.Wrapper):
             self.env.close()
 
 
-def _look_at_spaces(env: gym.Env) -> Iterator[Finding]:
+def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
     action, spaces = env.action_space, spaces_by_key(env.observation_space)
-    yield (OK, f"actions: {action}")
-    yield (OK, f"observations: {env.observation_space}")
+    report.facts.extend([f"actions: {action}", f"observations: {env.observation_space}"])
     if isinstance(action, gym.spaces.Box) and (bound := np.abs([action.low, action.high]).max()) > LARGE_BOUND:
         advice = "policies first try all of them; gymnasium.wrappers.TransformAction narrows them"
-        yield (WARNING, f"actions are as large as {bound:g}, and {advice}")
+        report.warnings.append(f"actions are as large as {bound:g}, and {advice}")
     for key, space in spaces.items():
         shape = space.shape or ()
         if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:
             continue
         if len(shape) == 3 and shape[0] <= 4 < min(shape[1:]):
-            yield (WARNING, f"observation {key!r} of the shape {shape}: convolutions read channels last")
+            report.warnings.append(f"observation {key!r} of the shape {shape}: convolutions read channels last")
         elif len(shape) == 2 or min(shape[:2]) < 3:  # convolutions need as many pixels
-            yield (WARNING, f"observation {key!r} of the shape {shape} is no vector and no image: flatten it")
+            report.warnings.append(f"observation {key!r} of the shape {shape} is no vector and no image: flatten it")
         elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
-            yield (WARNING, f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
+            report.warnings.append(f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
 
 
-def _train(
-    parameters: EnvironmentParameters, make_env: Maker, first: gym.Env, num_steps: int, seed: int, keep_open: bool
-) -> Iterator[Finding]:
-    """Makes all environments of a run, the first of which is there, and steps those of training."""
-    unwatched = [first]
-
-    def watch() -> gym.Env:
-        return _Watched(unwatched.pop() if unwatched else make_env.unchecked(), keep_open)
-
-    watching = Maker(watch, make_env.visible_entries, make_env.one_at_a_time)
-    number = parameters.num_envs + (parameters.evaluation == "separate")
-    try:
-        with contextlib.ExitStack() as closing:
-            if parameters.evaluation == "separate":
-                env = closing.enter_context(contextlib.closing(watching()))
-            environments = closing.enter_context(contextlib.closing(Environments(parameters, seed, watching)))
-            actions, rewards, episodes, observed = _random_steps(environments, num_steps, np.random.default_rng(seed))
-            yield from _look_at_steps(environments, rewards, episodes, observed, longest_episode(first))
-            if parameters.evaluation != "separate":
-                assert environments.local_group is not None
-                env = environments.local_group.envs[0]
-            yield _reproducibility(env, actions[:REPEATED_STEPS], episode_seed(seed, TRAINING, 0, 0))
-    except EnvironmentFailure as error:
-        yield (PROBLEM, str(error))
-    except Exception as error:  # of the constructor
-        text = str(error) if isinstance(error, TfsacError) else format_error(error)
-        shared = ' (environment.evaluation="shared" makes one)' if number == 2 else ""
-        many = "" if number == 1 else f"training makes {number} environments at once{shared}: "
-        yield (PROBLEM, many + text)
-
-
-def _random_steps(environments: Environments, num_steps: int, rng: np.random.Generator) -> tuple[Any, ...]:
-    """Makes random steps; returns the actions of the first environment in its own units, all rewards, of each episode
-    return, length and whether it was terminated, and the largest numbers observed by key.
-    """
-    actions, rewards, episodes = list[np.ndarray](), list[np.ndarray](), list[tuple[float, int, bool]]()
-    largest, total = dict.fromkeys(environments.spec.observation, 0.0), np.zeros(environments.num_envs)
-    while environments.steps < num_steps:
-        action = _random_action(environments, rng)
-        actions.append(environments.action_map(action)[0])
-        step = environments.step(action)
+def _step(
+    environments: Environments, num_steps: int, rng: np.random.Generator, limit: int | None, report: EnvironmentReport
+) -> None:
+    """Makes random steps, and those of the newest episode that goes on once more."""
+    environments.start_episodes()
+    rewards, episodes = list[np.ndarray](), list[tuple[float, int, bool]]()
+    largest, actions = dict.fromkeys(environments.spec.observation, 0.0), list[np.ndarray]()
+    before = environments.state(), actions, environments.observation, environments.began
+    for _ in range(num_steps):
+        actions = [] if environments.is_first[0] else actions
+        actions.append(_random_action(environments, rng))
+        step = environments.step(actions[-1])
         rewards.append(step.reward)
-        total += step.reward.reshape(len(total), -1).sum(1)
         for key, value in step.next_observation.items():
             if value.dtype == np.float32:  # no image, no mask
                 largest[key] = max(largest[key], float(np.abs(value).max()))
-        for i in np.flatnonzero(step.terminated | step.truncated):
-            episodes.append((total[i], step.length[i], bool(step.terminated[i])))
-            total[i] = 0.0
-    return actions, rewards, episodes, largest
+        if step.ended[0]:
+            total = float(np.sum(rewards[-len(actions) :]))
+            episodes.append((total, len(actions), bool(step.terminated[0])))
+        else:
+            before = environments.state(), actions, environments.observation, environments.began
+    report.facts.append(f"{num_steps} random steps")
+    _look_at_episodes(num_steps, episodes, limit, report)
+    for key, bound in largest.items():
+        if bound > LARGE_OBSERVATION:
+            advice = "environment.filters.observation_normalization=true divides it by its deviation"
+            report.warnings.append(f"observation {key!r} is as large as {bound:.4g}; {advice}")
+    if (bound := np.abs(rewards).max()) > LARGE_REWARD:
+        advice = "environment.filters.reward_rescale_factor makes them smaller"
+        report.warnings.append(f"rewards are as large as {bound:.4g}; {advice}")
+    state, actions, observation, began = before
+    replayed = np.array(actions[: state["length"][0]])[:, 0] if state["length"][0] else None
+    try:
+        same = environments.restore(state, replayed, observation, began)
+    except EnvironmentFailure as error:  # it can only be reset once its episode is over
+        report.warnings.append(f"whether seeds reproduce a trajectory is not known: {error}")
+        return
+    if same:
+        report.facts.append("the same seed and actions give the same trajectory")
+    else:
+        advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"
+        different = "the same seed and actions give different trajectories, so no resume is exact"
+        report.warnings.append(f"{different}: draw random numbers from {advice}")
 
 
-def _look_at_steps(
-    environments: Environments,
-    rewards: list[np.ndarray],
-    episodes: list[tuple[float, int, bool]],
-    largest: dict[str, float],
-    limit: int | None,
-) -> Iterator[Finding]:
-    steps = environments.steps
-    yield (OK, f"{steps} random steps")
+def _look_at_episodes(
+    num_steps: int, episodes: list[tuple[float, int, bool]], limit: int | None, report: EnvironmentReport
+) -> None:
     if episodes:
         returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
         ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
         means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
-        yield (OK, f"ended episodes: {ends}, {means}")
+        report.facts.append(f"ended episodes: {ends}, {means}")
         if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
             every = f"every episode was terminated after exactly {lengths[0]} steps"
-            yield (WARNING, f"{every}: for a time limit return truncated=True, so that values go on beyond it")
-    elif limit is None or steps > limit * environments.num_envs:
+            report.warnings.append(f"{every}: for a time limit return truncated=True, so that values go on beyond it")
+    elif limit is None or num_steps > limit:
         known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
         advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
-        yield (WARNING, f"no episode ended within {steps} steps, {known}; {advice}")
-    for key, bound in largest.items():
-        if bound > LARGE_OBSERVATION:
-            advice = "environment.filters.observation_normalization=true divides it by its deviation"
-            yield (WARNING, f"observation {key!r} is as large as {bound:.4g}; {advice}")
-    if (bound := np.abs(rewards).max()) > LARGE_REWARD:
-        advice = "environment.filters.reward_rescale_factor makes them smaller"
-        yield (WARNING, f"rewards are as large as {bound:.4g}; {advice}")
-    if steps >= REPEATED_STEPS and np.ptp(rewards) == 0 and not any(terminated for *_, terminated in episodes):
-        every = f"every reward was {rewards[0].flat[0]:.4g}, and no episode was terminated"
-        yield (WARNING, f"{every}: random actions meet nothing to learn from")
-
-
-def _reproducibility(env: gym.Env, actions: list[np.ndarray], seed: int) -> Finding:
-    """Plays the begin of the first episode of training again, twice."""
-
-    def trajectory() -> tuple[Any, ...]:
-        steps: list[Any] = [copy.deepcopy(env.reset(seed=seed)[0])]
-        for action in actions:
-            steps.append(copy.deepcopy(env.step(copy.deepcopy(action))[:4]))
-            if steps[-1][2] or steps[-1][3]:
-                break
-        return tuple(steps)
-
-    try:
-        same = data_equivalence(trajectory(), trajectory(), exact=True)
-    except Exception as error:  # some environments are only reset once their episode is over
-        return (WARNING, f"whether seeds reproduce a trajectory is not known: {format_error(error)}")
-    if same:
-        return (OK, "the same seed and actions give the same trajectory")
-    advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"
-    different = "the same seed and actions give different trajectories, so no resume is exact"
-    return (WARNING, f"{different}: draw random numbers from {advice}")
+        report.warnings.append(f"no episode ended within {num_steps} steps, {known}; {advice}")
 
 
 def _random_action(environments: Environments, rng: np.random.Generator) -> np.ndarray:

@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.check import EnvironmentFailure, placed
-from tfsac.environments.groups import Group, RemoteGroup, convert, receive_all
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
+from tfsac.environments.subprocesses import Group, RemoteGroup, convert
 from tfsac.parameters import EnvironmentParameters
 from tfsac.types import Step
 from tfsac.utils.machine import usable_cores
@@ -47,7 +47,7 @@ class Environments:
         spec: of one environment.
         observation: `[E, ...]` by key, to act on next.
         is_first: `[E]`, whether an episode just began.
-        local_group, remote_groups: groups of equal size, one of them (the last, which may be smaller) in this process.
+        groups: of equal size, which step at the same time; the last, which may be smaller, in this process.
 
     Raises:
         TfsacError: from `make`.
@@ -71,6 +71,7 @@ class Environments:
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.is_first = np.ones(self.num_envs, bool)
         self.observation: dict[str, np.ndarray] = {}
+        self.groups: list[Group | RemoteGroup] = []
         with contextlib.ExitStack() as failed:
             failed.callback(self.close)
             self._make()
@@ -86,44 +87,41 @@ class Environments:
             while self.num_envs % size:
                 size -= 1
         num_remote = (self.num_envs - (timeout is None)) // size * size
-        self.local_group: Group | None = None
-        self.remote_groups: list[RemoteGroup] = []
+        local = [Group(self.maker, self.num_envs - num_remote, num_remote)] if num_remote < self.num_envs else []
+        self.groups = [*local]
+        if local:
+            self.spec = local[0].spec
+        else:
+            (env := self.maker()).close()
+            self.spec = spec_of(env)
+        remote = [RemoteGroup(self.maker, size, first, self.spec, timeout) for first in range(0, num_remote, size)]
+        self.groups = [*remote, *local]
         try:
-            if num_remote < self.num_envs:
-                self.local_group = Group(self.maker, self.num_envs - num_remote, num_remote)
-                self.spec = self.local_group.spec
-            else:
-                (env := self.maker()).close()
-                self.spec = spec_of(env)
-            for first in range(0, num_remote, size):
-                self.remote_groups.append(RemoteGroup(self.maker, size, first, self.spec, timeout))
-            receive_all(self.remote_groups)
-        except EnvironmentFailure as error:  # in another process
+            for group in remote:
+                group.receive()
+        except EnvironmentFailure as error:
             raise self._failure(error) from error
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
-        requests, results = [], []
-        for group in self.remote_groups:
-            part = argument[group.environments[0] : group.environments[-1] + 1]
-            if any(value is not None for value in part):  # a reset may be of other groups alone
-                group.send(method, part)
-                requests.append(group)
+        parts = [(group, argument[group.members[0] : group.members[-1] + 1]) for group in self.groups]
+        # A reset may be of some groups alone.
+        requests = [(group, part) for group, part in parts if any(value is not None for value in part)]
         try:
-            try:
-                if self.local_group is not None:
-                    results.append(getattr(self.local_group, method)(argument[self.local_group.first :]))
-            finally:
-                results = [*receive_all(requests), *results] if requests else results
+            for group, part in requests:
+                group.send(method, part)
+            return [group.receive() for group, _ in requests]
         except Exception as error:
             raise self._failure(error) from error
-        return results
 
     def _observation(self) -> dict[str, np.ndarray]:
         # The groups' arrays are overwritten in every step.
-        local = [] if self.local_group is None else [self.local_group]
-        groups: list[Group | RemoteGroup] = [*self.remote_groups, *local]
-        return {key: np.concatenate([group.observation[key] for group in groups]) for key in self.spec.observation}
+        return {key: np.concatenate([group.observation[key] for group in self.groups]) for key in self.spec.observation}
+
+    @property
+    def local_envs(self) -> list[gym.Env]:
+        """The environments of this process."""
+        return [env for group in self.groups if isinstance(group, Group) for env in group.envs]
 
     def _failure(self, error: Exception) -> EnvironmentFailure:
         environment = getattr(error, "environment", None)
@@ -230,9 +228,8 @@ class Environments:
 
     def close(self) -> None:
         """Closes the environments and ends their processes."""
-        for group in (self.local_group, *self.remote_groups):
-            if group is not None:
-                group.close()
+        for group in self.groups:
+            group.close()
 
 
 def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:

@@ -23,8 +23,8 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.check import EnvironmentFailure
-from tfsac.environments.groups import serialize
 from tfsac.environments.make import maker
+from tfsac.environments.subprocesses import serialize
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
-from tfsac.experiments.evaluations import Groups, RunEvaluations, read_groups
+from tfsac.experiments.learning_curves import Groups, RunEvaluations, read_groups
 from tfsac.experiments.plots import Path, color_and_style, dress, literal, new_figure, save_figure
 from tfsac.utils.files import atomic_write, new_file
 

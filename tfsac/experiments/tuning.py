@@ -24,8 +24,8 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import aligned
-from tfsac.experiments.evaluations import read_run
 from tfsac.experiments.grid import short_names
+from tfsac.experiments.learning_curves import read_run
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import PlannedRun, Series, say
 from tfsac.experiments.search_space import Describe, Dimension, parse_dimension

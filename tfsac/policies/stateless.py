@@ -16,7 +16,7 @@ from tfsac.policies.actions import ContinuousActions, DiscreteActions
 from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
-from tfsac.policies.several_agents import fold, unfold
+from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import ACTION_MASK, ActResult, DiscreteSpec, Spec
 
 

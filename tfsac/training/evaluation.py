@@ -15,7 +15,7 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.environments import episode_seed, name_of_environment
 from tfsac.environments.check import longest_episode, placed
-from tfsac.environments.groups import convert
+from tfsac.environments.subprocesses import convert
 from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod

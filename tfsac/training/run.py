@@ -342,8 +342,8 @@ class Run:
             enough = episodes >= RECENT_EPISODES and self.counters.updates
             return {RECENT: mean} if mean is not None and enough else {}
         first_observation = None
-        if self.shared and self.shared.local_group:
-            self.evaluator.env = self.shared.local_group.envs[0]  # the run may have made another
+        if self.shared:
+            self.evaluator.env = self.shared.local_envs[0]  # the run may have made another
             if not self.shared.length.any():
                 first_observation = {key: seen[0] for key, seen in self.shared.observation.items()}
         return self.evaluator.evaluate(self.counters.env_steps, first_observation)

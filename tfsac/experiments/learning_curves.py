@@ -1,4 +1,4 @@
-"""The evaluations of runs, read from their folders or CSV files, in groups that are compared. No TensorFlow."""
+"""The learning curves of runs, read from their folders or CSV files, in groups that are compared. No TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stepping environments on several cores, in processes that each step a group of environments one after the other.
+"""Groups of environments that are stepped one after the other, in this process or in others on several cores.
 
 With a process for each environment, as in Gymnasium's AsyncVectorEnv, the messages cost more than the stepping gains
 where there are fewer cores than environments.
@@ -7,7 +7,6 @@ where there are fewer cores than environments.
 from __future__ import annotations
 
 import contextlib
-import math
 import multiprocessing
 import os
 import pickle
@@ -43,24 +42,23 @@ class GroupStep(NamedTuple):
 
 
 class Group:
-    """G environments of this process, stepped one after the other.
+    """G environments of this process.
 
     Args:
         make_env: makes one.
         size: G.
         first: number of the first one in the run, for failures.
-        buffers: bytes by key, for the observations; None allocates them.
+        buffer: bytes for the observations; None allocates them.
 
     Attributes:
         envs: the environments.
+        members: their numbers in the run.
         spec: of one.
         observation: the newest ones, `[G, ...]` by key, overwritten in every step.
     """
 
-    def __init__(
-        self, make_env: Callable[[], gym.Env], size: int, first: int = 0, buffers: Mapping[str, Any] | None = None
-    ):
-        self.envs, self.first = list[gym.Env](), first
+    def __init__(self, make_env: Callable[[], gym.Env], size: int, first: int = 0, buffer: Any = None):
+        self.envs, self.members, self.result = list[gym.Env](), range(first, first + size), None
         with contextlib.ExitStack() as failed:  # environments that were made may hold a simulator or a port
             failed.callback(self.close)
             while len(self.envs) < size:
@@ -68,21 +66,29 @@ class Group:
             failed.pop_all()
         self.spec = spec_of(self.envs[0])
         self.several_keys = isinstance(self.envs[0].observation_space, gym.spaces.Dict)
-        self.observation = _arrays(self.spec, size, buffers)
+        self.observation = _observation(self.spec, size, buffer)
+
+    def send(self, method: str, argument: Any) -> None:
+        """Calls "reset" or "step"; `receive` returns the result."""
+        self.result = getattr(self, method)(argument)
+
+    def receive(self) -> Any:
+        """Returns the result of the last call."""
+        return self.result
 
     def reset(self, seeds: Sequence[int | None]) -> None:
         """Starts an episode in each environment that has a seed."""
-        for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
+        for i, seed in enumerate(seeds):
             if seed is not None:
-                self._store(i, self._call(i, env.reset, seed=seed)[0])
+                self._store(i, self._call(i, self.envs[i].reset, seed=seed)[0])
 
     def step(self, action: np.ndarray) -> GroupStep:
         """Steps all environments with actions `[G, ...]`."""
         steps = []
         for i, env in enumerate(self.envs):
-            observation, reward, terminated, truncated, info = self._call(i, env.step, action[i])
+            observation, *step = self._call(i, env.step, action[i])
             self._store(i, observation)
-            steps.append((reward, terminated, truncated, info))
+            steps.append(step)
         rewards, terminated, truncated, infos = zip(*steps, strict=True)
         several = self.spec.num_rewards is not None
         reward = np.array([info[VECTOR_REWARD] for info in infos] if several else rewards, np.float64)
@@ -92,14 +98,11 @@ class Group:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            raise EnvironmentFailure(format_error(error), self.first + i) from error
+            raise EnvironmentFailure(format_error(error), self.members[i]) from error
 
     def _store(self, i: int, observation: Any) -> None:
-        if self.several_keys:
-            for key, array in self.observation.items():
-                array[i] = observation[key]
-        else:
-            self.observation["observation"][i] = observation
+        for key, array in self.observation.items():
+            array[i] = observation[key] if self.several_keys else observation
 
     def close(self) -> None:
         """Closes the environments."""
@@ -107,14 +110,13 @@ class Group:
             env.close()
 
 
-def _arrays(spec: Spec, size: int, buffers: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
-    shapes = {key: (size, *array.shape) for key, array in spec.observation.items()}
-    if buffers is None:
-        return {key: np.zeros(shape, spec.observation[key].dtype) for key, shape in shapes.items()}
-    return {
-        key: np.frombuffer(buffers[key], spec.observation[key].dtype)[: math.prod(shape)].reshape(shape)
-        for key, shape in shapes.items()
-    }
+def _record(spec: Spec) -> np.dtype:
+    return np.dtype([(key, array.dtype, array.shape) for key, array in spec.observation.items()], align=True)
+
+
+def _observation(spec: Spec, size: int, buffer: Any) -> dict[str, np.ndarray]:
+    records = np.zeros(size, _record(spec)) if buffer is None else np.frombuffer(buffer, _record(spec))
+    return {key: records[key] for key in spec.observation}
 
 
 class RemoteGroup:
@@ -133,19 +135,22 @@ class RemoteGroup:
         maker = serialize(make_env)
         # Forking a process in which TensorFlow runs threads can hang.
         context: Any = multiprocessing.get_context("spawn")
-        sizes = {key: size * math.prod(a.shape) * np.dtype(a.dtype).itemsize for key, a in spec.observation.items()}
-        self.buffers = {key: context.RawArray("B", number) for key, number in sizes.items()}
-        self.observation = _arrays(spec, size, self.buffers)
-        self.environments, self.timeout = range(first, first + size), timeout and timeout * size
+        buffer = context.RawArray("B", size * _record(spec).itemsize)
+        self.observation = _observation(spec, size, buffer)
+        self.members, self.timeout = range(first, first + size), timeout and timeout * size
         self.deadline: float | None = None  # starting may take as long as it takes
         self.pipe, child_pipe = context.Pipe()
-        self.spin = False
-        self.process = context.Process(target=_work, args=(maker, child_pipe, self.buffers, size, first), daemon=True)
+        self.spin, self.unanswered = False, True
+        self.process = context.Process(target=_work, args=(maker, child_pipe, size, first, buffer), daemon=True)
         self.process.start()
         child_pipe.close()
 
     def send(self, method: str, argument: Any) -> None:
         """Asks for "reset" with seeds or "step" with actions, `[G]`; `receive` returns the result."""
+        if self.unanswered:  # another group failed before this answer was received
+            with contextlib.suppress(EnvironmentFailure):
+                self.receive()
+        self.unanswered = True
         self.deadline = None if self.timeout is None else time.monotonic() + self.timeout
         with contextlib.suppress(OSError):  # it has ended, as its missing answer will say
             self.pipe.send((method, argument))
@@ -156,7 +161,7 @@ class RemoteGroup:
         Raises:
             EnvironmentFailure: an environment raised, or the process ended or did not answer in time.
         """
-        first, last = self.environments[0], self.environments[-1]
+        first, last = self.members[0], self.members[-1]
         name = f"the process of environments {first} to {last}"
         try:
             if self.deadline is not None and not self.pipe.poll(max(self.deadline - time.monotonic(), 0.0)):
@@ -169,6 +174,7 @@ class RemoteGroup:
             code = self.process.exitcode
             status = signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}"
             raise EnvironmentFailure(f"{name} ended with {status}; it printed why, or memory ran out", first) from error
+        self.unanswered = False
         if isinstance(result, EnvironmentFailure):
             raise result
         return result and result._replace(info=[convert(info, pickle.loads) for info in result.info])
@@ -193,9 +199,9 @@ def _receive(pipe: Any, spin: bool) -> tuple[bool, Any]:
     return time.perf_counter() - began < SPIN_SECONDS, message
 
 
-def _work(maker: bytes, pipe: Any, buffers: Mapping[str, Any], size: int, first: int) -> None:
-    """Serves a group of environments until the pipe is closed. Ctrl-C and a closed terminal do not reach this process,
-    and it does not outlive the run.
+def _work(maker: bytes, pipe: Any, *size_and_place: Any) -> None:
+    """Serves a `Group` until the pipe is closed. Ctrl-C and a closed terminal do not reach this process, and it does
+    not outlive the run.
     """
     for number in {*ENDING} - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
@@ -207,7 +213,7 @@ def _work(maker: bytes, pipe: Any, buffers: Mapping[str, Any], size: int, first:
         while True:
             try:
                 if group is None:
-                    group, result = Group(pickle.loads(maker), size, first, buffers), None
+                    group, result = Group(pickle.loads(maker), *size_and_place), None
                 else:
                     result = getattr(group, message[0])(message[1])
                 if isinstance(result, GroupStep):
@@ -226,21 +232,6 @@ def _exit_with_parent() -> None:
     if run is not None:
         run.join()
         os._exit(1)
-
-
-def receive_all(groups: Sequence[RemoteGroup]) -> list[Any]:
-    """Returns the results of groups, all of which answer before a failure is raised: the next request must not get an
-    old answer.
-    """
-    results, failure = [], None
-    for group in groups:
-        try:
-            results.append(group.receive())
-        except EnvironmentFailure as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return results
 
 
 def serialize(value: Any) -> bytes:
@@ -272,8 +263,7 @@ class IsolatedEnvironment(gym.Env):
     """
 
     def __init__(self, env: gym.Env, make_env: Callable[[], gym.Env], timeout: float | None):
-        self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.metadata = env.metadata
+        self.observation_space, self.action_space, self.metadata = env.observation_space, env.action_space, env.metadata
         self.spec = EnvSpec(name_of_environment(env), max_episode_steps=longest_episode(env))
         env.close()
         self.group = RemoteGroup(make_env, 1, 0, spec_of(env), timeout)
