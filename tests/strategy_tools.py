@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
+import pickle
 import socket
 import zlib
 
@@ -297,29 +299,17 @@ def updated(name, worker=0, noise=True, **more):
 
 
 def write_updated(strategy, path, names, worker=0):
-    """Writes what `updated` returns for agents of a strategy into a file that `read_updated` reads."""
-    arrays = {}
+    """Writes what `updated` returns for agents of a strategy into a file, which `read_updated` reads."""
+    found = {}
     for name in names:
         with strategy.scope():
-            found = updated(name, worker)
-        for field, value in found.items():
-            parts = value if isinstance(value, dict) else {"": value}
-            arrays |= {f"{name}|{field}|{part}": x for part, x in parts.items()}
-    np.savez(path, **arrays)
+            found[name] = updated(name, worker)
+    pathlib.Path(path).write_bytes(pickle.dumps(found))
 
 
 def read_updated(path):
     """Returns what was written, by name of the case."""
-    found = {}
-    with np.load(path) as arrays:
-        for key in arrays:
-            name, field, part = key.split("|")
-            of_case = found.setdefault(name, {})
-            if part:
-                of_case.setdefault(field, {})[part] = arrays[key]
-            else:
-                of_case[field] = arrays[key]
-    return found
+    return pickle.loads(pathlib.Path(path).read_bytes())
 
 
 def refusals(strategy):

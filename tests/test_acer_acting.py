@@ -146,8 +146,6 @@ def test_a_state_goes_on_and_begins_anew_with_an_episode(given):
             if mode == "explore":
                 np.testing.assert_array_equal(some.extras[f"state/{field}"], state[field] * np.float32([[0], [1], [0]]))
                 assert not anew.extras[f"state/{field}"].any()
-        none = agent.policy.act(x, state, np.zeros(ROWS, bool), mode)
-        assert_all_close(none.state, on.state, atol=0)
         for empty in ((), {}, None):
             assert_all_close(agent.policy.act(x, empty, mode=mode).state, anew.state, atol=0)
 

@@ -191,7 +191,7 @@ def test_the_average_policy_begins_as_the_policy(kind):
     assert kl[0] == pytest.approx(0.0, abs=1e-6) and kl[1] > 1e-6
 
 
-@pytest.mark.parametrize("given", KINDS[1::2], ids=named)
+@pytest.mark.parametrize("given", [KINDS[1], KINDS[7]], ids=named)
 def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
     none = {name: {"create_target_network": False} for name in ("policy", "trunk")}
     agent, other = make_agent(**given, own=none, use_trust_region=False), make_agent(**given, use_trust_region=False)

@@ -312,7 +312,6 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"sweep/rate=2/seed0.*--resume"):
         groups_of_runs.refuse_unfinished(groups_of_runs.groups_of(["run", "sweep/rate=2/seed0"]))
     assert groups_of_runs.groups_of(["sweep"]) == {"rate=1": [one]}
-    assert groups_of_runs.unused_runs(["sweep", "run"]) == [two, three] == groups_of_runs.unused_runs(["x=run,sweep"])
-    assert groups_of_runs.unused_runs(["sweep/rate=1"]) == [two] and groups_of_runs.unused_runs(["run", str(one)]) == []
+    assert groups_of_runs.unused_runs(["sweep", "run"]) == [two, three]
     with pytest.raises(ValueError, match="has finished"):
         groups_of_runs.groups_of(["sweep/rate=2"])

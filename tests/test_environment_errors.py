@@ -6,7 +6,7 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
-from odd_tools import ODD, ZEROS, Odd, Simulator
+from environment_tools import ODD, ZEROS, Odd, Simulator
 from toys import tiny_preset
 
 import tfsac
@@ -81,7 +81,7 @@ def test_numbers_and_bools_of_other_types_are_accepted(good):
 @pytest.mark.parametrize("vectorization", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("action, words", [("raise", "KeyError: 'gear'"), ("reset", "ValueError: no scene")])
 def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action, words):
-    with pytest.raises(EnvironmentFailure, match=rf"^{ODD}: {words} \(.*odd_tools.py, line \d+\)") as error:
+    with pytest.raises(EnvironmentFailure, match=rf"^{ODD}: {words} \(.*environment_tools.py, line \d+\)") as error:
         step_twice(made(vectorization, action=action))
     assert "(environment " in str(error.value) and error.value.__cause__ is not None
 
