@@ -1,5 +1,5 @@
-"""Soft actor-critic with V, with twin targets, with discrete actions and of teams against the golden vectors: losses,
-gradients, weights and alpha.
+"""Soft actor-critic with V, with twin targets, with discrete actions, of teams and from demonstrations against the
+golden vectors: losses, gradients, weights and alpha.
 """
 
 import golden_tools
@@ -18,6 +18,7 @@ from tfsac.parameters import (
     PrioritizedExperienceReplayParameters,
     SoftActorCriticAgentParameters,
     SoftActorCriticAlgorithmParameters,
+    SQILExperienceReplayParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     discrete_soft_actor_critic_networks,
@@ -27,7 +28,7 @@ from tfsac.parameters import (
 
 FIXED, WEIGHTED = ["sac_fixed_alpha", "discrete_sac_fixed"], "sac_auto_alpha_is_single"
 CASES = ["sac_v", *FIXED, "sac_auto_alpha", WEIGHTED, "discrete_sac", "discrete_sac_masked"]
-CASES += ["multi_agent_discrete", "multi_agent_continuous"]
+CASES += ["multi_agent_discrete", "multi_agent_continuous", "sqil", "sqil, by turns"]
 
 
 def with_v(meta, shared):
@@ -47,6 +48,8 @@ def twin(case, meta, temperature, shared, trained, layers):
         layers, twin_critic=meta.get("twin", True), critic_loss_weight=0.5 if fixed else 1.0, **trained
     )
     memory = PrioritizedExperienceReplayParameters() if case == WEIGHTED else ExperienceReplayParameters()
+    if case.startswith("sqil"):
+        memory = SQILExperienceReplayParameters(demonstrations="not read here")
     parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
     return TwinSoftActorCriticAgent, parameters
 
@@ -59,7 +62,12 @@ def discrete(temperature, shared, trained, layers):
 
 def golden_agent(case, monkeypatch, eager):
     """Returns an agent with the file's first weights, the file's arrays, and its batches."""
-    golden, meta = golden_tools.read(f"{case}.npz")
+    golden, meta = golden_tools.read(f"{case.partition(',')[0]}.npz")
+    expert = np.repeat(np.float32([[0, 1]]), meta["batch"] // 2, axis=1)
+    if case == "sqil, by turns":  # entries of both halves
+        order = np.argsort(np.arange(meta["batch"]) % (meta["batch"] // 2), kind="stable")
+        golden.update({name: golden[name][:, order] for name in golden if name.startswith(("batch/", "noise/"))})
+        expert = expert[:, order]
     rate = 1 - meta["polyak"] if "polyak" in meta else meta["tau"]
     shared = {"discount": meta["gamma"], "rate_for_copying_weights_to_target": rate}
     if case == "sac_v":
@@ -80,7 +88,8 @@ def golden_agent(case, monkeypatch, eager):
             agent_class, parameters = twin(case, meta, temperature, shared, trained, layers)
     agent = agent_class(parameters, golden_tools.spec_of(meta), eager=eager)
     golden_tools.put(agent, golden, monkeypatch)
-    return agent, golden, golden_tools.batches(golden, meta)
+    stacked = golden_tools.batches(golden, meta)
+    return agent, golden, stacked._replace(extras={"expert": expert}) if agent.imitates else stacked
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -92,8 +101,12 @@ def test_updates_match(case, monkeypatch):
     prefix = "loss_stable" if "loss_stable/policy" in golden else "loss"
     losses = {name.removeprefix(f"{prefix}/"): golden[name] for name in golden if name.startswith(f"{prefix}/")}
     assert len(losses) >= 3 and ("alpha" in losses) == (case not in ["sac_v", *FIXED])
+    special = {"alpha": "loss/temperature", "cosine": "imitation/gradient_cosine"}
+    if agent.imitates:
+        special |= {f"policy_{half}": f"imitation/policy_loss_{half}" for half in ("agent", "expert")}
+        losses["cosine"] = golden["cos_similarity"]
     for name, theirs in losses.items():
-        ours = column["loss/temperature" if name == "alpha" else f"loss/{name}"]
+        ours = column[special.get(name, f"loss/{name}")]
         np.testing.assert_allclose(ours, np.atleast_1d(theirs), rtol=1e-4, atol=2e-5, err_msg=name)
     for variable, name in golden_tools.names(agent):
         np.testing.assert_allclose(variable.numpy(), golden[f"after_keras/{name}"], atol=1e-5, err_msg=name)
@@ -106,8 +119,11 @@ def test_updates_match(case, monkeypatch):
     if "alpha" in losses:
         np.testing.assert_allclose(agent.temperature.variable.numpy(), golden["after_keras/log_alpha"], atol=1e-5)
     if "alpha/log_alpha_after" in golden:
-        alpha_before = [golden["init/log_alpha"], *golden["alpha/log_alpha_after"][:2]]
+        alpha_before = [golden["init/log_alpha"], *golden["alpha/log_alpha_after"][:-1]]
         np.testing.assert_allclose(column["temperature/alpha"], np.exp(alpha_before), atol=1e-5)
+    if agent.imitates:
+        errors = [column[f"imitation/td_error_{half}"] for half in ("agent", "expert")]
+        np.testing.assert_allclose(np.sum(errors, axis=0), column["q/td_error1"] + column["q/td_error2"], rtol=1e-5)
     if case == WEIGHTED:
         # The file's priority is DI-engine's squared error; ours is the absolute one.
         np.testing.assert_allclose(result.priority[0], np.sqrt(golden["inter/priority"]), rtol=1e-4, atol=2e-5)
