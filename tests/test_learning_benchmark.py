@@ -37,16 +37,13 @@ with (out / "metrics.csv.partial").open("w") as file:
             time.sleep(0.01)
 (out / "metrics.csv.partial").rename(out / "metrics.csv")
 """
-TINY = ("--set=schedule.heatup_steps=256", "--set=schedule.improve_steps=1744", "--checkpoint_save_steps=200")
-TINY += ("--set=schedule.steps_between_evaluation_periods=EnvironmentSteps(500)",)
-TINY += ("--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",)
 DRIVER = """
 import sys
 sys.path.insert(0, {benchmarks!r})
 import learning, learning_runs
 from learning_suites import *
 learning_runs.cpu = lambda: "a processor"
-tiny = ("--preset=pendulum_twin_sac", "--strategy=one_device", *{tiny})
+
 both = (
     Group("sb3", SB3, (), "sb3", (1, 2)),
     Group("sb3_fast", "fast", ("--learning_rate=1",), "sb3", (1,)),
@@ -59,7 +56,7 @@ SUITES["tiny"] = Suite(
     "something.",
     last_evaluations=2,
 )
-SUITES["own"] = Suite((Level("Pendulum-v1", (Group("twin", TWIN, tiny, seeds=(1, 2)),)),), last_evaluations=2)
+
 if __name__ == "__main__":
     raise SystemExit(learning.main())
 """
@@ -79,22 +76,22 @@ class Suites:
     def __init__(self, folder):
         self.folder, self.records = folder, folder / "results" / "tiny"
         self.driver, self.stand_in = folder / "driver.py", folder / "python"
-        self.driver.write_text(DRIVER.format(benchmarks=str(BENCHMARKS), tiny=TINY))
+        self.driver.write_text(DRIVER.format(benchmarks=str(BENCHMARKS)))
         self.stand_in.write_text(STAND_IN.format(python=sys.executable))
         self.stand_in.chmod(0o755)
 
-    def start(self, *flags, suite="tiny"):
-        command = [sys.executable, str(self.driver), f"--suite={suite}", "--runs=runs", "--results=results", *flags]
+    def start(self, *flags):
+        command = [sys.executable, str(self.driver), "--suite=tiny", "--runs=runs", "--results=results", *flags]
         return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def type(self, *flags, suite="tiny", sb3=True):
+    def type(self, *flags):
         """Returns exit status and what was printed."""
-        process = self.start(*flags, *([f"--sb3_python={self.stand_in}"] if sb3 else []), suite=suite)
+        process = self.start(*flags, f"--sb3_python={self.stand_in}")
         printed, _ = process.communicate(timeout=300)
         return process.returncode, printed
 
-    def rows(self, suite="tiny"):
-        with (self.folder / "results" / suite / "runs.csv").open(newline="") as file:
+    def rows(self):
+        with (self.records / "runs.csv").open(newline="") as file:
             return {row["name"]: row for row in csv.DictReader(file)}
 
 
@@ -108,11 +105,6 @@ def module(monkeypatch):
     """Returns a function that imports a module of benchmarks."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     return importlib.import_module
-
-
-@pytest.fixture
-def learning(module):
-    return module("learning")
 
 
 def kill_when(process, condition):
@@ -144,12 +136,10 @@ def test_a_killed_suite_continues_and_takes_no_half_curve_for_a_result(suites):
     assert [name[-1] for name in started(printed)][-2:] == ["2", "2"]
     rows = suites.rows()
     assert [rows[name]["starts"] for name in NAMES] == ["2", "1", "1", "1", "1", "1"]
-    assert [rows[name]["shared_clock"] for name in NAMES] == ["yes", "no", "no", "no", "no", "no"]
     row = rows[NAMES[5]]
     assert [row["score"], row["steps"], row["wall_seconds"]] == ["500", "300", "30"]  # (400 + 600) / 2
     assert [row["level"], row["group"], row["seed"]] == ["light Pendulum", "Stable-Baselines3 SAC", "2"]
     assert [row["cpu"], row["versions"], row["commit"]] == ["a processor", "torch=2.0 gymnasium=1.0", "abc"]
-    assert row["command"].startswith("python benchmarks/learning_sb3.py --level=Pendulum-v1 --seed=2 '--env_kwargs=")
     assert (suites.records / f"{NAMES[0]}.csv").read_text().splitlines()[1:] == [
         f"{step},{step / 10},{step},0,{step},{step}" for step in (100, 200, 300)
     ]
@@ -167,14 +157,10 @@ def test_a_run_that_failed_is_trained_again_and_tables_come_from_the_records_alo
     status, printed = suites.type("--jobs=2")
     assert status == 0 and NAMES[1] in started(printed)
     assert all(row["shared_clock"] == "yes" and row["failure"] == "" for row in suites.rows().values())
-    assert "--threads=1" in (suites.folder / "runs" / "tiny" / f"{NAMES[0]}.log").read_text()
     table = (suites.records / "tables.md").read_text()
     for line in (
         "| Pendulum-v1 | Stable-Baselines3 SAC | 300 | 2 | 375.00 [250.00, 500.00] | 375.00 [250.00, 500.00] |  | -150 ± 10 |",
         "| light Pendulum | fast | 300 | 1 | 250.00 | 250.00 |  |  |",
-        "* Trained at commit abc on a processor.",
-        "mean of its last 2 evaluations",
-        "Published: something.",
     ):
         assert line in table
     for place in ("Pendulum-v1", "Pendulum-v1-light"):
@@ -189,23 +175,18 @@ def test_a_run_that_failed_is_trained_again_and_tables_come_from_the_records_alo
     assert (suites.records / "Pendulum-v1" / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(learning, tmp_path, monkeypatch, capsys):
-    compared = lambda read, folder, title, wall_clock: f"compared {title}, {wall_clock=}"  # noqa: E731
-    monkeypatch.setattr(sys.modules["learning_tables"], "compare_evaluations", compared)
+def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(module, tmp_path, monkeypatch, capsys):
+    learning = module("learning")
+    monkeypatch.setattr(sys.modules["learning_tables"], "compare_evaluations", lambda *arguments, **options: "")
     results = pathlib.Path(shutil.copytree(learning.RESULTS / "mujoco", tmp_path / "mujoco"))
     page = (results / "tables.md").read_text()
     (results / "tables.md").unlink()
     where = [f"--results={tmp_path}", f"--runs={tmp_path}/runs"]
     assert learning.main(["--suite=mujoco", "--only=^mujoco.*Hopper", *where]) == 0
     printed = capsys.readouterr().out
-    assert "nothing   to train" in printed and "compared Hopper-v5, wall_clock=False\n" in printed
     rows = [line for line in page.splitlines() if line.startswith("| Hopper-v5 | tfsac,")]
     assert [line for line in printed.splitlines() if line.startswith("| ")][1:] == rows
     assert (results / "tables.md").read_text() == page
-    (results / "sb3_Hopper-v5_seed1.csv").unlink()
-    assert learning.main(["--suite=mujoco", "--only=^sb3_Hopper", "--collect", *where]) == 0
-    assert "missing   sb3_Hopper-v5_seed1" in (printed := capsys.readouterr().out)
-    assert "\n2 of 3 runs have ended.\n" in printed
 
 
 def test_the_runs_of_every_suite_differ_and_can_be_trained(module):

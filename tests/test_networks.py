@@ -103,14 +103,6 @@ def test_schemes_have_the_promised_widths(scheme, embedder, middleware):
     assert found == [embedder, middleware]
 
 
-@pytest.mark.parametrize("activation", ["relu", "silu"])
-def test_the_activation_follows_every_hidden_layer_and_no_output(activation):
-    net = network(activation=activation)
-    hidden = [*net.embedders["observation"], *net.middleware]
-    assert [layer.activation.__name__ for layer in hidden] == [activation] * 2
-    assert net.head.output.activation.__name__ == "linear"
-
-
 def test_a_mask_may_be_read_as_zeros_and_ones():
     net = network(CategoricalPolicyHeadParameters(), CHOICE, embed=EmbedderScheme.Empty, middle=())
     mask = np.array([[True, False, False, True]])
@@ -201,12 +193,6 @@ def test_observations_are_merged_in_their_order(merger):
     assert_close(net({"right": right, "left": left}), expected, atol=1e-5)
 
 
-def test_a_network_may_read_fewer_observations_than_there_are():
-    net = network(VHeadParameters(), TWO, embed={"right": InputEmbedderParameters((3,))})
-    left, right = normal(2, 4), normal(2, 4, seed=2)
-    np.testing.assert_array_equal(net({"left": left, "right": right}), net({"right": right}))
-
-
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
@@ -227,21 +213,9 @@ def test_images_go_through_convolutions_and_then_dense_layers(scheme, expected):
         assert layers[-1].kernel.shape == (6 * 5 * 4, 11)
 
 
-def test_bytes_are_rescaled_to_one():
-    floats = Spec({"observation": ArraySpec((44, 40, 3), "float32")}, IMAGE.action)
-    image = np.random.default_rng(0).integers(0, 256, (2, 44, 40, 3), np.uint8)
-    loc, _ = network(spec=IMAGE, embed=CONVOLUTIONS)({"observation": image})
-    expected, _ = network(spec=floats, embed=CONVOLUTIONS)({"observation": (image / 255).astype(np.float32)})
-    assert_close(loc, expected)
-    assert np.abs(loc).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    "embed, word", [((8, Conv2d(2, 3, 1)), "before dense"), ((Conv2d(2, 8, 4), Conv2d(2, 10, 1)), "large enough")]
-)
-def test_convolutions_that_do_not_fit_are_refused(embed, word):
-    with pytest.raises(TfsacError, match=word):
-        network(spec=IMAGE, embed=embed)
+def test_convolutions_that_do_not_fit_are_refused():
+    with pytest.raises(TfsacError, match="large enough"):
+        network(spec=IMAGE, embed=(Conv2d(2, 8, 4), Conv2d(2, 10, 1)))
 
 
 # -- initialisers ------------------------------------------------------------------------------------------------------
@@ -322,10 +296,9 @@ def test_the_head_bounds_log_sigma_the_same_in_keras_and_numpy(formula, fields):
     assert_close(NumpyForward(net)(x), [same_mean, log_std], atol=1e-5)
 
 
-@pytest.mark.parametrize("bounds", [(-21.0, 2.0), (2.0, -5.0)])
-def test_bounds_that_are_none_are_refused(bounds):
+def test_bounds_that_are_none_are_refused():
     with pytest.raises(ParameterError, match="log_std_bounds"):
-        SACPolicyHeadParameters(log_std_bounds=bounds)
+        SACPolicyHeadParameters(log_std_bounds=(2.0, -5.0))
 
 
 # -- NumPy -------------------------------------------------------------------------------------------------------------
@@ -377,16 +350,11 @@ def test_a_graph_computes_what_numpy_cannot_and_sees_new_weights_at_once():
 def unnamed_models():
     """A custom policy and critics whose inputs have no names, with a layer that is not dense."""
 
-    def body(*inputs):
-        return keras.layers.LayerNormalization()(
-            keras.layers.Concatenate()([*inputs]) if len(inputs) > 1 else inputs[0]
-        )
-
-    read, judged, action = {"observation": keras.Input((3,))}, {"observation": keras.Input((3,))}, keras.Input((2,))
-    x, y = body(read["observation"]), body(judged["observation"], action)
-    policy = keras.Model(read, [keras.layers.Dense(2)(x) for _ in range(2)])
-    q = keras.layers.Concatenate()([keras.layers.Dense(1)(y) for _ in range(2)])
-    return {"policy": policy, "q": keras.Model([judged, action], q)}
+    seen, action = {"observation": keras.Input((3,))}, keras.Input((2,))
+    x = keras.layers.LayerNormalization()(seen["observation"])
+    policy = keras.Model(seen, [keras.layers.Dense(2)(x) for _ in range(2)])
+    q = keras.layers.Dense(2)(keras.layers.Concatenate()([seen["observation"], action]))
+    return {"policy": policy, "q": keras.Model([seen, action], q)}
 
 
 @pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict:UserWarning")  # of Keras, about the names
@@ -401,17 +369,6 @@ def test_a_custom_policy_with_unnamed_inputs_acts():
     agent.update(random_batches(spec, 1, 8))
     assert np.abs(net(x)[0] - before).max() > 0
     assert_close(agent.policy.act(x, mode="greedy").action, np.tanh(net(x)[0]))  # the graph sees new weights
-    assert agent.policy.act(x, mode="explore").action.shape == (16, 2)
-
-
-def test_numpy_keeps_its_weights_until_it_loads_others():
-    net = network()
-    forward, x = NumpyForward(net), {"observation": normal(2, 5)}
-    before = forward(x)[0]
-    randomise(net)
-    np.testing.assert_array_equal(forward(x)[0], before)
-    forward.load(weights(net))
-    assert_close(forward(x), net(x))
 
 
 @pytest.mark.parametrize(
@@ -420,10 +377,9 @@ def test_numpy_keeps_its_weights_until_it_loads_others():
         dict(spec=IMAGE, embed=CONVOLUTIONS),
         dict(activation="selu"),
         dict(head=VHeadParameters()),
-        dict(head=QHeadParameters((8,), activation_function="selu")),
         dict(spec=MATRIX, embed={"observation": InputEmbedderParameters((6,), flatten=True)}),
     ],
-    ids=["image", "other activation", "other head", "other activation in the head", "matrix"],
+    ids=["image", "other activation", "other head", "matrix"],
 )
 def test_numpy_does_not_claim_what_it_cannot_compute(fields):
     assert not NumpyForward.supports(network(**fields))
@@ -434,19 +390,6 @@ def test_numpy_does_not_claim_what_it_cannot_compute(fields):
 
 def training(**fields):
     return NetworkParameters(VHeadParameters(), **fields)
-
-
-def test_one_step_of_adam_is_the_textbooks():
-    variable = keras.Variable(np.zeros(2, np.float32))
-    made = training(learning_rate=0.1, optimizer_epsilon=1.0, adam_optimizer_beta1=0.8, adam_optimizer_beta2=0.7)
-    adam = build_optimizer(made, [variable])
-    assert (float(adam.learning_rate), adam.epsilon, adam.beta_1, adam.beta_2) == pytest.approx((0.1, 1.0, 0.8, 0.7))
-    assert len(adam.variables) > 2  # slots exist before the first step
-    adam.apply([tf.constant([3.0, -1.0])], [variable])
-    # Bias-corrected moments of one step are the gradient and its square; Keras corrects before adding epsilon.
-    root = np.sqrt(1 - 0.7)
-    expected = -0.1 * root * np.array([3.0, -1.0]) / (root * np.array([3.0, 1.0]) + 1.0)
-    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-4)
 
 
 def test_rmsprop_has_its_epsilon_inside_the_root():
@@ -480,7 +423,6 @@ GRADIENTS = [[3.0, 0.0], [0.0, -4.0, 12.0]]  # norms 3 and sqrt(160), together 1
         (6.5, "value", [[3.0, 0.0], [0.0, -4.0, 6.5]]),
         (None, "global_norm", GRADIENTS),
         (100.0, "global_norm", GRADIENTS),
-        (100.0, "norm", GRADIENTS),
     ],
 )
 def test_gradients_are_clipped_as_the_method_says(bound, method, expected):
@@ -492,12 +434,9 @@ def test_gradients_are_clipped_as_the_method_says(bound, method, expected):
 BATCH_RENORM = FCMiddlewareParameters(
     (8,), normalization=NormalizationParameters("batch_renorm", "before"), dropout=0.1
 )
-SIMBA = ResidualMiddlewareParameters("simba", 8)
+
 SAVED = {
-    "policy": (SACPolicyHeadParameters(), (7,)),
     "policy of blocks": (SACPolicyHeadParameters(), ResidualMiddlewareParameters("flash", 8)),
-    "v": (VHeadParameters(), (7,)),
-    "stacked critics of blocks": (QHeadParameters(num_critics=3, residual_blocks=SIMBA), ()),
     "stacked critics of normalised layers": (
         QHeadParameters(num_critics=3, body_parameters=BATCH_RENORM, distribution=QuantileValueParameters(5)),
         (),

@@ -13,8 +13,6 @@ from toys import statistics_of
 from tfsac.environments import Filters
 from tfsac.parameters import FilterParameters, ReturnScalingParameters
 from tfsac.training import Trainer
-from tfsac.training.run_directory import RunDirectory
-from tfsac.training.weights import save_weights
 from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
 
 SPEC = Spec({"state": ArraySpec((3,), "float32"), "camera": ArraySpec((2, 2, 1), "uint8")}, ArraySpec((1,), "float32"))
@@ -48,21 +46,8 @@ def test_running_statistics_equal_numpys_however_the_data_arrives(cuts):
     filtered = filters.observation(data)["state"]
     assert filtered.dtype == np.float32 and filters.observation(data)["camera"] is data["camera"]
     np.testing.assert_allclose(filtered, (exact - exact.mean(axis=0)) / exact.std(axis=0), atol=2e-3)
-
-
-def test_normalised_observations_are_clipped():
-    filters = normalising(observation_clipping=1.5)
-    filters.learn(observations(100))
-    filtered = filters.observation({**observations(1), "state": np.array([[1e6, -2.0, -1e6]], np.float32)})["state"]
-    np.testing.assert_array_equal(filtered[0, [0, 2]], [1.5, -1.5])
-    assert abs(filtered[0, 1]) < 0.5
-
-
-def test_a_constant_entry_stays_finite():
-    filters = normalising()
-    data = {**observations(10), "state": np.full((10, 3), 7.0, np.float32)}
-    filters.learn(data)
-    np.testing.assert_allclose(filters.observation(data)["state"], 0.0, atol=1e-6)
+    extreme = filters.observation({**part(data, 0, 1), "state": np.array([[1e6, -2.0, -1e6]], np.float32)})["state"]
+    np.testing.assert_array_equal(extreme[0, [0, 2]], [100.0, -100.0])
 
 
 def test_the_agents_of_a_team_share_the_statistics():
@@ -262,20 +247,3 @@ def test_other_memories_sample_rewards_divided_by_the_same(make, tmp_path):
     assert divisor != 1.0 and trainer.filters.returns.discount == trainer.preset.agent.algorithm.discount
     np.testing.assert_allclose(trainer.memory.reward_filter(np.float32([3.0])), [3.0 / divisor], rtol=1e-6)
     trainer.close()
-
-
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-def test_weights_bring_the_statistics_but_no_running_episodes(tmp_path):
-    scaled = preset(**{SCALED: {"bound": None}})
-    source = Trainer(scaled, tmp_path / "unused", quiet=True)
-    for _ in range(5):
-        source.collect()
-    directory = RunDirectory(tmp_path / "source")
-    directory.create(source.preset, source.parts.settings)
-    save_weights(directory.best, source.agent, source.filters)
-    trainer = Trainer(scaled, tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
-    assert trainer.filters.returns.count == 5 and trainer.filters.returns.divisor() == source.filters.returns.divisor()
-    assert source.filters.returns.running.any() and not trainer.filters.returns.running.any()
-    for some in (source, trainer):
-        some.close()

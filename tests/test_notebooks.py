@@ -27,10 +27,6 @@ def pictures(notebook):
     return [output["data"]["image/png"] for output in outputs(notebook) if "image/png" in output.get("data", {})]
 
 
-def test_there_are_notebooks():
-    assert NOTEBOOKS
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_committed_outputs_are_whole_small_and_clean(path):
     notebook = read(path)

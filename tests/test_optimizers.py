@@ -68,11 +68,12 @@ def test_adamw_takes_its_part_of_the_weights_before_adams_step_by_hand():
     "fields", [{"optimizer_type": "AdamW"}, {"optimizer_type": "Adam", "weight_decay": 0.03}, {}], ids=str
 )
 def test_the_fused_step_is_kerass(fields):
-    made, rng = training(learning_rate=0.05, adam_optimizer_beta1=0.8, **fields), np.random.default_rng(0)
+    changes = {"adam_optimizer_beta1": 0.8, "adam_optimizer_beta2": 0.7, "optimizer_epsilon": 1.0}
+    made, rng = training(learning_rate=0.05, **changes, **fields), np.random.default_rng(0)
     ours, theirs = ([variable(1.0, -2.0, 3.0), variable(0.5)] for _ in range(2))
     keras_class = keras.optimizers.AdamW if fields.get("optimizer_type") == "AdamW" else keras.optimizers.Adam
     decay = {"weight_decay": fields["weight_decay"]} if "weight_decay" in fields else {}
-    reference = keras_class(0.05, beta_1=0.8, epsilon=1e-8, **decay)
+    reference = keras_class(0.05, beta_1=0.8, beta_2=0.7, epsilon=1.0, **decay)
     gradients = [[rng.normal(size=3), rng.normal(size=1)] for _ in range(6)]
     stepped(made, ours, gradients)
     for step in gradients:

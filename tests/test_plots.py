@@ -8,7 +8,6 @@ from tfsac.experiments.plots import plot_actions, plot_curves, plot_run, read_cu
 
 HEADER = "env_steps,updates,training/return_mean,evaluation/return_mean,evaluation/return_min,evaluation/return_max"
 ROWS = ["1000,0,-5,,,", "2000,1000,-4.5,-4,-6,-2", "3000,2000,,,,", "4000,3000,-3,-2.5,-3,-2"]
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture
@@ -65,7 +64,6 @@ def test_of_repeated_steps_the_last_counts_and_half_a_line_is_left_out(run):
     ("rows", "header", "message"),
     [
         (ROWS, HEADER, "for example q/q1"),
-        (["1"], "q/q2", "env_steps"),
         (["1000,many"], "env_steps,q/q2", "numbers"),
         (["1000,"], "env_steps,q/q2", "no values"),
     ],
@@ -104,15 +102,6 @@ def test_a_run_is_drawn_beside_its_metrics(run, figures, tmp_path):
     assert list(evaluation.get_xdata()) == [2000, 4000] and list(evaluation.get_ydata()) == [-4.0, -2.5]
     band = axes.collections[0].get_paths()[0].vertices
     assert {tuple(point) for point in band.tolist()} == {(2000, -6), (2000, -2), (4000, -3), (4000, -2)}
-
-
-@pytest.mark.parametrize("rows", [["1000,0,-5,,,", "2000,0,-4,,,"], curve_rows([1, 2])])
-def test_a_run_with_only_training_or_only_evaluations_is_drawn(run, rows, tmp_path):
-    out = plot_run(run(rows=rows))
-    assert out.read_bytes().startswith(PNG) and 5_000 < out.stat().st_size < 200_000
-    with pytest.raises(TfsacError, match="no values"):
-        plot_run(run("new", []))
-    assert not (tmp_path / "new" / "learning_curve.png").exists()
 
 
 def shaded(axes):

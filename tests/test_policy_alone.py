@@ -17,10 +17,8 @@ from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
     ExperienceReplayParameters,
     RunParameters,
-    TwinSoftActorCriticAgentParameters,
     discrete_soft_actor_critic_networks,
     override,
-    twin_soft_actor_critic_networks,
 )
 from tfsac.training import RunDirectory
 from tfsac.training.build import build_agent
@@ -37,12 +35,6 @@ def with_agent(level, agent, **changes):
     return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
 
 
-def twin(level="Pendulum-v1", **changes):
-    networks = twin_soft_actor_critic_networks((16,), batch_size=32)
-    agent = TwinSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
-    return with_agent(level, agent, **changes)
-
-
 def discrete(level="CartPole-v1", embedder=(), shared_encoder=False, **changes):
     networks = discrete_soft_actor_critic_networks((16,), embedder=embedder, batch_size=32)
     agent = DiscreteSoftActorCriticAgentParameters(
@@ -54,7 +46,7 @@ def discrete(level="CartPole-v1", embedder=(), shared_encoder=False, **changes):
 # Preset, networks that acting needs, and those that collecting experience needs.
 CASES = {
     "sac with v": (lambda: tiny_preset(**{"environment__filters__observation_normalization": True}), "policy", "policy"),
-    "sac": (twin, "policy", "policy"),
+
     "ensemble, running statistics": (lambda: tiny.ensemble(level="Pendulum-v1", **NORMALISED), "policy", "policy"),
     "discrete sac, masks": (lambda: discrete(MASKED, **MASKS), "policy", "policy"),
     "discrete sac, shared encoder, masks": (lambda: discrete(MASKED, (16,), True, **MASKS), "policy", "policy"),

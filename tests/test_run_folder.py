@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from toys import tiny_preset
 
 from tfsac import api, cli
@@ -95,11 +96,7 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
         (tmp_path / "run" / name).unlink()
     with pytest.raises(BlockingIOError, match="being trained already"):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    (tmp_path / "run" / "checkpoints").mkdir()  # as if the first wrote its first checkpoint
-    with pytest.raises(BlockingIOError, match="being trained already"):
-        Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
     first.close()
-    Trainer(preset(), tmp_path / "elsewhere", RUN, quiet=True).close()
 
 
 @pytest.mark.slow
@@ -155,33 +152,22 @@ def test_leftovers_of_killed_writers_are_removed_and_a_checkpoint_that_was_being
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"000000050", "000000060", "memory"}
 
 
-@pytest.mark.parametrize("content", [b"{", b'{"run": 3}', b"\xff\xfe"])
-def test_a_damaged_config_is_named_together_with_its_copy(run, content):
-    (run / "config.json").write_bytes(content)
-    copy = run / "checkpoints" / "000000060" / "config.json"
-    with pytest.raises(TfsacError, match=str(copy)) as error:
-        RunDirectory(run).read()
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.usefixtures("untraced")
 def test_an_altered_config_is_refused_at_a_resume_together_with_its_copy(run):
     config, copy = run / "config.json", run / "checkpoints" / "000000060" / "config.json"
     content = config.read_text()
     config.write_text(content.replace("EnvironmentSteps(30)", "EnvironmentSteps(70)"))  # another bit of the schedule
-    with pytest.raises(TfsacError, match=f"{config} .*checksum.* {copy}") as error, resumed(run):
+    with pytest.raises(TfsacError, match=f"{config} .*checksum.* {copy}"), resumed(run):
         pass
-    assert "\n" not in str(error.value)
-    for accepted in (copy.read_text(), content.replace('"sha256"', '"earlier versions have no checksum"')):
-        config.write_text(accepted)
-        with resumed(run) as trainer:
-            assert trainer.counters.env_steps == 60
-
-
-def test_a_missing_config_is_made_again(run):
-    (run / "config.json").unlink()
+    config.write_bytes(b'{"run": 3}')
+    with pytest.raises(TfsacError, match=str(copy)):
+        RunDirectory(run).read()
+    config.write_text(content.replace('"sha256"', '"earlier versions have no checksum"'))
+    with resumed(run) as trainer:
+        assert trainer.counters.env_steps == 60
+    config.unlink()
     with resumed(run):
-        assert RunDirectory(run).read()[0] == preset()
+        assert RunDirectory(run).read()[0] == preset()  # made again
 
 
 # -- disks -------------------------------------------------------------------------------------------------------------
@@ -200,17 +186,9 @@ def test_what_is_written_aside_appears_whole_or_not_at_all(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", [pytest.param("plot", marks=pytest.mark.acceptance), "export"])
-def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(tmp_path, monkeypatch, where):
-    import tensorflow as tf
-
-    from tfsac.experiments import plots
-
+def test_a_run_that_cannot_write_its_policy_is_complete_and_resumable(tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    if where == "plot":
-        monkeypatch.setattr(plots, "save_figure", full)
-    else:
-        monkeypatch.setattr(tf.saved_model, "save", full)
+    monkeypatch.setattr(tf.saved_model, "save", full)
     with pytest.raises(OSError, match="No space left"):
         api.train(preset(), folder, RUN, quiet=True)
     names = {path.name for path in folder.iterdir()} - {"learning_curve.png", "events", LOCK}
@@ -226,15 +204,11 @@ def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(t
 def test_the_last_policy_acts_as_the_trained_one_whatever_the_memory_has_lost(run):
     with resumed(run) as trainer:
         trained = trainer.policy.act(OBSERVATION)
-        earlier, newest = RunDirectory(run).checkpoint(), trainer.save()
     for rows in (run / "checkpoints" / "memory").iterdir():
         rows.write_bytes(b"")
-    policy = loading.load_policy(run, last=True)
+    policy = loading.load_policy(run, last=True, critics=True)
     np.testing.assert_array_equal(policy.act(OBSERVATION), trained)
-    assert policy.critics is None and earlier.name == newest.name == "000000060"
-    with_critics = loading.load_policy(run, last=True, critics=True)
-    best = loading.load_policy(run, critics=True)
-    assert with_critics.values(OBSERVATION, [0.5]).keys() == best.values(OBSERVATION, [0.5]).keys()
+    assert policy.values(OBSERVATION, [0.5]).keys() == {"v", "q"}
 
 
 def test_the_last_policy_of_a_step_is_that_of_its_checkpoint(tmp_path):
@@ -271,9 +245,6 @@ def test_commands_take_the_last_policy(run, tmp_path, capsys):
         assert cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", *flags]) == 0
         lines.append(capsys.readouterr().out.splitlines()[0])
     assert lines[0] != lines[1] == lines[2]
-    shutil.rmtree(run / "checkpoints")
-    with pytest.raises(CheckpointError, match="no checkpoint"):
-        cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", "--last"])
 
 
 # -- paths and strangers -----------------------------------------------------------------------------------------------

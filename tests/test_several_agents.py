@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import tensorflow as tf
-from agent_tools import changed, named, one, weights
+from agent_tools import changed, one, weights
 from toys import random_batches, team_spec
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
@@ -205,20 +205,3 @@ def test_an_update_of_a_team_is_that_of_one_agent_on_the_folded_batch(kind, eage
         for a, b in zip(values, weights(alone)[name], strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6, err_msg=name)
     assert changed(first, weights(team)) == first.keys()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_the_agents_does_not_matter(kind, monkeypatch):
-    stacked, order = batches(kind), [2, 0, 1]
-    permuted = stacked._replace(
-        observation={key: value[:, :, order] for key, value in stacked.observation.items()},
-        action=stacked.action[:, :, order],
-        next_observation={key: value[:, :, order] for key, value in stacked.next_observation.items()},
-    )
-    agents = make_agent(kind), make_agent(kind)
-    for agent in agents:  # which row draws what is no matter of the agents
-        monkeypatch.setattr(agent, "noise", lambda name, shape: tf.fill(shape, 0.3))
-    ours, theirs = (named(agent, batch) for agent, batch in zip(agents, (stacked, permuted), strict=True))
-    assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
-    mixed = permuted._replace(action=stacked.action)  # an action belongs to its agent
-    assert abs(named(make_agent(kind), mixed)["loss/q1"] - ours["loss/q1"]) > 1e-4

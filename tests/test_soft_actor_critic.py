@@ -26,7 +26,7 @@ BATCH = 8
 SPEC = vector_spec(3, 2)
 
 
-def make_parameters(period=1, tau=0.25, exploration=None, delay=1, prioritised=False, **changes):
+def make_agent(seed=0, eager=True, period=1, tau=0.25, exploration=None, delay=1, prioritised=False, **changes):
     """Small networks; `changes` are fields of one network, `v__l2_regularization=0.1`, or of all."""
     fields = {"learning_rate": 1e-2, "batch_size": BATCH, **{k: v for k, v in changes.items() if "__" not in k}}
     networks = soft_actor_critic_networks((8, 8), **fields)
@@ -39,30 +39,19 @@ def make_parameters(period=1, tau=0.25, exploration=None, delay=1, prioritised=F
         num_updates_between_policy_updates=delay,
     )
     memory = {"memory": PrioritizedExperienceReplayParameters()} if prioritised else {}
-    return SoftActorCriticAgentParameters(algorithm=algorithm, exploration=exploration, networks=networks, **memory)
+    parameters = SoftActorCriticAgentParameters(algorithm, exploration, networks=networks, **memory)
+    return SoftActorCriticAgent(parameters, SPEC, seed=seed, eager=eager)
 
 
-def make_agent(seed=0, eager=True, spec=SPEC, **changes):
-    return SoftActorCriticAgent(make_parameters(**changes), spec, seed=seed, eager=eager)
-
-
-def batches(updates, seed=0):
-    return random_batches(SPEC, updates, BATCH, seed)
-
-
-def cut(stacked, start, stop):
-    return tf.nest.map_structure(lambda x: x[start:stop], stacked)
+def batches(updates):
+    return random_batches(SPEC, updates, BATCH)
 
 
 # -- gradients stop where they should ----------------------------------------------------------------------------------
 
 
-def policy_step(agent, batch):
-    agent.apply(*agent.policy_step(batch).gradients)
-
-
 STEPS = {
-    "policy": policy_step,
+    "policy": lambda agent, batch: agent.apply(*agent.policy_step(batch).gradients),
     "v": lambda agent, batch: agent.apply(*agent.value_step(batch, tf.ones(BATCH)).gradients),
     "q": lambda agent, batch: agent.apply(*agent.critic_step(batch).gradients),
 }
@@ -94,34 +83,13 @@ def test_without_a_target_network_the_critic_bootstraps_from_the_new_v():
 # -- periods, one update per call --------------------------------------------------------------------------------------
 
 
-def test_the_target_network_waits_for_its_period_also_with_one_update_per_call():
-    agent, stacked, moved = make_agent(period=2), batches(5), []
+def test_the_target_network_and_a_delayed_policy_wait_for_their_turn_also_with_one_update_per_call():
+    agent, stacked, moved = make_agent(period=2, delay=3), batches(5), []
     for i in range(5):
         before = weights(agent)
-        agent.update(cut(stacked, i, i + 1))
-        moved.append("v_target" in changed(before, weights(agent)))
-    assert moved == [False, True, False, True, False]
-
-
-def test_a_delayed_policy_waits_for_its_turn_and_nothing_else_does():
-    agent, stacked, moved = make_agent(delay=3), batches(5), []
-    for i in range(5):
-        before = weights(agent)
-        agent.update(cut(stacked, i, i + 1))
-        moved.append(changed(before, weights(agent)))
-    others = {"v", "v_target", "q"}
-    assert moved == [others, others, others | {"policy"}, others, others]
-
-
-def test_an_update_without_the_policy_is_otherwise_the_same():
-    plain, delayed, stacked = make_agent(), make_agent(delay=2), batches(1)
-    expected, found = named(plain, stacked), named(delayed, stacked)
-    assert changed(weights(plain), weights(delayed)) == {"policy"}
-    of_policy = {name for name in expected if name.startswith(("policy/", "loss/policy"))}
-    assert {name for name, value in found.items() if np.isnan(value)} == of_policy and len(of_policy) == 8
-    assert {name: value for name, value in found.items() if name not in of_policy} == {
-        name: value for name, value in expected.items() if name not in of_policy
-    }
+        agent.update(tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked))
+        moved.append(changed(before, weights(agent)) - {"v", "q"})
+    assert moved == [set(), {"v_target"}, {"policy"}, {"v_target"}, set()]
 
 
 # -- priorities and importance weights ---------------------------------------------------------------------------------
@@ -192,15 +160,7 @@ def gradients_received(monkeypatch, agent, name):
     return received
 
 
-def test_huber_loss_makes_large_errors_count_linearly():
-    stacked = batches(1)._replace(reward=np.full((1, BATCH), 1000.0, np.float32))
-    huber = named(make_agent(q__replace_mse_with_huber_loss=True), stacked)
-    for i in (1, 2):
-        assert huber[f"loss/q{i}"] == pytest.approx(huber[f"q/td_error{i}"] - 0.5, rel=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["policy", "v", "q"])
+@pytest.mark.parametrize("name", ["policy", "q"])
 def test_gradients_are_clipped_and_reported_unclipped(monkeypatch, name):
     agent = make_agent(**{f"{name}__clip_gradients": 1e-3})
     received = gradients_received(monkeypatch, agent, name)
@@ -211,21 +171,6 @@ def test_gradients_are_clipped_and_reported_unclipped(monkeypatch, name):
     assert metrics[f"{name}/gradient_norm"] == pytest.approx(
         named(make_agent(), batches(1))[f"{name}/gradient_norm"], rel=1e-5
     )
-
-
-def test_each_network_has_its_own_optimizer_and_learning_rate():
-    agent = make_agent(
-        v__learning_rate=0.5,
-        q__optimizer_type="RMSProp",
-        policy__learning_rate_decay_steps=1,
-        policy__learning_rate_decay_rate=0.5,
-    )
-    rows = agent.update(batches(3)).metrics
-    column = {name: rows[:, i] for i, name in enumerate(agent.metric_names)}
-    np.testing.assert_allclose(column["learning_rate/v"], 0.5)
-    np.testing.assert_allclose(column["learning_rate/q"], 1e-2)
-    np.testing.assert_allclose(column["learning_rate/policy"], [1e-2, 0.5e-2, 0.25e-2], rtol=1e-6)
-    assert isinstance(agent.optimizers["q"], tf.keras.optimizers.RMSprop)
 
 
 # -- acting ------------------------------------------------------------------------------------------------------------
@@ -285,19 +230,6 @@ def test_single_updates_run_in_one_trace_and_any_number_in_another():
     for updates, traces in ((1, 1), (1, 1), (5, 2), (50, 2), (1, 2)):
         assert agent.update(batches(updates)).metrics.shape == (updates, len(agent.metric_names))
         assert agent.compiled.traces == traces
-
-
-def test_acting_uses_the_weights_of_the_last_compiled_update():
-    agent = make_agent(eager=False)
-    agent.update(batches(2))
-    loc, _ = agent.networks["policy"](see(5))
-    np.testing.assert_allclose(agent.policy.act(see(5), mode="greedy").action, np.tanh(loc), rtol=1e-5, atol=1e-6)
-
-
-def test_a_batch_of_another_size_is_refused():
-    stacked = tf.nest.map_structure(lambda x: x[:, :5], batches(2))
-    with pytest.raises(ValueError):
-        make_agent().update(stacked)
 
 
 def test_noise_depends_on_the_update_and_the_name_and_nothing_else():

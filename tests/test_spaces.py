@@ -86,11 +86,8 @@ class Contained(gym.Env):
 @pytest.mark.parametrize(
     "space, action, total",
     [
-        (Discrete(3, dtype=np.int32), 2, 2),
-        (Discrete(3, dtype=np.uint8), 2, 2),
         (Discrete(120, start=-100, dtype=np.int8), 119, 19),
         (MultiDiscrete([3, 3], dtype=np.int32, start=[1, 1]), [0, 2], 4),
-        (MultiDiscrete([3, 3], dtype=np.int8), [1, 2], 3),
         (Box(-2.0, 2.0, (1,), np.float64), [0.5], 1.0),
     ],
     ids=str,
@@ -140,9 +137,7 @@ def test_spec_holds_shapes_types_and_bounds():
     np.testing.assert_array_equal(spec.action.high, [1, 3])
 
 
-@pytest.mark.parametrize(
-    "mask", [MultiBinary(3), Box(0, 1, (3,), np.int8), Box(0.0, 1.0, (3,)), MultiDiscrete([2, 2, 2])], ids=str
-)
+@pytest.mark.parametrize("mask", [MultiBinary(3), Box(0, 1, (3,), np.int8)], ids=str)
 def test_spec_of_discrete_actions_has_its_start_and_a_mask_of_bools(mask):
     env = spaces_env(Dict(state=VECTOR, action_mask=mask), Discrete(3, start=5))
     check(env)
@@ -165,7 +160,6 @@ FITTING = {"observation": np.zeros((2, 3)), "image": np.full((2, 2, 2, 1), 255)}
         ({"observation": np.zeros((2, 4))}, "shape"),
         ({"speed": np.zeros(2)}, "keys"),
         ({"image": np.ones((2, 2, 1), np.uint8)}, "leading dimensions"),
-        ({"image": np.full((2, 2, 2, 1), 0.5)}, "0 to 255"),
         ({"image": np.full((2, 2, 2, 1), 256)}, "0 to 255"),
     ],
 )
@@ -178,26 +172,22 @@ def test_observations_that_do_not_fit_the_spec_are_refused(changes, words):
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
-THREE = Discrete(3)
-
-
-def masked(mask, action=THREE):
-    return dict(observation=Dict(state=VECTOR, action_mask=mask), action=action)
-
-
-STATE = Dict(agent_state=Box(-1, 1, (2, 3)))
 REFUSED = {
-    "no space": (dict(action=None), "action_space"),
     "several discrete actions": (dict(action=MultiDiscrete([2, 3])), "actions must be a Box"),
     "unbounded": (dict(action=Box(np.float32([-1, -1]), np.float32([1, np.inf]))), r"1.0, inf\]"),
     "discrete observation": (dict(observation=Discrete(5)), "FlattenObservation"),
-    "mask of continuous actions": (masked(MultiBinary(1), ACTION), "discrete"),
+    "mask of continuous actions": (
+        dict(observation=Dict(state=VECTOR, action_mask=MultiBinary(1)), action=ACTION),
+        "discrete",
+    ),
     "a team that sees vectors": (
         dict(observation=Dict(agent_state=VECTOR), action=MultiDiscrete([4, 4, 4])),
         "agent_state",
     ),
-    "a team of one discrete action": (dict(observation=STATE, action=Discrete(4)), "MultiDiscrete"),
-    "a team of unequal sizes": (dict(observation=STATE, action=MultiDiscrete([4, 3])), "equal sizes"),
+    "a team of unequal sizes": (
+        dict(observation=Dict(agent_state=Box(-1, 1, (2, 3))), action=MultiDiscrete([4, 3])),
+        "equal sizes",
+    ),
 }
 
 
@@ -207,7 +197,7 @@ def test_spaces_that_cannot_be_used_are_refused(spaces, words):
         check(spaces_env(**spaces))
 
 
-@pytest.mark.parametrize("keys", [["a/b"], ["self"], ["a-b", "a.b"], ["Arm", "arm"], ["Action_Mask"]], ids=str)
+@pytest.mark.parametrize("keys", [["a/b"], ["self"], ["Arm", "arm"]], ids=str)
 def test_keys_that_exported_policies_cannot_have_are_refused(keys):
     observation = Dict({**dict.fromkeys(keys, VECTOR), "action_mask": MultiBinary(3)})
     with pytest.raises(TfsacError, match="exported"):

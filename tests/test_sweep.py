@@ -22,8 +22,6 @@ from tfsac.distributed.ray_cluster import connect
 from tfsac.errors import TfsacError
 from tfsac.experiments import grid as grid_of_sweep
 from tfsac.experiments import run_processes
-from tfsac.experiments.grid import Combination
-from tfsac.experiments.sweep import Sweep
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 
@@ -33,13 +31,10 @@ DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("0.98", ["0.98"]),
         ("0.98, 0.99", ["0.98", "0.99"]),
         ("[64,64],[[1,2],[3]],{}", ["[64,64]", "[[1,2],[3]]", "{}"]),
         ('{"a":1,"b":[2,3]},null', ['{"a":1,"b":[2,3]}', "null"]),
         ("EnvironmentSteps(1),TrainingSteps(2)", ["EnvironmentSteps(1)", "TrainingSteps(2)"]),
-        (r'"a\",[b",c', [r'"a\",[b"', "c"]),
-        ("1,,2", ["1", "", "2"]),
     ],
 )
 def test_values_are_split_at_the_outer_commas(text, values):
@@ -51,17 +46,15 @@ def test_values_are_split_at_the_outer_commas(text, values):
     [
         ([DISCOUNT, RATE], ["discount", "learning_rate"]),
         (["a.q.rate", "a.v.rate", "a.v.size"], ["q.rate", "v.rate", "size"]),
-        (["a.q.x.rate", "b.q.x.rate"], ["a.q.x.rate", "b.q.x.rate"]),
         (["a.*.rate", "a.q.rate"], ["all.rate", "q.rate"]),
-        (["num_envs", "environment.num_envs"], ["num_envs", "environment.num_envs"]),
     ],
 )
 def test_names_are_as_short_as_they_can_be(paths, names):
     assert list(grid_of_sweep.short_names(paths).values()) == names
 
 
-def plan(*grid, describe=lambda flags: {"flags": flags}):
-    return grid_of_sweep.plan(grid, ["level", "num_envs"], describe)
+def plan(*grid):
+    return grid_of_sweep.plan(grid, ["level", "num_envs"], lambda flags: {"flags": flags})
 
 
 def test_a_grid_is_every_combination_in_order():
@@ -83,8 +76,6 @@ def test_a_grid_is_every_combination_in_order():
     ("values", "words"),
     [
         ("[64, 64],[128,128]", ["(64,64)", "(128,128)"]),
-        ("1_000,true,null", ["1000", "true", "null"]),
-        ('"1",1', ["%221%22", "1"]),
         ("../x,*", ["..%2Fx", "%2A"]),
         ("b,[" + "1," * 30 + "1]", ["b", "value2"]),
     ],
@@ -162,7 +153,6 @@ def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, cap
     assert [row[3] for row in table(stand_in, "improvement")] == ["0", "1"]
     printed = capsys.readouterr().out.splitlines()
     assert printed[:2] == [f"{stand_in}: 2 of 4 runs are finished", f"started   {ALL[1]}"]
-    assert re.fullmatch(rf"finished  {ALL[1]}  best evaluation 22.0, 0:00:0\d", printed[2])
     assert printed[-2:] == [f"table   {stand_in / 'comparison.csv'}", f"figure  {stand_in / 'comparison.png'}"]
 
     before = content(stand_in)
@@ -170,9 +160,6 @@ def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, cap
         (stand_in / "comparison.csv").unlink()
         assert again() == 0
         assert content(stand_in) == before
-    (stand_in / ALL[0] / "metrics.csv").write_text("")
-    assert run(stand_in, seeds=1) == 1
-    assert "not compared: " in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_signal_is_passed_on_and_the_same_command_continues(stand_in, monkeypatch, capsys):
@@ -215,29 +202,17 @@ def test_a_run_that_was_killed_in_its_first_file_starts_again(stand_in):
     planned = run_processes.PlannedRun(folder, flags)
     assert planned.start(1).wait() == 0 and planned.finished and not (folder / ".config.json.123").exists()
     (other := folder.with_name("seed2")).mkdir()
-    (third := folder.with_name("seed3") / "checkpoints" / ".000000100.old").mkdir(parents=True)
-    assert run_processes.PlannedRun(third.parents[1], flags).interrupted  # while its only checkpoint was replaced
     (other / "notes.txt").touch()
     assert run_processes.PlannedRun(other, flags).start(1).wait() and (other / "notes.txt").exists()
 
 
-def threads(folder):
-    return [json.loads(path.read_text())["threads"] for path in folder.rglob("config.json")]
-
-
 def test_several_jobs_run_at_the_same_time_and_share_the_cores(stand_in, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)), raising=False)
-    assert run(stand_in.with_name("one"), "--jobs=4", grid="0.5", seeds=1) == 0  # one job is left
-    assert threads(stand_in.with_name("one")) == [[None, None]]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     monkeypatch.setenv("TOGETHER", "1")
     monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "9")
-    assert run(stand_in, "--jobs=2", grid="0.5") == 0
-    assert threads(stand_in) == [["1", "9"]] * 2
-    monkeypatch.delenv("TF_NUM_INTEROP_THREADS")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
-    other = stand_in.with_name("other")
-    assert cli.run(["sweep", f"--run_dir={other}", "--num_seeds=2", f"--set={DISCOUNT}=0.5"]) == 0  # a job a core
-    assert threads(other) == [["1", "1"]] * 2
+    assert cli.run(["sweep", f"--run_dir={stand_in}", "--num_seeds=2", f"--set={DISCOUNT}=0.5"]) == 0  # a job a core
+    threads = [json.loads(path.read_text())["threads"] for path in stand_in.rglob("config.json")]
+    assert threads == [["1", "9"]] * 2
 
 
 def test_a_failing_run_is_named_and_does_not_stop_the_others(stand_in, monkeypatch, capsys):
@@ -255,7 +230,6 @@ def test_a_failing_run_is_named_and_does_not_stop_the_others(stand_in, monkeypat
     monkeypatch.delenv("BREAK")
     assert run(stand_in) == 0
     assert {name: len(calls) for name, calls in starts(stand_in).items()} == dict.fromkeys(ALL, 1)
-    assert (stand_in / f"{ALL[0]}.log").read_text().count("tfsac: broken") == 2
 
 
 def test_without_a_folder_one_is_made_and_printed(stand_in, monkeypatch, capsys):
@@ -269,30 +243,10 @@ def test_without_a_folder_one_is_made_and_printed(stand_in, monkeypatch, capsys)
     assert [path.name for path in pathlib.Path("runs/mine").glob("*/sweep.json")] == ["sweep.json"]
 
 
-def test_a_preset_of_the_grid_that_has_changed_is_another_sweep(tmp_path):
-    def sweep(discount):
-        presets = {"a.py": {"discount": 0.99}, "b.py": {"discount": discount}}
-        experiments = {name: {"preset": {"agent": {"kind": "sac"}, **preset}} for name, preset in presets.items()}
-        combinations = [Combination(name, {"preset": name}, [], made) for name, made in experiments.items()]
-        return Sweep(tmp_path / "sweep", combinations, [0], [])
-
-    series = sweep(0.9)
-    series.do = lambda run: None
-    series.train()
-    sweep(0.9)
-    with pytest.raises(TfsacError, match=r"first_of.b.py.preset.discount"):
-        sweep(0.5)
-
-
 def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
     run(stand_in, seeds=1)
     before = content(stand_in)
-    for more, grid, message in (
-        ([], "0.2,0.8", "grid"),
-        (["--preset=pendulum_sac", "--level=MountainCarContinuous-v0"], "0.2,0.9", "level"),
-        (["--set=agent.memory.max_size=5000"], "0.2,0.9", "max_size"),
-        (["--stochastic_evaluation"], "0.2,0.9", "stochastic_evaluation"),
-    ):
+    for more, grid, message in (([], "0.2,0.8", "grid"), (["--set=agent.memory.max_size=5000"], "0.2,0.9", "max_size")):
         with pytest.raises(TfsacError, match=message):
             run(stand_in, *more, grid=grid)
     assert content(stand_in) == before
@@ -314,21 +268,10 @@ def test_one_sweep_at_a_time_trains_in_a_folder_and_one_process_a_run(stand_in, 
         run(stand_in)
     assert content(stand_in) == before
     os.close(folder)
-    # A run that another process trains ends the sweep; what was started saves.
-    monkeypatch.setenv("WAIT", "seed2")
-    start = run_processes.PlannedRun.start
-
-    def wait_before_the_second(self, *how):
-        if self.path.parent.name == "discount=0.9":
-            wait_for(stand_in / ALL[1] / "waiting")
-        return start(self, *how)
-
-    monkeypatch.setattr(run_processes.PlannedRun, "start", wait_before_the_second)
-    with (stand_in / f"{ALL[3]}.log").open("ab") as log:
+    with (stand_in / f"{ALL[3]}.log").open("ab") as log:  # another process trains this run
         fcntl.flock(log, fcntl.LOCK_EX)
         with pytest.raises(BlockingIOError, match=r"seed2\.log"):
-            run(stand_in, "--jobs=2")
-    assert (stand_in / ALL[1] / "checkpoints" / "000000010").is_dir()
+            run(stand_in)
     assert not (stand_in / ALL[3]).exists()
 
 

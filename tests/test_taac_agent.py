@@ -22,7 +22,7 @@ from tfsac.parameters import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     temporally_abstract_networks,
 )
-from tfsac.types import FIRST, LAST, ArraySpec, Sequence, Spec
+from tfsac.types import LAST, ArraySpec, Spec
 
 BATCH, STEPS = 8, 4
 SPEC = vector_spec(3, 2)
@@ -38,25 +38,14 @@ KINDS = {
 }
 
 
-def make_agent(
-    spec=SPEC,
-    seed=0,
-    eager=True,
-    num_critics=2,
-    init_w=0.5,
-    steps=STEPS,
-    rows=BATCH,
-    layers=(8, 8),
-    embedders=None,
-    own=None,
-    learning_rate=1e-2,
-    **algorithm,
-):
-    """Small networks, TaacL unless told; `own` are fields of single networks."""
-    networks = temporally_abstract_networks(layers, num_critics, init_w, learning_rate=learning_rate, batch_size=rows)
+def make_agent(spec=SPEC, embedders=None, **algorithm):
+    """Small networks, TaacL unless told."""
+    networks = temporally_abstract_networks((8, 8), init_w=0.5, learning_rate=1e-2, batch_size=BATCH)
     if embedders:
-        own = {name: {"input_embedders_parameters": embedders} for name in networks}
-    networks = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in networks.items()}
+        networks = {
+            name: dataclasses.replace(network, input_embedders_parameters=embedders)
+            for name, network in networks.items()
+        }
     given = {
         "trajectory": "linear",
         "rate_for_copying_weights_to_target": 0.25,
@@ -65,10 +54,10 @@ def make_agent(
     }
     parameters = TemporallyAbstractActorCriticAgentParameters(
         algorithm=TemporallyAbstractActorCriticAlgorithmParameters(**given),
-        memory=SequenceReplayParameters(sequence_length=steps),
+        memory=SequenceReplayParameters(sequence_length=STEPS),
         networks=networks,
     )
-    return TemporallyAbstractActorCriticAgent(parameters, spec, seed=seed, eager=eager)
+    return TemporallyAbstractActorCriticAgent(parameters, spec, seed=0, eager=True)
 
 
 def batches(agent, updates, seed=0):
@@ -126,15 +115,6 @@ def test_every_step_has_gradients_of_its_own_weights_and_moves_them_alone():
         assert changed(before, weights(agent)) == {step.name}
 
 
-def test_the_target_follows_the_critics_that_moved():
-    agent = make_agent()
-    before = weights(agent)
-    agent.update(batches(agent, 1))
-    after = weights(agent)
-    for target, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
-        np.testing.assert_allclose(moved, 0.75 * target + 0.25 * online, rtol=1e-5, atol=1e-7)
-
-
 # -- periods and delays ------------------------------------------------------------------------------------------------
 
 
@@ -144,8 +124,11 @@ def test_policy_and_temperatures_wait_for_their_turn_also_with_one_update_per_ca
     for i in range(6):
         before = weights(agent)
         metrics = named(agent, tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked))
-        moved.append(changed(before, weights(agent)))
+        after = weights(agent)
+        moved.append(changed(before, after))
         assert (metrics["policy/gradient_norm"] > 0) == ("policy" in moved[-1])
+        for target, online, new in zip(before["q_target"], after["q"], after["q_target"], strict=True):
+            np.testing.assert_allclose(new, 0.75 * target + 0.25 * online, rtol=1e-5, atol=1e-7)
     rest = {"q", "q_target"}
     assert moved == [rest, rest, rest | {"policy", "proposal_temperature", "choice_temperature"}] * 2
 
@@ -212,10 +195,8 @@ def test_rows_after_an_episode_give_the_value_of_where_it_was_cut_off(name):
 @pytest.mark.parametrize(
     ("algorithm", "choice", "proposal"),
     [
-        ({}, 0.325083, 2 * -1.609438),
         ({"min_prob": 0.2}, 0.500402, 2 * -0.916291),
         ({"min_prob": (0.05, 0.1)}, 0.198515, 2 * -1.609438),
-        ({"target_entropy": 0.5}, 0.5, 0.5),
         ({"target_entropy": (0.3, -4.0)}, 0.3, -4.0),
     ],
 )
@@ -255,33 +236,6 @@ def test_each_reward_has_its_discount(monkeypatch):
 
 
 # -- acting ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "mode"), [*zip(KINDS, ["random", "explore", "sample", "greedy", "explore"], strict=True)]
-)
-def test_what_is_stored_is_the_state_before_and_after(kind, mode):
-    agent = make_agent(**KINDS[kind])
-    fields, state = agent.policy.trajectory.fields, agent.policy.initial_state(50)
-    assert set(agent.spec.extras) == {"switch"} | {
-        f"{prefix}/{name}" for prefix in ("state", "next_state") for name in fields
-    }
-    switched = []
-    for step in range(4):
-        found = agent.policy.act(observations(50, step), state, mode=mode)
-        assert set(found.extras) == set(agent.spec.extras) and set(found.state) == {*fields, "repeats"}
-        kept = agent.policy.trajectory.step({name: state[name] for name in fields})
-        switch = found.extras["switch"] > 0
-        for name in fields:
-            np.testing.assert_array_equal(found.extras[f"state/{name}"], state[name])
-            np.testing.assert_array_equal(found.extras[f"next_state/{name}"], found.state[name])
-            np.testing.assert_array_equal(found.state[name][~switch], kept[name][~switch])
-            assert found.state[name].dtype == np.float32 and np.abs(found.state[name]).max() <= 1.0
-        np.testing.assert_array_equal(found.action, found.state["tau_a"])
-        np.testing.assert_array_equal(found.state["repeats"], np.where(switch, 1, state["repeats"] + 1))
-        assert found.state["repeats"].dtype == np.int32 and found.extras["switch"].dtype == np.float32
-        state, switched = found.state, [*switched, switch]
-    assert 0 < np.mean(switched) < 1
 
 
 ACTING = {name: (SPEC, kind) for name, kind in KINDS.items()} | {
@@ -360,9 +314,9 @@ def test_what_is_equal_is_kept():
     assert agent.policy.act(x, state, mode="greedy").extras["switch"].sum() == 0
     _, after = agent.policy.act_tensors(tensors(x), None, tensors(state))
     np.testing.assert_array_equal(after["repeats"], state["repeats"] + 1)
-    assert agent.policy.act(observations(20000), random_state(agent, 20000), mode="sample").extras[
-        "switch"
-    ].mean() == pytest.approx(0.5, abs=0.02)
+    x, state = tensors(observations(20000)), tensors(random_state(agent, 20000))
+    _, after = agent.policy.act_tensors(x, agent.policy.sample_noise(x), state)
+    assert np.mean(after["repeats"] == 1) == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample"])
@@ -378,13 +332,6 @@ def test_a_trajectory_lasts_no_longer_than_it_may(mode):
     assert switches == [[float(switch)] * 4 for switch in (0, 0, 0, 1, 0, 0, 1, 0)]
 
 
-def test_the_learners_own_choice_is_not_bound_by_the_most_repeats():
-    free, bound = make_agent(), make_agent(max_repeat_steps=1)
-    stacked = batches(free, 3)
-    np.testing.assert_array_equal(free.update(stacked).metrics, bound.update(stacked).metrics)
-    assert_same(free, bound)
-
-
 def test_an_episode_begins_with_zeros_row_by_row():
     agent = make_agent()
     x, state = observations(3), random_state(agent, 3)
@@ -393,35 +340,24 @@ def test_an_episode_begins_with_zeros_row_by_row():
         np.testing.assert_array_equal(found.extras[f"state/{name}"][[0, 2]], 0.0)
         np.testing.assert_array_equal(found.extras[f"state/{name}"][1], state[name][1])
     np.testing.assert_array_equal(found.state["repeats"][[0, 2]], 1)
-    for none in ((), {}, None):
-        first = agent.policy.act(x, none, mode="greedy")
-        for name, value in agent.policy.act(x, agent.policy.initial_state(3), mode="greedy").state.items():
-            np.testing.assert_array_equal(first.state[name], value)
+    first = agent.policy.act(x, None, mode="greedy")
+    for name, value in agent.policy.act(x, agent.policy.initial_state(3), mode="greedy").state.items():
+        np.testing.assert_array_equal(first.state[name], value)
 
 
-@pytest.mark.parametrize(
-    ("mode", "random"), [("random", True), ("explore", True), ("sample", False), ("greedy", False)]
-)
+@pytest.mark.parametrize(("mode", "random"), [("random", True), ("explore", True), ("sample", False)])
 def test_first_trajectories_are_random_while_playing_if_wanted(mode, random):
     agent, rows = make_agent(randomize_first_state_tau=True), 5000
     state = random_state(agent, rows)
     begins = np.arange(rows) % 2 == 0
-    for found, new in (
-        (agent.policy.act(observations(rows), mode=mode), np.ones(rows, bool)),
-        (agent.policy.act(observations(rows), state, begins, mode), begins),
-    ):
-        for name in agent.policy.trajectory.fields:
-            before = found.extras[f"state/{name}"]
-            np.testing.assert_array_equal(before[~new], state[name][~new])
-            assert before[new].std() == pytest.approx(3**-0.5 if random else 0.0, abs=0.02)
-            assert before[new].mean() == pytest.approx(0.0, abs=0.05) and np.abs(before).max() <= 1
-        # What it begins with is where the kept ones go on from.
-        kept = agent.policy.trajectory.step(
-            {name: found.extras[f"state/{name}"] for name in agent.policy.trajectory.fields}
-        )
-        stays = found.extras["switch"] == 0
-        np.testing.assert_array_equal(found.action[stays], kept["tau_a"][stays])
-        np.testing.assert_array_equal(found.state["repeats"][new], 1)
+    found = agent.policy.act(observations(rows), state, begins, mode)
+    begun = {name: found.extras[f"state/{name}"] for name in agent.policy.trajectory.fields}
+    for name, before in begun.items():
+        np.testing.assert_array_equal(before[~begins], state[name][~begins])
+        assert before[begins].std() == pytest.approx(3**-0.5 if random else 0.0, abs=0.02)
+        assert before[begins].mean() == pytest.approx(0.0, abs=0.05) and np.abs(before).max() <= 1
+    kept, stays = agent.policy.trajectory.step(begun), found.extras["switch"] == 0
+    np.testing.assert_array_equal(found.action[stays], kept["tau_a"][stays])
 
 
 def test_random_acting_switches_half_of_the_time_to_uniform_proposals():
@@ -444,64 +380,10 @@ def test_random_acting_switches_half_of_the_time_to_uniform_proposals():
         (discrete_spec(), {}, "discrete"),
         (team_spec(3, discrete=False), {}, "agents"),
         (SPEC, {"reward_weights": (1.0, 2.0)}, "reward_weights"),
-        (TWO_REWARDS, {"reward_discounts": (0.9,) * 3}, "reward_discounts"),
-        (SPEC, {"target_entropy": (0.3, 1.4)}, "target_entropy"),
         (SPEC, {"target_entropy": (0.7, -1.0)}, "target_entropy"),
-        (SPEC, {"target_entropy": -1.5}, "target_entropy"),
+        (SPEC._replace(observation={"tau_a": SPEC.observation["observation"]}), {}, "tau_a"),
     ],
 )
 def test_what_the_agent_cannot_do_is_refused(spec, algorithm, word):
     with pytest.raises(TfsacError, match=word):
         make_agent(spec, **algorithm)
-
-
-@pytest.mark.parametrize("keys", [["tau_a"], ["action", "repeats", "tau_a", "tau_v"]], ids=str)
-def test_observations_with_keys_of_the_state_or_action_are_refused(keys):
-    spec = SPEC._replace(observation={key: SPEC.observation["observation"] for key in ("observation", *keys)})
-    embedders = {key: InputEmbedderParameters((4,)) for key in spec.observation}
-    with pytest.raises(TfsacError, match="tau_a"):
-        make_agent(spec, embedders=embedders)
-
-
-# -- learning ----------------------------------------------------------------------------------------------------------
-
-
-def one_step_episodes(agent, updates, rng):
-    """Random actions of a task of one step, whose reward is minus the squared distance of the action from the
-    observation.
-    """
-    shape = (updates, 2, agent.batch_size)
-    target, action = (rng.uniform(-0.8, 0.8, (*shape, 2)).astype(np.float32) for _ in range(2))
-    step_type = np.broadcast_to(np.int32([FIRST, LAST])[:, None], shape).copy()
-    first = (step_type == FIRST).astype(np.float32)
-    fields = agent.policy.trajectory.fields
-    zeros = {name: np.zeros_like(action) for name in fields}
-    after = agent.policy.trajectory.plan(action, zeros)
-    extras = {f"state/{name}": np.roll(first[..., None] * np.float32(after[name]), 1, axis=1) for name in fields}
-    extras |= {f"next_state/{name}": first[..., None] * np.float32(after[name]) for name in fields}
-    extras["switch"] = first
-    reward = -first * np.square(action - target).sum(axis=-1)
-    return Sequence(
-        {"observation": target}, first[..., None] * action, reward, np.zeros(shape, np.float32), step_type, extras
-    )
-
-
-@pytest.mark.slow
-def test_it_learns_to_do_what_it_sees_in_one_step():
-    agent = make_agent(
-        vector_spec(2, 2),
-        eager=False,
-        trajectory="quadratic",
-        steps=2,
-        rows=64,
-        layers=(32, 32),
-        learning_rate=3e-3,
-        initial_alpha=0.05,
-        min_prob=(0.05, 0.02),
-    )
-    rng = np.random.default_rng(0)
-    for _ in range(12):
-        agent.update(one_step_episodes(agent, 50, rng))
-    target = rng.uniform(-0.8, 0.8, (1000, 2)).astype(np.float32)
-    error = np.abs(agent.policy.act({"observation": target}, mode="greedy").action - target)
-    assert error.mean() < 0.12  # that of doing nothing is 0.4

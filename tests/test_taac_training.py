@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 import tiny
 from environment_tools import TWO
-from resume_tools import RUN, complete_run, crashed, same_run, weights
+from resume_tools import RUN, complete_run, crashed, same_run
 
 from tfsac.exporting import loading
 from tfsac.parameters import (
-    EnvironmentEpisodes,
     RunParameters,
 )
 from tfsac.policies.temporally_abstract import Trajectory
 from tfsac.training import Callback, Evaluation, Trainer
-from tfsac.training.evaluation import evaluate_policy
 from tfsac.types import LAST
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
@@ -31,14 +29,11 @@ SMALL = {
 
 
 class Batches(Callback):
-    """Keeps what the agent learns from, and the weights after each update."""
+    """Keeps what the agent learns from."""
 
     def on_training_begin(self, trainer):
-        self.batches, self.weights, update = [], [weights(trainer)], trainer.agent.update
+        self.batches, update = [], trainer.agent.update
         trainer.agent.update = lambda batch: self.batches.append(batch) or update(batch)
-
-    def on_updates(self, trainer, metrics):
-        self.weights.append(weights(trainer))
 
 
 def trained(folder, preset, *callbacks, **run):
@@ -78,10 +73,6 @@ def test_the_columns_about_trajectories_and_temperatures_are_plausible(finished)
         assert 0.0 < float(row["switch/keep_prob"]) < 1.0
         assert 0.0 < float(row["switch/entropy"]) <= math.log(2.0)
         assert 1.0 <= float(row["switch/repeats"]) <= 1000.0
-        assert np.isfinite(float(row["switch/advantage"]))
-        for name in ("proposal", "choice"):
-            assert 0.9 < float(row[f"temperature/{name}_alpha"]) < 1.1  # both begin with 1 and learn at 3e-4
-            assert float(row[f"learning_rate/{name}_temperature"]) == pytest.approx(3e-4)
     assert row["temperature/proposal_alpha"] != row["temperature/choice_alpha"]
     assert row["evaluation/switch_rate"] != row["stochastic_evaluation/switch_rate"]
 
@@ -92,35 +83,17 @@ def test_a_trajectory_lasts_as_long_as_the_steps_for_each_that_began():
 
     # The first step of an episode begins a trajectory although the policy keeps the one of zeros.
     assert switching(0, 0, 1, 1, 0, lengths=[3, 2]) == pytest.approx((2 / 5, 5 / 3))
-    assert switching(0, 0, 0, 0, lengths=[4]) == (0.0, 4.0)
     assert switching(0, 0, 0, 0, lengths=[1, 3]) == (0.0, 2.0)
-    assert switching(1, 1, lengths=[2]) == (1.0, 1.0)
     row = Evaluation(np.array([1.0]), np.array([2]), np.array([False, True])).summary("x")
     assert (row["x/switch_rate"], row["x/repeats_mean"], row["x/return_mean"]) == (0.5, 1.0, 1.0)
     assert "x/switch_rate" not in Evaluation(np.array([1.0]), np.array([2])).summary("x")
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
-def test_an_evaluation_tells_of_every_step_whether_it_switched(finished, deterministic):
-    policy, env = loading.load_policy(finished), loading.environment_of(finished)
-    seen = []
-    done = evaluate_policy(
-        policy, env, EnvironmentEpisodes(2), deterministic, each_step=lambda *_: seen.append(policy.switched)
-    )
-    env.close()
-    np.testing.assert_array_equal(done.switched, seen)
-    assert len(seen) == done.lengths.sum() == 60
-    assert 0 < done.switched.sum() < 60
-
-
 def test_the_best_policy_samples_with_the_temperature_of_its_evaluation(finished):
     policy = loading.load_policy(finished)
-    best = max(tiny.rows(finished), key=lambda row: float(row["evaluation/return_mean"]))
     with np.load(finished / "best.npz") as file:
         saved = float(np.exp(file["choice_temperature/log_alpha"]))
-    assert float(policy.acting.choice_alpha) == pytest.approx(saved, rel=1e-6)
-    # The row has the mean of the updates before the evaluation.
-    assert saved < float(best["temperature/choice_alpha"]) < 1.0
+    assert float(policy.acting.choice_alpha) == pytest.approx(saved, rel=1e-6) and saved < 1.0
 
 
 # -- what is stored ----------------------------------------------------------------------------------------------------
@@ -169,16 +142,6 @@ def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
     np.testing.assert_array_equal(trainer.parts.collector.policy_state["tau_a"], after["tau_a"][-1])
 
 
-class Updates(Callback):
-    """Keeps the number of updates after each step."""
-
-    def on_training_begin(self, trainer):
-        self.counted = []
-
-    def on_step(self, trainer):
-        self.counted.append((trainer.counters.env_steps, trainer.counters.updates))
-
-
 def test_training_waits_for_a_stretch_and_then_makes_all_updates_that_are_due(tmp_path):
     changes = {
         **SMALL,
@@ -187,10 +150,11 @@ def test_training_waits_for_a_stretch_and_then_makes_all_updates_that_are_due(tm
         "schedule.improve_steps": 4,
         "agent.algorithm.num_consecutive_training_steps": 3,
     }
-    seen = Updates()
+    seen, counted = Callback(), []
+    seen.on_step = lambda trainer: counted.append((trainer.counters.env_steps, trainer.counters.updates))
     trainer = trained(tmp_path, tiny.taac(**changes), seen)
     assert trainer.memory.sequence_length == 4
-    assert seen.counted == [(1, 0), (2, 0), (3, 0), (4, 6), (5, 9), (6, 12)]  # the warm-up ends at 2
+    assert counted == [(1, 0), (2, 0), (3, 0), (4, 6), (5, 9), (6, 12)]  # the warm-up ends at 2
 
 
 # -- several rewards ---------------------------------------------------------------------------------------------------
@@ -217,10 +181,7 @@ def test_several_rewards_are_normalised_and_learned_each_on_its_own(tmp_path):
     np.testing.assert_allclose(trainer.filters.rewards.squares / 70, raw.var(axis=0), rtol=1e-6)
     last = seen.batches[-1]
     assert last.reward.shape == (2, 4, 16, 2)  # two updates for a step of two environments
-    (q,) = trainer.agent.policy.forwards["q"](
-        {"observation": np.zeros((5, 1), np.float32)}, np.zeros((5, 1), np.float32)
-    )
-    assert q.shape == (5, 2, 2)  # two critics of two rewards
+
     assert np.abs(last.reward).max() == pytest.approx(1.2)
     # Where nothing was clipped, the second reward is one of 10, 20 and 30 over their deviation.
     steps = last.step_type != LAST
@@ -228,7 +189,6 @@ def test_several_rewards_are_normalised_and_learned_each_on_its_own(tmp_path):
     np.testing.assert_allclose(found, 10.0 / np.sqrt(trainer.filters.rewards.squares[1] / 70), rtol=1e-6)
     row = tiny.rows(tmp_path / "run")[-1]
     assert 57.0 <= float(row["training/return_mean"]) <= 60.0 and 57.0 <= float(row["evaluation/return_mean"]) <= 60.0
-    assert all(np.isfinite(float(row[name])) for name in ("loss/q1", "loss/q2", "q/target", "switch/advantage"))
 
 
 # -- interrupted runs --------------------------------------------------------------------------------------------------

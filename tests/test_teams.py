@@ -137,12 +137,7 @@ def test_masks_of_the_agents_become_one():
 
 
 @pytest.mark.parametrize(
-    "y, x, expected",
-    [
-        ("terminated", "terminated", (True, False)),
-        ("truncated", "truncated", (False, True)),
-        ("terminated", "truncated", (False, True)),
-    ],
+    "y, x, expected", [("terminated", "terminated", (True, False)), ("terminated", "truncated", (False, True))]
 )
 def test_an_episode_ends_for_the_whole_team(y, x, expected):
     team = Team(Pair(ends={"2": {"y": y, "x": x}}))

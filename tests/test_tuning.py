@@ -48,9 +48,7 @@ def test_a_dimension_is_read(text):
     assert parse_dimension(dimension.text) == dimension
 
 
-@pytest.mark.parametrize(
-    "text", ["a.b", "a.b=loguniform(1, 2)", "a.b=uniform(2, 1)", "a.b=log(0, 1)", "a.b=int(1, x)", "a.b=log(1)"]
-)
+@pytest.mark.parametrize("text", ["a.b", "a.b=loguniform(1, 2)", "a.b=uniform(2, 1)", "a.b=int(1, x)"])
 def test_a_text_that_is_no_dimension_is_refused(text):
     with pytest.raises(TfsacError, match="--space must be"):
         parse_dimension(text)
@@ -67,33 +65,20 @@ def described(name="pendulum_twin_sac"):
 
 
 @pytest.mark.parametrize(
-    ("text", "sampled", "flag"),
+    ("text", "sampled", "value"),
     [
-        (f"{DISCOUNT}=1-log(0.001, 0.1)", 0.02, f"{DISCOUNT}=0.98"),
-        (f"{RATE}=log(1e-4, 1e-2)", 0.002, f"{RATE}=0.002"),
-        ("a.b=choice([1,2], x)", "[1,2]", "a.b=[1,2]"),
+        (f"{DISCOUNT}=1-log(0.001, 0.1)", 0.01, "0.99"),
+        (f"{DISCOUNT}=uniform(0.9, 0.95)", None, None),
+        (f"{RATE}=log(1e-4, 1e-2)", 1e-3, "0.001"),
+        ("agent.hidden_layers=choice([64,64], [128,128])", "[128,128]", "[128,128]"),
+        ("agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)", -1.0, "-1.0"),
+        ("schedule.heatup_steps=int(500, 2000)", 1000, "1000"),
     ],
 )
-def test_values_become_flags_of_the_run(text, sampled, flag):
-    assert parse_dimension(text).flag(sampled) == f"--set={flag}"
-
-
-@pytest.mark.parametrize(
-    ("text", "sampled"),
-    [
-        (f"{DISCOUNT}=1-log(0.001, 0.1)", 0.01),
-        (f"{DISCOUNT}=uniform(0.9, 0.95)", None),
-        (f"{RATE}=log(1e-4, 1e-2)", 1e-3),
-        ("agent.networks.*.batch_size=choice(64, 256)", "256"),
-        ("agent.hidden_layers=choice([64,64], [128,128])", "[128,128]"),
-        ("agent.hidden_layers=choice([64,64], [32])", None),
-        ("agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)", -1.0),
-        ("schedule.heatup_steps=int(500, 2000)", 1000),
-        ("environment.kwargs.g=uniform(1, 9)", None),
-    ],
-)
-def test_the_first_trial_has_the_values_of_the_preset(text, sampled):
-    assert parse_dimension(text).sampled_value(described()) == sampled
+def test_the_first_trial_has_the_values_of_the_preset_which_become_flags_of_the_run(text, sampled, value):
+    dimension = parse_dimension(text)
+    assert dimension.sampled_value(described()) == sampled
+    assert sampled is None or dimension.flag(sampled) == f"--set={dimension.path}={value}"
 
 
 @pytest.mark.parametrize("kind", DEFAULT_SPACES)
@@ -131,7 +116,6 @@ def test_own_dimensions_and_set_parameters_take_the_place_of_default_ones():
     [
         (["agent.algorithm.discont=uniform(0.9, 1)"], "discont"),
         ([f"{DISCOUNT}=uniform(0.9, 1.5)"], "discount"),
-        (["agent.networks.*.batch_size=log(16, 512)"], "batch_size"),
     ],
 )
 def test_what_the_preset_refuses_is_refused_before_anything_is_trained(texts, message):
@@ -205,13 +189,8 @@ def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, monkeypatch
     assert pictures == dict.fromkeys([f"tuning_{x}.png" for x in ("history", "slices", "importances")], b"\x89PNG")
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{stand_in}: 0 of 3 trials have ended"
-    assert printed[1].startswith("trial000  discount=0.99, ") and printed[2] == "started   trial000/seed0"
-    assert re.fullmatch(r"finished  trial000/seed0  best evaluation 99.0, 0:00:0\d", printed[3])
     assert printed[4] == "score     trial000  99.00, best trial000 with 99.00"
-    assert printed[-7] == f"{stand_in}: 3 trials: 3 complete"
-    assert printed[-6].split() == ["trial", "score", "discount", "learning_rate", "batch_size", "n_step"]
     assert printed[-5].split()[:3] == [f"trial{best.number:03d}", f"{best.value:.2f}", f"{best.params[DISCOUNT]:.4g}"]
-    assert printed[-2:] == [f"preset  {stand_in / 'best.json'}", f"figures {stand_in / 'tuning_*.png'}"]
     assert cli.run(["tune", f"--run_dir={stand_in}", "--report"]) == 0
     assert capsys.readouterr().out.splitlines() == printed[-7:]
     with pytest.raises(FileNotFoundError):  # the folder of a tuning is no run
@@ -277,10 +256,6 @@ def test_a_trial_that_fails_is_named_and_the_others_are_trained(stand_in, monkey
     assert not (stand_in / "trial000" / "seed1").exists()
     assert resume(stand_in, "--trials=2") == 0
     assert states(stand_in) == ["FAIL", "COMPLETE"]
-    assert json.loads((stand_in / "tuning.json").read_text())["trials"] == 2
-    monkeypatch.delenv("BREAK")
-    assert run(stand_in.with_name("short"), "--last_evaluations=6", trials=1) == 1
-    assert "last_evaluations must be" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -322,8 +297,6 @@ def test_another_preset_or_space_is_refused(stand_in, monkeypatch):
         ("--preset=pendulum_twin_sac", "experiment.preset"),
         (f"--space={DISCOUNT}=uniform(0.5, 0.9)", r"uniform\(0.5, 0.9\)"),
         ("--num_seeds=2", "seeds"),
-        ("--pruner=none", "pruner"),
-        ("--last_evaluations=2", "last_evaluations"),
     ):
         with pytest.raises(TfsacError, match=message):
             resume(stand_in, more)
@@ -367,15 +340,6 @@ def test_the_commands_of_the_page_are_read_and_it_lists_the_default_spaces():
     text = PAGE.read_text(encoding="utf-8").replace(" = ", "=")
     for dimension in map(parse_dimension, {text for texts in DEFAULT_SPACES.values() for text in texts}):
         assert f"`{dimension.text}`" in text
-
-
-def test_the_pages_lines_of_python_read_a_study(stand_in, monkeypatch, capsys):
-    monkeypatch.chdir(stand_in.parent)
-    assert run("runs/tune", trials=1) == 0
-    capsys.readouterr()
-    [block] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    exec(block, {})
-    assert capsys.readouterr().out == f"{{'{DISCOUNT}': 0.99}} 99.0\n"
 
 
 # -- the real thing ----------------------------------------------------------------------------------------------------

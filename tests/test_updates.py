@@ -10,7 +10,7 @@ import tiny
 from toys import tiny_preset
 
 from tfsac.environments import EnvironmentFailure
-from tfsac.parameters import PrioritizedExperienceReplayParameters, RunParameters
+from tfsac.parameters import RunParameters
 from tfsac.training import Callback, NonFiniteError, Trainer
 from tfsac.training.updates import Updates
 from tfsac.types import UpdateResult
@@ -29,9 +29,9 @@ class Spy(Callback):
     """Remembers the first kernel with which each step was acted on, and the one that each call of updates left."""
 
     def on_training_begin(self, trainer):
-        self.acted, self.made = [], [kernel(trainer.agent)]
-        actor, learner = trainer.parts.collector.policy, trainer.agent
-        act, update = actor.act, learner.update
+        self.acted, self.made, self.order = [], [kernel(trainer.agent)], []
+        actor, learner, memory = trainer.parts.collector.policy, trainer.agent, trainer.memory
+        act, update, sample, set_priorities = actor.act, learner.update, memory.sample, memory.update_priorities
 
         def watched_act(*arguments):
             forward = actor.forwards["policy"]
@@ -44,6 +44,8 @@ class Spy(Callback):
             return result
 
         actor.act, learner.update = watched_act, watched_update
+        memory.sample = lambda *arguments: self.order.append("sample") or sample(*arguments)
+        memory.update_priorities = lambda priority: self.order.append("set") or set_priorities(priority)
 
 
 def kernel(agent):
@@ -84,12 +86,14 @@ def threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("updates")]
 
 
+# An activation that acting does not know in NumPy.
+ELU = {"agent__networks__policy__input_embedders_parameters__observation__activation_function": "elu"}
+
+
 @pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.acceptance)])
 @pytest.mark.slow
 def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
-    changes = dict(GROUPED)
-    if graph:  # an activation that acting does not know in NumPy
-        changes["agent__networks__policy__input_embedders_parameters__observation__activation_function"] = "elu"
+    changes = {**GROUPED, **(ELU if graph else {})}
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=7)  # neither saving nor evaluating hands weights over
     trainer, spy = trained(
         tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often
@@ -118,26 +122,20 @@ def assert_equal(one, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.acceptance)])
-def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it_is_resumed(tmp_path, graph):
-    changes = {**GROUPED, "schedule__improve_steps": 100}
-    if graph:
-        changes["agent__networks__policy__input_embedders_parameters__observation__activation_function"] = "elu"
-
+def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it_is_resumed(tmp_path):
     def preset(**more):
-        made = tiny_preset(**{**changes, **more})
-        return dataclasses.replace(
-            made, agent=dataclasses.replace(made.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
-        )
+        prioritized = {"agent__memory": {"kind": "prioritized", "max_size": 1000}}
+        return tiny_preset(**{**GROUPED, **prioritized, "schedule__improve_steps": 100, **more})
 
     rarely = dataclasses.replace(BESIDE, checkpoint_save_steps=500)
-    plain, _ = trained(tmp_path / "plain", preset(), rarely)
+    plain, spy = trained(tmp_path / "plain", preset(), rarely)
     assert plain.parts.updates.pending is not None and plain.parts.collector.actor_weights
+    assert spy.order == [*["sample", "set"] * 9, "sample"]  # the last priorities are part of the checkpoint
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=25)
     saved, _ = trained(tmp_path / "saved", preset(schedule__steps_between_evaluation_periods=33), often)
     assert_equal(plain, saved)
     for step in (125, 150):  # in the middle of a call, and when it was just begun
-        folder, spy = tmp_path / f"resumed{step}", Spy()
+        folder = tmp_path / f"resumed{step}"
         with pytest.raises(RuntimeError, match="stop here"):
             Trainer(preset(), folder, rarely, callbacks=[FailAt(step)], quiet=True).run()
         resumed, spy = trained(folder, preset(), rarely, resume=True)
@@ -154,19 +152,6 @@ class FailAt(Callback):
     def on_step(self, trainer):
         if trainer.counters.env_steps == self.step:
             raise RuntimeError("stop here")
-
-
-@pytest.mark.slow
-def test_priorities_are_set_before_the_next_sample(tmp_path):
-    preset = tiny_preset(**GROUPED)
-    agent = dataclasses.replace(preset.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
-    order = []
-    trainer = Trainer(dataclasses.replace(preset, agent=agent), tmp_path / "run", BESIDE, quiet=True)
-    sample, update = trainer.memory.sample, trainer.memory.update_priorities
-    trainer.memory.sample = lambda *arguments: order.append("sample") or sample(*arguments)
-    trainer.memory.update_priorities = lambda priority: order.append("set") or update(priority)
-    trainer.run()
-    assert order == [*["sample", "set"] * 5, "sample"]  # the last ones are part of the checkpoint
 
 
 @pytest.mark.slow
@@ -195,23 +180,6 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
     resumed = Trainer(preset, tmp_path / "run", BESIDE, resume=True, quiet=True)
     assert (resumed.counters.env_steps, resumed.counters.updates, int(resumed.agent.updates)) == (125, 20, 20)
     resumed.environments.close()
-
-
-def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one_begins():
-    computed, taken, batches = [], [], [SimpleNamespace(reward=np.zeros((1, 2)), size=2) for _ in range(5)]
-
-    def update(batch):
-        computed.append(threading.current_thread().name)
-        return SimpleNamespace(priority=batch, actor_weights=None)
-
-    updates = updates_of(SimpleNamespace(update=update, policy=None), taken.append, asynchronous=True)
-    for i, batch in enumerate(batches):
-        updates.start(batch)
-        assert taken == batches[:i]
-        updates.wait()  # an evaluation or a checkpoint
-        assert taken == batches[:i] and updates.pending.priority is batch
-    updates.close()
-    assert len(computed) == 5 and all(name.startswith("updates") for name in computed)
 
 
 @pytest.mark.slow
