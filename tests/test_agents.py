@@ -10,7 +10,7 @@ from agent_tools import one, variables
 NAMES = [
     "v, prioritized, policy delay",
     "twin, temperature outside log space, policy delay",
-    "discrete",
+    "discrete, shared encoder, policy delay",
     "taac",
     "ensemble, batch renormalisation, no target",
     "acer, discrete, lstm",

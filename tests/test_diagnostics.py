@@ -28,11 +28,9 @@ CALLS = [
     ("discrete", True),
     *(
         pytest.param(name, together, marks=pytest.mark.acceptance)
-        for name in ("taac", "acer, discrete", "twin, imitation")
+        for name in ("taac", "acer, discrete", "twin, imitation", "v")
         for together in (False, True)
     ),
-    pytest.param("twin, temperature outside log space, policy delay", True, marks=pytest.mark.acceptance),
-    pytest.param("v", False, marks=pytest.mark.acceptance),
 ]
 
 

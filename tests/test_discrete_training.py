@@ -12,28 +12,19 @@ from resume_tools import CHANGES, complete_run, crashed, same_run, weights
 from toys import discrete_spec, tiny_preset
 
 from tfsac import api, cli, exporting
+from tfsac import parameters as p
 from tfsac.agents import DiscreteSoftActorCriticAgent
 from tfsac.catalog import read_config
 from tfsac.environments import EnvironmentFailure, Filters, as_arrays
 from tfsac.exporting import loading
 from tfsac.memories import load_demonstrations
-from tfsac.parameters import (
-    DiscreteSoftActorCriticAgentParameters,
-    ExperienceReplayParameters,
-    FilterParameters,
-    RunParameters,
-    TwinSoftActorCriticAgentParameters,
-    discrete_soft_actor_critic_networks,
-    override,
-    twin_soft_actor_critic_networks,
-)
 from tfsac.training import Policy, Trainer
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 
 CORRIDOR, LENGTH, START = "TfsacCorridor-v0", 6, 5
-CHOICES, NUMBERS = "toys:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}
-RUN = RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
+CHOICES = "toys:TeamIdentity-v0"
+RUN = p.RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
 
 
 class Corridor(gym.Env):
@@ -77,61 +68,38 @@ if CORRIDOR not in gym.registry:
     gym.register(CORRIDOR, entry_point=Corridor)
 
 
-def discrete(level, **changes):
-    """A tiny run with discrete actions; its temperature is automatic."""
+def tiny_run(
+    level, kind=p.DiscreteSoftActorCriticAgentParameters, networks=p.discrete_soft_actor_critic_networks, **changes
+):
+    """A tiny run, by default with discrete actions; its temperature is automatic."""
     reads = {"policy_input": "agent_state", "critic_input": "global_state"} if level == CHOICES else {}
-    networks = discrete_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32, **reads)
-    agent = DiscreteSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
-    return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
-
-
-def shared(**changes):
-    """A tiny run whose policy reads the features of the critics' embedder."""
-    sizes = {"embedder": (16,), "learning_rate": 1e-3, "batch_size": 32}
-    agent = dataclasses.replace(
-        discrete("CartPole-v1").agent, networks=discrete_soft_actor_critic_networks((16,), **sizes), shared_encoder=True
-    )
-    return override(dataclasses.replace(tiny_preset("CartPole-v1"), agent=agent), changes)
-
-
-def numbers(**changes):
-    """A tiny run of a team with real actions."""
-    reads = {"policy_input": "agent_state", "critic_input": "global_state"}
-    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32, **reads)
-    agent = TwinSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
-    return override(dataclasses.replace(tiny_preset(CHOICES), agent=agent), {**NUMBERS, **changes})
+    made = networks((16,), learning_rate=1e-3, batch_size=32, **reads)
+    agent = kind(memory=p.ExperienceReplayParameters(1000), networks=made)
+    return p.override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
 
 
 # -- interrupted runs --------------------------------------------------------------------------------------------------
 
 STATEFUL = {**CHANGES, "schedule.improve_steps": 80}
 GREEDY = {"agent.exploration": {"initial_epsilon": 0.9, "final_epsilon": 0.05, "decay_steps": 60}}
-RESUMED = {
-    "a masked choice": lambda: discrete(CORRIDOR, **STATEFUL | GREEDY),
-    "a team of choices": lambda: discrete(CHOICES, **STATEFUL | GREEDY),
-    "a shared encoder": lambda: shared(**STATEFUL | GREEDY),
-}
-USUAL = {"a masked choice"}
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.acceptance) for name in RESUMED]
-)
-def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, name):
-    preset = RESUMED[name]()
+@pytest.mark.parametrize("level", [CORRIDOR, pytest.param(CHOICES, marks=pytest.mark.acceptance)])
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, level):
+    preset = tiny_run(level, **STATEFUL | GREEDY)
     uninterrupted = complete_run(tmp_path / "uninterrupted", preset)
     assert "temperature/0" in weights(uninterrupted) and uninterrupted.counters.updates > 60
     crashed(tmp_path / "run", 167, preset)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == 150
-    if name == "a masked choice":  # the crash was in the middle of an episode, which goes on
+    if level == CORRIDOR:  # the crash was in the middle of an episode, which goes on
         assert resumed.environments.length[0] > 0 and not resumed.environments.is_first[0]
     resumed.run()
     same_run(resumed, uninterrupted)
 
 
 def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path):
-    preset = discrete(CORRIDOR, **{"environment.kwargs": {"fail_at": 134}})
+    preset = tiny_run(CORRIDOR, **{"environment.kwargs": {"fail_at": 134}})
     failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
     with pytest.raises(EnvironmentFailure, match=r"action_mask.*step 133"):
         failed.run()
@@ -152,7 +120,7 @@ NORMALISED = {"environment.filters.observation_normalization": True}
 
 
 def test_a_mask_is_not_normalised(tmp_path):
-    trainer = Trainer(discrete(CORRIDOR, **NORMALISED), tmp_path / "run", RUN, quiet=True)
+    trainer = Trainer(tiny_run(CORRIDOR, **NORMALISED), tmp_path / "run", RUN, quiet=True)
     seen, update = [], trainer.agent.update
     trainer.agent.update = lambda batch: seen.append(batch) or update(batch)
     trainer.run()
@@ -171,7 +139,11 @@ def test_a_mask_is_not_normalised(tmp_path):
 def run_dir(request, tmp_path_factory):
     """A finished run."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    preset = discrete(CORRIDOR, **NORMALISED) if request.param == "masked" else numbers(**NORMALISED)
+    if request.param == "masked":
+        preset = tiny_run(CORRIDOR, **NORMALISED)
+    else:
+        twin = p.TwinSoftActorCriticAgentParameters, p.twin_soft_actor_critic_networks
+        preset = tiny_run(CHOICES, *twin, **{"environment.kwargs": {"discrete": False}, **NORMALISED})
     api.train(preset, folder, RUN, quiet=True)
     return folder
 
@@ -217,9 +189,9 @@ def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys)
 @pytest.mark.parametrize(("mask", "message"), [([0, 0, 0, 0], "allow an action"), ([1, 1], "shape")])
 def test_a_policy_refuses_masks_that_mean_nothing(mask, message):
     spec = discrete_spec(masked=True)
-    networks = discrete_soft_actor_critic_networks((16,), batch_size=32)
-    agent = DiscreteSoftActorCriticAgent(DiscreteSoftActorCriticAgentParameters(networks=networks), spec)
-    policy, seen = Policy(agent.policy, Filters(FilterParameters(), spec)), np.zeros(3, np.float32)
+    networks = p.discrete_soft_actor_critic_networks((16,), batch_size=32)
+    agent = DiscreteSoftActorCriticAgent(p.DiscreteSoftActorCriticAgentParameters(networks=networks), spec)
+    policy, seen = Policy(agent.policy, Filters(p.FilterParameters(), spec)), np.zeros(3, np.float32)
     assert policy.act({"observation": seen, "action_mask": np.array([0, 1, 0, 0])}) == 1
     with pytest.raises(ValueError, match=message):
         policy.act({"observation": seen, "action_mask": np.array(mask)})
