@@ -16,8 +16,6 @@ from tfsac.training import Callback, Trainer
 from tfsac.training.build import build_agent
 from tfsac.training.devices import set_numerics
 
-NARROW = RunParameters(mixed_precision="bfloat16")
-
 
 @pytest.fixture(autouse=True)
 def float32_afterwards():
