@@ -182,7 +182,7 @@ def test_a_logger_that_fails_ends_the_run_saved_and_everything_is_closed(tmp_pat
     Trainer(preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True).close()  # nobody has its lock
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_page_about_callbacks_runs(tmp_path):
     from pages import ROOT, run_page
 
