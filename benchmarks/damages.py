@@ -46,16 +46,14 @@ def outcome(trainer, folder, damaged):
     directory = RunDirectory(folder)
     trainer.memory.total_rows = 0
     missing = not damaged.exists()
-    manager = CheckpointManager(
-        directory.checkpoints, trainer.agent, trainer.memory, trainer.parts.checkpoints.identity
-    )
+    manager = CheckpointManager(directory.checkpoints, trainer.agent, trainer.memory, trainer.checkpoints.identity)
     try:
         if damaged.name == CONFIG and damaged.parent == folder and damaged.exists():
             directory.read()
         newest = manager.saved_checkpoints()[-1]
         restored = manager.restore()
         notes = restored.notes
-        directory.note_resume(trainer.preset, trainer.parts.settings, 60, restored.run_files)
+        directory.note_resume(trainer.preset, trainer.settings, 60, restored.run_files)
     except (RuntimeError, ValueError, OSError) as error:
         return "refused" if "\n" not in str(error) else "uncaught"
     except Exception:
@@ -88,7 +86,7 @@ def count(number, seed, folder):
     api.train(preset, original, run, quiet=True)
     trainer = Trainer(preset, original, run, resume=True, quiet=True)
     trainer.close()
-    newest, memory = trainer.parts.checkpoints.saved_checkpoints()[-1], trainer.parts.checkpoints.chunks
+    newest, memory = trainer.checkpoints.saved_checkpoints()[-1], trainer.checkpoints.chunks
     names = sorted(path.relative_to(original) for folder in (newest, memory) for path in folder.iterdir())
     names += [pathlib.Path(name) for name in ("metrics.csv", "best.npz", "config.json")]
     table = collections.Counter()

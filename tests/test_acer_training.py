@@ -192,7 +192,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     rate = resumed.agent.optimizers["policy"].learning_rate.numpy()
     assert rate == pytest.approx(1e-3 * (1 - resumed.counters.updates / 120), rel=1e-4)
     if resumed.agent.policy.recurrent_state:
-        assert all(resumed.parts.collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
+        assert all(resumed.collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
     resumed.run()
     same_run(resumed, uninterrupted)
     slots = [value for name, value in everything(resumed).items() if "optimizer policy" in name and value.ndim == 2]
@@ -210,10 +210,10 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert [steps for _, steps in memory.episodes] == [30] * 6 + [7] * 3  # the running ones end there, not terminated
     assert not memory.between(memory.oldest_row, memory.total_rows)["terminated"].any()
     assert memory.size == memory.rollout_begin  # the rollout that was begun is dropped
-    assert all(value.any() for value in resumed.parts.collector.policy_state.values())
+    assert all(value.any() for value in resumed.collector.policy_state.values())
     resumed.collect()
     assert not any(value.any() for value in memory.initial_state.values())
-    assert (memory.batches(0, 4, resumed.parts.sampler.rng).is_first[0, 0] == [1, 1, 1, 0]).all()
+    assert (memory.batches(0, 4, resumed.sampler.rng).is_first[0, 0] == [1, 1, 1, 0]).all()
     assert resumed.run().counters.env_steps == 240
 
 
@@ -258,7 +258,7 @@ LEARNING = {
 )
 def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
     preset = tiny.acer(f"toys:{level}-v0", **{**LEARNING, "environment.kwargs": kwargs, "agent.algorithm.t_max": 4})
-    assert trained(tmp_path, preset).parts.evaluator.best_return > threshold
+    assert trained(tmp_path, preset).evaluator.best_return > threshold
     assert api.evaluate(tmp_path / "run", 200, seed=7).returns.mean() > threshold
 
 
@@ -266,7 +266,7 @@ def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
 @pytest.mark.parametrize(("lstm", "shared"), [(True, True), (True, False), (False, False)])
 def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, lstm, shared):
     preset = tiny.acer(CUE, lstm, shared, **{**LEARNING, "agent.algorithm.t_max": 8, "schedule.improve_steps": 10_000})
-    best = trained(tmp_path, preset).parts.evaluator.best_return
+    best = trained(tmp_path, preset).evaluator.best_return
     again = api.evaluate(tmp_path / "run", 200, seed=7).returns.mean()
     if lstm:
         assert best > 0.95 and again > 0.95

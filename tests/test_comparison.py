@@ -283,7 +283,7 @@ def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
     assert drawn.pop() == {f"x, {PENDULUM}": [a, b], f"x, {CAR}": [c]}
 
 
-def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
+def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = ["rate=1/seed0", "rate=1/seed1", "rate=2/seed0"]
     for name in ["run", *(f"sweep/{name}" for name in names)]:
@@ -309,9 +309,10 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     assert groups_of_runs.groups_of([f"x={folder},run"]) == {"x": [pathlib.Path(folder, "seed0"), run]}
     shutil.rmtree(folder)
     (two / "policy").rmdir(), (three / "policy").rmdir()
-    with pytest.raises(ValueError, match=r"sweep/rate=2/seed0.*--resume"):
-        groups_of_runs.refuse_unfinished(groups_of_runs.groups_of(["run", "sweep/rate=2/seed0"]))
+    capsys.readouterr()
     assert groups_of_runs.groups_of(["sweep"]) == {"rate=1": [one]}
-    assert groups_of_runs.unused_runs(["sweep", "run"]) == [two, three]
+    assert capsys.readouterr().out == f"left out, not finished: {two}\nleft out, not finished: {three}\n"
+    assert cli.run(["compare", "x=run", f"y={three}"]) == 0
+    assert capsys.readouterr().out.startswith(f"not finished: {three}\n")
     with pytest.raises(ValueError, match="has finished"):
         groups_of_runs.groups_of(["sweep/rate=2"])

@@ -17,7 +17,6 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, override, to_json
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointError
-from tfsac.training.recorded_spaces import spaces_of
 from tfsac.training.weights import save_weights
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
@@ -40,7 +39,7 @@ def disturbed(trainer, folder):
     if trainer.filters.observations:
         trainer.filters.learn({"observation": rng.standard_normal((9, 3)) + 5.0})
     directory = RunDirectory(folder)
-    directory.create(trainer.preset, trainer.parts.settings)
+    directory.create(trainer.preset, trainer.settings)
     save_weights(directory.best, trainer.agent, trainer.filters)
     return folder
 
@@ -78,38 +77,6 @@ def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
         trainer = Trainer(preset, tmp_path / f"run{i}", quiet=True, initial_weights=tmp_path / "learned")
         found = float(trainer.agent.temperature.value())
         assert found == pytest.approx(alpha) if alpha else abs(found - 0.7) > 0.01
-
-
-@pytest.mark.usefixtures("untraced")
-def test_a_note_says_that_the_weights_had_other_bounds_of_actions(tmp_path, capsys):
-    disturbed(Trainer(tiny_preset(**SHORT), tmp_path / "unused", quiet=True), tmp_path / "source")
-    path = tmp_path / "source" / "config.json"
-    config = json.loads(path.read_text())
-    assert "spaces" not in config  # `disturbed` records none
-    spec = Trainer(tiny_preset(**SHORT), tmp_path / "other", quiet=True).environments.spec
-    for low, warns in ((-2.0, False), (-1.0, True)):
-        spaces = spaces_of(spec)
-        spaces["action"]["low"] = [low]
-        path.write_text(json.dumps({**config, "spaces": spaces}))
-        Trainer(tiny_preset(**SHORT), tmp_path / f"run{low}", initial_weights=tmp_path / "source")
-        assert ("acts differently" in capsys.readouterr().out) == warns
-
-
-@pytest.mark.usefixtures("untraced")
-@pytest.mark.slow
-def test_weights_of_a_run_without_unit_weights_are_projected_before_the_first_step(tmp_path):
-    preset = tiny.ensemble("xqc_mujoco")
-    source = Trainer(override(preset, {"agent.networks.*.unit_weights": "none"}), tmp_path / "unused", quiet=True)
-    disturbed(source, tmp_path / "source")
-    trainer = Trainer(preset, tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
-    for name in ("policy", "q"):
-        kernels = [v.numpy() for v in trainer.agent.networks[name].trainable_variables if v.name == "kernel"]
-        assert len(kernels) > 2
-        for kernel in kernels:
-            np.testing.assert_allclose(np.linalg.norm(kernel, axis=-2), 1.0, rtol=1e-5)
-    seen = trainer.environments.observation
-    ours, theirs = (one.agent.policy.act(seen, mode="greedy").action for one in (trainer, source))
-    assert np.abs(ours - theirs).max() > 1e-3  # what acts has the projected weights
 
 
 def other_agent(folder):
@@ -257,7 +224,7 @@ class Interrupted(tfsac.Callback):
     """Ends a run as a signal does, at its first step."""
 
     def on_step(self, trainer):
-        trainer.parts.signals.received = signal.SIGTERM
+        trainer.signals.received = signal.SIGTERM
 
 
 @pytest.mark.usefixtures("training_alone")
@@ -267,14 +234,14 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     tfsac.train(preset, tmp_path / "run", run, quiet=True)
     capsys.readouterr()
     same = tfsac.train(preset, tmp_path / "run", resume=True)
-    assert same.counters.env_steps == 60 and "so there is nothing to train. It has trained" in capsys.readouterr().out
+    assert same.counters.env_steps == 60 and "has completed its schedule" in capsys.readouterr().out
     longer = override(preset, {"schedule.improve_steps": 35})
     (tmp_path / "run" / "policy").mkdir()  # as if it had been exported
     interrupted = tfsac.train(longer, tmp_path / "run", resume=True, callbacks=[Interrupted()], quiet=True)
     assert interrupted.signal and not (tmp_path / "run" / "policy").exists()
     longer = tfsac.train(longer, tmp_path / "run", resume=True)
     printed = capsys.readouterr().out
-    assert longer.counters.env_steps == 75 and "nothing to train" not in printed
+    assert longer.counters.env_steps == 75 and "has completed its schedule" not in printed
     assert [int(row["env_steps"]) for row in tiny.rows(tmp_path / "run")] == [50, 60, 75]
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)"

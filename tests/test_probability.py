@@ -12,7 +12,7 @@ from tfsac.parameters import RunParameters
 from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, SquashedGaussian
 from tfsac.policies.probability import tfp_distribution
 from tfsac.training.build import build_agent
-from tfsac.training.policy import Policy
+from tfsac.training.trained_policy import Policy
 from tfsac.types import ArraySpec, DiscreteSpec
 
 LOW, HIGH = np.float32([-2, -1, 0]), np.float32([2, 3, 0.5])

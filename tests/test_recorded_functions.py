@@ -85,7 +85,7 @@ def test_keys_in_another_order_are_read_as_they_were_trained_and_not_trained_fur
     assert tfsac.verify(policies[1], run / "policy", [seen]) < 1e-5
     with pytest.raises(TfsacError, match=r"order|other fields"):
         tfsac.train(preset, run, quiet=True, env_fn=other, resume=True)
-    with pytest.raises(TfsacError, match=r"order \['behind', 'ahead'\]"):
+    with pytest.raises(TfsacError, match=r"order is \['behind', 'ahead'\]"):
         tfsac.train(preset, tmp_path / "new", quiet=True, env_fn=other, initial_weights=run)
 
 

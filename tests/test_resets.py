@@ -13,7 +13,7 @@ from toys import tiny_preset
 
 from tfsac.parameters import RunParameters, override
 from tfsac.training import Trainer
-from tfsac.training.resets import Resets
+from tfsac.training.updates import Resets
 
 STEPS = (120, 150, 151)
 CASES = {"twin, imitation", "v", "discrete, team", "taacl"}
@@ -63,8 +63,9 @@ def test_an_agent_after_a_reset_is_a_new_one_with_its_old_counters(name):
     first, batches = everything(agent), tools.global_batches(agent)
     agent.update(batches)
     learned, updates = everything(agent), int(agent.updates)
-    assert not resets.pending(119) and resets.pending(120)
-    assert resets.reset(120) == 1 and not resets.pending(149)
+    assert not resets.pending(119) and resets.pending(120) == 1
+    resets.reset(1)
+    assert not resets.pending(149)
     new = everything(agent)
     assert_equal(new, everything(made[0]))
     for kind in ("network policy", "network q", "model q"):
@@ -83,11 +84,12 @@ def test_each_reset_has_weights_of_its_own_and_a_step_may_pass_several():
     resets, made = resets_of("v")
     kernels = []
     for step, number in ((120, 1), (151, 3)):
-        assert resets.reset(step) == number
+        assert resets.pending(step) == number
+        resets.reset(number)
         kernels.append(resets.agent.networks["policy"].trainable_variables[0].numpy())
     assert (kernels[0] != kernels[1]).all() and len(made) == 2 and not resets.pending(10**9)
     third, _ = resets_of("v")
-    third.reset(400)  # what was passed before changes nothing
+    third.reset(third.pending(400))  # what was passed before changes nothing
     assert_equal(everything(third.agent), everything(resets.agent))
 
 
@@ -98,7 +100,7 @@ def test_variables_that_nothing_trains_start_again_too():
         model.layers[-1].trainable = False
         for variable in model.variables:
             variable.assign(variable + 7.0)
-    resets.reset(120)
+    resets.reset(1)
     assert_equal(everything(resets.agent), everything(made[0]))
 
 
@@ -117,15 +119,14 @@ def test_custom_models_are_made_again(tmp_path):
 def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_path, capsys):
     seen = {}
     trainer = Trainer(tiny_preset(agent__algorithm__reset_steps=(120, 150)), tmp_path / "run")
-    reset, update = trainer.parts.resets.reset, trainer.agent.update
+    reset, update = trainer.resets.reset, trainer.agent.update
 
-    def watched_reset(env_steps):
-        rows = trainer.memory.between(0, trainer.memory.total_rows).copy()
-        number = reset(env_steps)
+    def watched_reset(number):
+        rows, env_steps = trainer.memory.between(0, trainer.memory.total_rows).copy(), trainer.counters.env_steps
+        reset(number)
         seen[env_steps] = agent_tools.weights(trainer.agent)
         np.testing.assert_array_equal(trainer.memory.between(0, trainer.memory.total_rows), rows)
         assert len(rows) == env_steps and trainer.counters.updates == env_steps - 101 == int(trainer.agent.updates)
-        return number
 
     def watched_update(batch):
         result = update(batch)
@@ -134,7 +135,7 @@ def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_pa
         assert {int(optimizer.iterations.numpy()) for optimizer in trainer.agent.optimizers.values()} == {since}
         return result
 
-    trainer.parts.resets.reset, trainer.agent.update = watched_reset, watched_update
+    trainer.resets.reset, trainer.agent.update = watched_reset, watched_update
     trainer.run()
     assert list(seen) == [120, 150] and agent_tools.changed(seen[120], seen[150]) == {"policy", "q", "v", "v_target"}
     assert int(trainer.agent.resets) == 2 and trainer.counters.updates == 100
@@ -171,16 +172,15 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
     changes = {f"agent__algorithm__{name}": value for name, value in {**every_10, "reset_steps": (125,)}.items()}
     preset = tiny_preset(**changes, schedule__improve_steps=40)
     trainer = Trainer(preset, tmp_path / "run", RunParameters(asynchronous_collection=True), quiet=True)
-    policy, reset, acted, fresh = trainer.parts.collector.policy, trainer.parts.resets.reset, [], []
+    policy, reset, acted, fresh = trainer.collector.policy, trainer.resets.reset, [], []
     forward, act = policy.forwards["policy"], policy.act
     policy.act = lambda *given: acted.append(forward.weights[0]) or act(*given)
 
-    def watched(env_steps):
-        number = reset(env_steps)
+    def watched(number):
+        reset(number)
         fresh.append(trainer.agent.networks["policy"].trainable_variables[0].numpy())
-        return number
 
-    trainer.parts.resets.reset = watched
+    trainer.resets.reset = watched
     trainer.run()
     same = [step for step, weights in enumerate(acted) if (weights == fresh[0]).all()]
     assert same == list(range(125, 140))  # until the next call's end

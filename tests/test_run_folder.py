@@ -266,7 +266,7 @@ def test_a_folder_may_have_any_name_and_stays_where_it_is(tmp_path, finished, mo
     assert {path.name for path in folder.iterdir()} == {path.name for path in finished.iterdir()}
     with resumed(folder) as trainer:
         assert trainer.counters.env_steps == 60
-        assert trainer.parts.resume_command == f"tfsac train '--run_dir={folder}' --resume"  # which can be pasted
+        assert trainer.resume_command == f"tfsac train '--run_dir={folder}' --resume"  # which can be pasted
     np.testing.assert_array_equal(api.evaluate(folder, 1).returns, api.evaluate(finished, 1).returns)
     policy = loading.load_policy(folder)
     for path in (folder / "policy", export(policy, folder.with_name("lite"), "tflite")):

@@ -30,7 +30,7 @@ class Spy(Callback):
 
     def on_training_begin(self, trainer):
         self.acted, self.made, self.order = [], [kernel(trainer.agent)], []
-        actor, learner, memory = trainer.parts.collector.policy, trainer.agent, trainer.memory
+        actor, learner, memory = trainer.collector.policy, trainer.agent, trainer.memory
         act, update, sample, set_priorities = actor.act, learner.update, memory.sample, memory.update_priorities
 
         def watched_act(*arguments):
@@ -74,7 +74,7 @@ def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchro
         events.append(updates.arrays())
 
     updates = updates_of(agent, lambda priority: events.append("applied"), asynchronous, save)
-    updates.start("batch") if asynchronous else updates.take("batch", result)
+    updates.learn("batch")
     updates.finish()
     updates.close()
     written, applied = events
@@ -98,7 +98,7 @@ def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     trainer, spy = trained(
         tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often
     )
-    assert bool(trainer.parts.collector.policy.forwards["policy"].variables) != graph
+    assert bool(trainer.collector.policy.forwards["policy"].variables) != graph
     assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.acted) == 160
     # Steps 101 to 110 and 111 to 120 are acted on with the first weights: the first call begins after step 110.
     for step in range(100, 160):
@@ -110,7 +110,7 @@ def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
 def all_of(trainer):
     """Returns what a run has learned and collected."""
     arrays = {f"variable {i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
-    arrays |= {f"acting {i}": array for i, array in enumerate(trainer.parts.collector.actor_weights)}
+    arrays |= {f"acting {i}": array for i, array in enumerate(trainer.collector.actor_weights)}
     return {**arrays, **trainer.memory.state(), "rows": trainer.memory.between(0, trainer.memory.total_rows)}
 
 
@@ -129,7 +129,7 @@ def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it
 
     rarely = dataclasses.replace(BESIDE, checkpoint_save_steps=500)
     plain, spy = trained(tmp_path / "plain", preset(), rarely)
-    assert plain.parts.updates.pending is not None and plain.parts.collector.actor_weights
+    assert plain.updates.pending is not None and plain.collector.actor_weights
     assert spy.order == [*["sample", "set"] * 9, "sample"]  # the last priorities are part of the checkpoint
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=25)
     saved, _ = trained(tmp_path / "saved", preset(schedule__steps_between_evaluation_periods=33), often)
@@ -176,7 +176,7 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
     trainer.environments.step = failing
     with pytest.raises(EnvironmentFailure):
         trainer.run()
-    assert "the state before is saved" in capsys.readouterr().out and not threads()
+    assert "continues from the last checkpoint" in capsys.readouterr().out and not threads()
     resumed = Trainer(preset, tmp_path / "run", BESIDE, resume=True, quiet=True)
     assert (resumed.counters.env_steps, resumed.counters.updates, int(resumed.agent.updates)) == (125, 20, 20)
     resumed.environments.close()

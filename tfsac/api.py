@@ -86,20 +86,19 @@ def train(
 
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
-    run = trainer.parts
-    with run.directory.lock if run.workers.task.is_chief else contextlib.nullcontext():
-        directory = trainer.directory
-        if run.workers.task.is_chief and directory.policy.exists() and not run.schedule.finished():
+    directory, is_chief = trainer.directory, trainer.workers.task.is_chief
+    with directory.lock if is_chief else contextlib.nullcontext():
+        if is_chief and directory.policy.exists() and not trainer.schedule.finished():
             trainer.print(f"{directory.policy} is made again at the end.")
             shutil.rmtree(directory.policy)  # a run that has one counts as ended
         result = trainer.run()
-        if result.signal is None and run.evaluator.best_weights:
+        if result.signal is None and trainer.evaluator.best_weights:
             from tfsac.experiments.plots import plot_run
 
             load_weights(directory.best, trainer.agent, trainer.filters)
             plot_run(directory.path)
             export(trainer.policy, directory.policy, replace=True)
-            if run.evaluator.best_updates == 0:
+            if trainer.evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
     return result
 

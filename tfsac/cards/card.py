@@ -35,7 +35,6 @@ from tfsac.exporting.saving import export
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.training.recorded_spaces import check_spaces
 from tfsac.types import input_name
 from tfsac.utils.files import check_new_folder, new_file, read_object
 
@@ -172,7 +171,7 @@ class Card:
         def run_in(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
             spec = spec_of(env)
             keys = [key for key in spec.observation if input_name(key) in self.policy.reads]
-            check_spaces(RunDirectory(self.path), spec, keys)
+            RunDirectory(self.path).check_spaces(spec, keys)
             act = functools.partial(self.act, deterministic=deterministic)
             return evaluate(act, env, number, seed, AFTER_TRAINING, each_step, self.reset)
 

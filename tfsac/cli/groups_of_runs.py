@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             which stand for their finished runs; folders of sweeps, which stand for theirs by combination; and
             LABEL=RUN,RUN.
     """
-    from tfsac.experiments.sweep import finished_runs, runs_of
+    from tfsac.experiments.sweep import runs_of
 
     groups: dict[str, list[pathlib.Path]] = {}
     unnamed: list[list[pathlib.Path]] = []
@@ -41,26 +40,18 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
         groups[label] = runs
 
     for label, paths in map(_parsed, words):
+        combinations = [entry for path in paths for entry in runs_of(path).items()]
         if label:
-            add(label, [run for path in paths for run in runs_of(path)])
-        elif (paths[0] / "sweep.json").is_file():
-            for combination, runs in finished_runs(paths[0]).items():
-                if combination:
-                    add(f"{paths[0].name} {combination}" if len(words) > 1 else combination, runs)
-                else:
-                    unnamed.append(runs)  # of one experiment on levels that may have numbers of their own
-        else:
-            unnamed.extend([run] for run in runs_of(paths[0]))
+            add(label, [run for _, runs in combinations for run in runs])
+            continue
+        for combination, runs in combinations:
+            if combination:
+                add(f"{paths[0].name} {combination}" if len(words) > 1 else combination, runs)
+            else:
+                unnamed.append(runs)  # of one experiment on levels that may have numbers of their own
     for label, runs in by_difference(unnamed).items():
         add(label, runs)
     return groups
-
-
-def unused_runs(words: Sequence[str]) -> list[pathlib.Path]:
-    """Returns the runs of the words' folders that have begun and not finished, for which `groups_of` has no place."""
-    from tfsac.experiments.sweep import unfinished_of
-
-    return [run for word in words for path in _parsed(word)[1] for run in unfinished_of(path)]
 
 
 def _parsed(word: str) -> tuple[str, list[pathlib.Path]]:
@@ -97,14 +88,6 @@ def level_of(run: pathlib.Path) -> str:
 
     config = run / "config.json"
     return read_config(config)[0].environment.level if config.is_file() else ""
-
-
-def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
-    """Raises TfsacError for a run that has not ended, whose last evaluation is no result yet."""
-    for run in (run for runs in groups.values() for run in runs):
-        if (run / "config.json").is_file() and not (run / "policy").is_dir():
-            command = f"tfsac train {shlex.quote(f'--run_dir={run}')} --resume"
-            raise TfsacError(f"{run} has not ended; `{command}` ends it")
 
 
 def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfsac.cli.command import boolean, command, enum, integer, required, string, strings
-from tfsac.cli.groups_of_runs import by_level, groups_of, is_group, level_of, refuse_unfinished, unused_runs
+from tfsac.cli.groups_of_runs import by_level, groups_of, is_group, level_of
 from tfsac.cli.train import SET, assignments
 from tfsac.errors import TfsacError
 
@@ -206,14 +206,15 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the statistics of every group of runs, and writes them and their picture."""
     from tfsac.experiments import comparison
+    from tfsac.experiments.sweep import PLAN
     from tfsac.utils.files import new_run_dir
 
     if not rest:
         raise TfsacError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN")
     only = pathlib.Path(rest[0])
-    out = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
-    refuse_unfinished(groups := groups_of(rest))
-    for run in unused_runs(rest):
-        print(f"left out, not finished: {run}")
+    out = only if len(rest) == 1 and (only / PLAN).is_file() else new_run_dir("comparison", None)
+    groups = groups_of(rest)
+    for run in (run for runs in groups.values() for run in runs if not (run / "policy").is_dir()):
+        print(f"not finished: {run}")
     print(comparison.compare(groups, f.out or out, f.title, f.last_evaluations))
     return 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RUN_PARAMETERS = "tfsac.parameters:RunParameters"
 SPINNING_UP = "tfsac.spinning_up.sac_arguments:SpinningUpArguments"
 # Run parameters that a grid does not vary.
-SINGLE_RUN = ("seed", "ray_address", "num_actors", "actor_steps", "skip_damaged_rows")
+SINGLE_RUN = ("seed", "ray_address", "num_actors", "actor_steps")
 
 LEVEL = (
     string("preset", "name, .py file, or config.json of a run (default: pendulum_sac, or one for --level's actions)"),
@@ -34,7 +34,7 @@ VARIED = (  # what a grid may vary beside parameters
     string("checkpoint_restore_dir", "initial weights: the best of this run's folder"),
     boolean("restore_memory", "begin with that run's replay memory, too"),
     boolean("use_cpu", "hide the GPUs"),
-    fields(RUN_PARAMETERS, without=SINGLE_RUN),
+    fields(RUN_PARAMETERS, without=(*SINGLE_RUN, "skip_damaged_rows")),
 )
 EXPERIMENT_NAME = string("experiment_name", "folder under runs/ (default: preset and level)")
 NUM_SEEDS = integer("num_seeds", 1, "train this many seeds, from --seed on; with `train` one after the other")
@@ -120,7 +120,7 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         preset = _changed(preset, f)
     else:
         preset, run = requested_preset(f)
-    names = [field.name for field in dataclasses.fields(RunParameters)]
+    names = [field.name for field in dataclasses.fields(RunParameters) if field.name in f]
     changes: dict[str, Any] = {name: f[name].value for name in names if f[name].present}
     if changes.get("strategy", "mirrored") != "mirrored":  # the number of devices was of the strategy before
         changes = {"num_devices": None, **changes}

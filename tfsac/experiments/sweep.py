@@ -68,7 +68,7 @@ class Sweep(Series):
     def report(self) -> bool:
         """Compares the combinations over their finished runs, and returns whether they could be compared."""
         try:
-            groups = {label or self._only_label: runs for label, runs in finished_runs(self.folder).items()}
+            groups = {label or self._only_label: runs for label, runs in runs_of(self.folder).items()}
             say(compare(groups, self.folder))
         except (TfsacError, OSError) as error:
             say(f"not compared: {error}")
@@ -76,34 +76,28 @@ class Sweep(Series):
         return True
 
 
-def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """Returns the folders of a sweep's finished runs by combination; what differs only in the level is together.
+def runs_of(path: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """Returns the run at a path, or by combination the finished runs in the folder of a sweep or of several seeds.
 
-    The name of the only combination of an empty grid, of one over levels alone, or of a folder with seeds is empty.
-    Where no run has finished, a TfsacError is raised.
+    Combinations that differ in the level alone are one. The name of the only one is empty, as is that of a run and of a
+    folder with seeds. A line names every run that has begun and not finished. Where none has finished, a TfsacError is
+    raised.
     """
-    axes = dict(read_object(folder / PLAN)["grid"]) if (folder / PLAN).is_file() else {}
+    if not holds_several_runs(path):
+        return {"": [path]}
+    axes = dict(read_object(path / PLAN)["grid"]) if (path / PLAN).is_file() else {}
     groups: dict[str, list[pathlib.Path]] = {}
     for (name, _), (label, _) in zip(named_combinations(axes), named_combinations(axes, LEVELS), strict=True):
-        if runs := [path for path in sorted((folder / name).glob("seed*")) if PlannedRun(path, []).finished]:
-            groups.setdefault(label, []).extend(runs)
+        for run in sorted(config.parent for config in (path / name).glob("seed*/config.json")):
+            if PlannedRun(run, []).finished:
+                groups.setdefault(label, []).append(run)
+            else:
+                say(f"left out, not finished: {run}")
     if not groups:
-        raise TfsacError(f"no run in {folder} has finished")
+        raise TfsacError(f"no run in {path} has finished")
     return groups
 
 
 def holds_several_runs(path: pathlib.Path) -> bool:
     """Returns whether a folder is that of a sweep, or holds seeds of one experiment, such as a sweep's combination."""
     return (path / PLAN).is_file() or (not (path / "config.json").is_file() and any(path.glob("seed*/config.json")))
-
-
-def runs_of(path: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the finished runs for which a folder stands, or the folder itself where that is a run."""
-    return [run for runs in finished_runs(path).values() for run in runs] if holds_several_runs(path) else [path]
-
-
-def unfinished_of(path: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the runs of a sweep, or seeds of one experiment, that `runs_of` leaves out: begun and not finished."""
-    patterns = ["seed*/config.json"] * holds_several_runs(path) + ["*/seed*/config.json"] * (path / PLAN).is_file()
-    runs = [config.parent for pattern in patterns for config in path.glob(pattern)]
-    return sorted(run for run in runs if not PlannedRun(run, []).finished)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfsac.environments.spaces import batched
 from tfsac.errors import TfsacError
-from tfsac.training.policy import Policy
+from tfsac.training.trained_policy import Policy
 from tfsac.types import ArraySpec, DiscreteSpec, input_name
 
 INITIAL_STATE = "initial_state"  # the signature

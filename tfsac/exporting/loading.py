@@ -16,7 +16,6 @@ from tfsac.parameters import EnvironmentParameters, ParameterError, override, to
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.recorded_spaces import check_spaces, spec_in
 from tfsac.training.weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.utils.files import differences, read_object
@@ -56,9 +55,9 @@ def load_policy(
         >>> action = policy.act(observation)
     """
     directory = RunDirectory(pathlib.Path(run_dir))
-    if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
-        spec = spec_in(read_object(directory.config)["spaces"])
-    else:
+    in_use = directory.read()[0].environment.evaluation != "separate"  # perhaps, the only environment that there is
+    spec = directory.spec() if in_use else None
+    if spec is None:
         with contextlib.closing(environment_of(run_dir, env_fn)) as env:
             spec = spec_of(env)
     return policy_in(spec, run_dir, models, seed, critics, step, last)
@@ -79,8 +78,7 @@ def policy_in(
     preset, run = directory.read()
     if models is not None and not any(network.made_by for network in preset.agent.networks.values()):
         raise ParameterError(f"{directory.path} was trained without models: leave models out")
-    spaces = read_object(directory.config).get("spaces")  # not of old runs
-    trained = spec if spaces is None else spec_in(spaces)
+    trained = directory.spec() or spec
     if isinstance(trained.action, DiscreteSpec) and isinstance(spec.action, DiscreteSpec):
         trained = trained._replace(action=trained.action._replace(native_dtype=spec.action.native_dtype))
     filters = Filters(preset.environment.filters, trained)
@@ -88,7 +86,7 @@ def policy_in(
     actor = build_policy(preset, run, trained, models) if agent is None else agent.policy
     policy = Policy(actor, filters, agent if critics else None)
     policy.acting.rng = np.random.default_rng(seed)
-    check_spaces(directory, spec, policy.reads.observation)
+    directory.check_spaces(spec, policy.reads.observation)
     if agent is not None and last:
         load_checkpoint(directory.checkpoint(step), agent, filters)
     else:

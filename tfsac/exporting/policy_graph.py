@@ -12,7 +12,7 @@ from tfsac.environments import ActionNumbering, action_map
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import INITIAL_STATE
 from tfsac.policies.base_policy import read_by
-from tfsac.training.policy import NO_CRITICS, Policy
+from tfsac.training.trained_policy import NO_CRITICS, Policy
 from tfsac.types import DiscreteSpec, input_name
 
 

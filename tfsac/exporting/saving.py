@@ -15,7 +15,7 @@ from tfsac.errors import TfsacError
 from tfsac.exporting.exported import TFLITE_FILE, holds_only_export, load_exported
 from tfsac.exporting.litert import calibrate, convert, with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
-from tfsac.training.policy import Policy
+from tfsac.training.trained_policy import Policy
 from tfsac.types import DiscreteSpec
 from tfsac.utils.files import check_new_folder, glob_safe, new_file, sync
 from tfsac.utils.machine import use_tensorflow

@@ -207,7 +207,7 @@ class RunParameters:
         checkpoint_save_steps: environment steps between checkpoints; without it 10 000, or a tenth of a shorter run, at
             least 1000.
         num_checkpoints_to_keep: checkpoints that are kept, the newest; older ones are deleted.
-        skip_damaged_rows: ignored; runs of earlier versions have it in their config.
+        skip_damaged_rows: ignored, and no flag; runs of earlier versions have it in their config.
         stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.
         stochastic_evaluation: evaluate a second time, with sampled actions.
         tensorboard: write TensorBoard events while the run trains, into its folder.

@@ -46,7 +46,7 @@ class EpochLog(Callback):
         trainer.directory.add_to_config(self.config)
         self.path = trainer.directory.path / PROGRESS
         self.columns = [trainer.update_metrics.index(name) for name in UPDATE_METRICS.values()]
-        self.lines = trainer.parts.run_files.get(PROGRESS, b"").decode().splitlines()
+        self.lines = trainer.run_files.get(PROGRESS, b"").decode().splitlines()
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
         """Keeps what Std, Max and Min are taken of."""
@@ -75,7 +75,7 @@ class EpochLog(Callback):
         content = "".join(f"{line}\n" for line in self.lines).encode()
         with atomic_write(self.path) as file:
             file.write(content)
-        trainer.parts.run_files[PROGRESS] = content  # for the next checkpoint
+        trainer.run_files[PROGRESS] = content  # for the next checkpoint
         trainer.print(table(values))
 
 

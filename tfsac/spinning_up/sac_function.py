@@ -121,7 +121,7 @@ def sac(
         terminal=BarOnly,
     )
     folder = str(trainer.directory.path)
-    trainer.parts.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
+    trainer.resume_command = f"the same call of sac (or tfsac spinup) with resume=True (--resume), in {folder}"
     return finish(trainer)
 
 

@@ -3,10 +3,10 @@
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.evaluation import Evaluation, evaluate
-from tfsac.training.loop import Result, Trainer
 from tfsac.training.non_finite import NonFiniteError
-from tfsac.training.policy import Policy
 from tfsac.training.run_directory import RunDirectory
+from tfsac.training.trained_policy import Policy
+from tfsac.training.trainer import Result, Trainer
 
 __all__ = [
     "Callback",

@@ -15,7 +15,7 @@ from tfsac.agents import Agent
 from tfsac.device_memory import DeviceMemory
 from tfsac.environments import Filters, action_map, name_of_environment
 from tfsac.errors import TfsacError
-from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, SequenceMemory, TransitionMemory
+from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, TransitionMemory
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
     BY_ENV_FN,
@@ -25,15 +25,12 @@ from tfsac.parameters import (
     Preset,
     PresetValidationParameters,
     RunParameters,
-    SequenceReplayParameters,
     class_of,
     networks_made_by,
     override,
 )
 from tfsac.policies import BasePolicy
 from tfsac.types import ArraySpec, Spec
-
-MODELS = "models"  # what the networks of a preset are made by, where a function makes them
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
@@ -42,7 +39,10 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
     `models` makes Keras models that take the place of the preset's layers; not for actor-critic with experience replay.
     """
     refuse_missing_models(preset, models)
-    parameters = with_counted_decays(preset).agent
+    rates = preset.agent.learning_rates.items()
+    decaying = [path for path, rate in rates if rate.learning_rate_decay_steps == "run"]
+    counted = {f"agent.{path}.learning_rate_decay_steps": preset.updates for path in decaying}
+    parameters = override(preset, counted).agent
     agent = class_of(parameters, Agent)(parameters, spec, run.seed, run.eager, models, run.jit_compile)
     agent.compiled.updates_between_diagnostics = run.updates_between_diagnostics
     return agent
@@ -56,13 +56,6 @@ def build_policy(
     """
     refuse_missing_models(preset, models)
     return class_of(preset.agent, Agent).policy_class.build(preset.agent, spec, run.seed, models, collecting)
-
-
-def with_counted_decays(preset: Preset) -> Preset:
-    """Returns the preset with the number of its updates where a learning rate falls over the whole run."""
-    rates = preset.agent.learning_rates.items()
-    decaying = [path for path, rate in rates if rate.learning_rate_decay_steps == "run"]
-    return override(preset, {f"agent.{path}.learning_rate_decay_steps": preset.updates for path in decaying})
 
 
 def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
@@ -83,17 +76,11 @@ def build_memory(
     allocate: Allocate = np.zeros,
     older_policies: bool = False,
 ) -> TransitionMemory | EpisodicMemory:
-    """Returns the memory that a preset describes, whose sampled rewards have gone through the filters.
-
-    Args:
-        preset, spec, filters: of the run and its agent.
-        recurrent: specs of the states of the agent's LSTMs by field.
-        allocate: makes the arrays of its records.
-        older_policies: whether what is collected may come from a policy before the last updates.
+    """Returns the memory that a preset describes, whose sampled rewards have gone through the filters; the other
+    arguments are those of `MemoryContext`.
     """
     memory = preset.agent.memory
-    kinds = {EpisodicReplayParameters: EpisodicMemory, SequenceReplayParameters: SequenceMemory}
-    base: Any = next((kinds[kind] for kind in kinds if isinstance(memory, kind)), TransitionMemory)
+    base: Any = EpisodicMemory if isinstance(memory, EpisodicReplayParameters) else TransitionMemory
     context = MemoryContext(spec, filters.reward, action_map(spec).inverse, recurrent, allocate, older_policies)
     try:
         return class_of(memory, base).build(preset, context)
@@ -107,8 +94,8 @@ def build_memory(
 def build_device_memory(
     memory: TransitionMemory | EpisodicMemory, preset: Preset, filters: Filters, agent: Agent, seed: int
 ) -> DeviceMemory | None:
-    """Returns the copy of the memory on the accelerator that `agent.memory.device` asks for, and has the agent learn
-    from it; None where batches are drawn in RAM. Call it before the agent is traced.
+    """Returns the copy of the memory on the accelerator that `agent.memory.device` asks for, and has the agent, which
+    is not traced yet, learn from it; None where batches are drawn in RAM.
     """
     choice = getattr(preset.agent.memory, "device", "cpu")
     if choice == "cpu" or (choice == "auto" and not tf.config.get_visible_devices("GPU")):
@@ -128,7 +115,7 @@ def build_device_memory(
 def resolve_preset(
     preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
 ) -> Preset:
-    """Returns the preset as a run's config records it, with what functions made.
+    """Returns the preset as a run's config records it, with what functions made and absolute paths.
 
     Of an environment that `env_fn` made, the level's own arguments and preprocessing are left out, and so is the
     threshold where it has another name.
@@ -140,15 +127,10 @@ def resolve_preset(
             validation = PresetValidationParameters()
         environment = dataclasses.replace(environment, level=BY_ENV_FN + name, kwargs={}, atari=None)
     if models is not None and not any(network.made_by for network in agent.networks.values()):
-        agent = dataclasses.replace(agent, networks=networks_made_by(MODELS, agent.networks))
-    return dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
-
-
-def with_absolute_paths(preset: Preset) -> Preset:
-    """Returns the preset with a path of demonstrations that means the same in every folder."""
-    memory = preset.agent.memory
-    if not isinstance(memory, DemonstratedReplayParameters) or memory.demonstrations.startswith(MINARI):
-        return preset
-    return override(
-        preset, {"agent.memory.demonstrations": str(pathlib.Path(memory.demonstrations).expanduser().absolute())}
-    )
+        agent = dataclasses.replace(agent, networks=networks_made_by("models", agent.networks))
+    resolved = dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
+    memory = agent.memory
+    if isinstance(memory, DemonstratedReplayParameters) and not memory.demonstrations.startswith(MINARI):
+        path = pathlib.Path(memory.demonstrations).expanduser().absolute()
+        resolved = override(resolved, {"agent.memory.demonstrations": str(path)})
+    return resolved

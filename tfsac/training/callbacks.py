@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfsac.training.signals import StopSignals
-
 if TYPE_CHECKING:
-    from tfsac.training.loop import Trainer
+    from tfsac.training.trainer import Trainer
 
 
 class Callback:
@@ -70,14 +69,11 @@ class Hooks:
     """The callbacks of a run.
 
     Attributes:
-        trainer: the argument of every hook.
         error: the first error of a hook, kept until `raise_error`, so that its step is completed first.
     """
 
-    trainer: Trainer
-
-    def __init__(self, callbacks: Sequence[Callback], signals: StopSignals):
-        self.callbacks, self.signals = list(callbacks), signals
+    def __init__(self, callbacks: Sequence[Callback], trainer: Trainer):
+        self.callbacks, self.trainer = list(callbacks), trainer
         self.error: Exception | None = None
 
     def call(self, hook: str, *arguments: Any) -> None:
@@ -97,7 +93,7 @@ class Hooks:
         try:
             return getattr(callback, hook)(self.trainer, *arguments)
         except KeyboardInterrupt:
-            self.signals.interrupt()
+            self.trainer.signals.received = self.trainer.signals.received or signal.SIGINT
         except Exception as error:
             error.add_note(f"in {hook} of the callback {type(callback).__name__}")
             if self.trainer.error or self.error:  # which must not be hidden by this one

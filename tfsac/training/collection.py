@@ -46,7 +46,7 @@ class Collector:
         first = environments.is_first
         try:
             action, policy_state, extras = self.policy.act(normalised, self.policy_state, first, mode, env_steps)
-            refuse_non_finite_action(action, f"at environment step {env_steps}")
+            refuse_non_finite_action(action)
             step = environments.step(action)
         except BaseException:  # a step that was not made drew no random numbers
             self.policy.rng.bit_generator.state = rng_state

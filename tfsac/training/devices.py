@@ -21,12 +21,9 @@ CONFIGURED: list[int] = []  # id of the process; a child that was forked has its
 def configure(use_cpu: bool = False) -> str | None:
     """Sets TensorFlow up for this process; call it before anything else touches TensorFlow.
 
-    GPUs are used when there are any, with memory growth so that others can share them. On the CPU the operations of a
-    small update are spread over the cores instead of each being divided among them, unless TF_NUM_INTEROP_THREADS or
-    TF_NUM_INTRAOP_THREADS say otherwise.
-
-    `use_cpu` hides the GPUs. Returns a line about what could not be set any more, because TensorFlow was used before;
-    else None.
+    GPUs are used when there are any, unless `use_cpu`, with memory growth so that others can share them. On the CPU the
+    operations of a small update are spread over the cores, unless TF_NUM_INTEROP_THREADS or TF_NUM_INTRAOP_THREADS say
+    otherwise. Returns a line if TensorFlow was used before, so that nothing could be set; else None.
     """
     CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
@@ -61,9 +58,8 @@ def set_numerics(run: RunParameters) -> str | None:
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
     narrow = run.mixed_precision == "bfloat16"
-    warning = warning_about_bfloat16() if narrow else None
     use_bfloat16(narrow)
-    return warning
+    return warning_about_bfloat16() if narrow else None
 
 
 def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strategy:

@@ -21,10 +21,10 @@ from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
 from tfsac.training.loggers.means import RECENT, SUMMARY, summary
-from tfsac.training.non_finite import refuse_non_finite_action, refuse_non_finite_weights
-from tfsac.training.policy import Policy
+from tfsac.training.non_finite import refuse_non_finite_weights
 from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
+from tfsac.training.trained_policy import Policy
 from tfsac.training.weights import save_weights
 from tfsac.types import SWITCH
 
@@ -85,8 +85,7 @@ def evaluate_policy(
     switched: list[bool] = []
 
     def act(observation: Any) -> np.ndarray:
-        chosen, action = policy.choose(observation, deterministic)
-        refuse_non_finite_action(chosen, "in an evaluation")
+        action = policy.act(observation, deterministic)
         if policy.switched is not None:
             switched.append(policy.switched)
         return action
@@ -258,7 +257,7 @@ class Evaluator:
 
     def save(self, value: float, counters: Counters) -> None:
         """Saves the weights as the best so far; see `save_if_best`."""
-        refuse_non_finite_weights(self.agent.trained, counters.env_steps)
+        refuse_non_finite_weights(self.agent.trained)
         self.best_return, self.best_step, self.best_updates = value, counters.env_steps, counters.updates
         self.best_weights = save_weights(self.path, self.agent, self.policy.filters)
 

@@ -1,4 +1,4 @@
-"""The folder of a run: what was run, by which code, and where its results lie."""
+"""The folder of a run: what was run, by which code, in which spaces, and where its results lie."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import pathlib
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
-from tfsac.utils.files import LOCK, atomic_write, check_new_folder, read_object, remove_temporary
+from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
+from tfsac.utils.files import LOCK, atomic_write, check_new_folder, differences, read_object, remove_temporary
 from tfsac.utils.imports import IMPORT_FOLDERS
 
 CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
@@ -34,18 +36,16 @@ class RunDirectory:
     Attributes:
         path: of the folder, absolute.
         config: the resolved preset, how it was run, command, versions and git state, with a checksum.
-        metrics: a line for each evaluation.
         best: weights of the best evaluation.
         checkpoints: to resume from.
-        events: for TensorBoard.
         policy: the exported best policy.
         lock: of the process that trains the run; the operating system releases it when the process ends.
     """
 
     def __init__(self, path: str | pathlib.Path):
         self.path = pathlib.Path(path).absolute()
-        self.config, self.metrics, self.best = (self.path / name for name in (CONFIG, METRICS, BEST))
-        self.checkpoints, self.events, self.policy = (self.path / name for name in ("checkpoints", "events", "policy"))
+        self.config, self.best = self.path / CONFIG, self.path / BEST
+        self.checkpoints, self.policy = self.path / "checkpoints", self.path / "policy"
         self.lock = FileLock(self.path / LOCK, blocking=False, thread_local=False)
 
     def weights(self, step: int | None = None) -> pathlib.Path:
@@ -94,11 +94,9 @@ class RunDirectory:
                 f"{self.checkpoints / f'{step:09d}' / CONFIG}, or remove its {SEAL!r} to keep it as it is"
             )
         remove_temporary(self.path)
-        for name, content in run_files.items():
-            path = self.path / name
-            if name != CONFIG and not (path.is_file() and path.read_bytes() == content):
-                with atomic_write(path) as file:
-                    file.write(content)
+        for name in run_files.keys() - {CONFIG}:
+            with atomic_write(self.path / name) as file:
+                file.write(run_files[name])
         if BEST not in run_files:
             self.best.unlink(missing_ok=True)
         resumed = [*earlier.get("resumed", []), {"env_steps": step, **provenance()}]
@@ -120,6 +118,65 @@ class RunDirectory:
     def read(self) -> tuple[Preset, RunParameters]:
         """Returns the preset and how it was run."""
         return read_config(self.config)
+
+    def spec(self) -> Spec | None:
+        """Returns the spec of the environment in training; None where its spaces are not recorded."""
+        spaces = read_object(self.config).get("spaces")
+        return spaces and spec_in(spaces)
+
+    def check_spaces(self, spec: Spec, keys: Collection[str] | None = None, only: str | None = None) -> None:
+        """Refuses an environment with other spaces than those in which the policy was trained, if they are recorded.
+
+        A policy that only acts needs its actions and the observations in `keys`; networks that are trained further read
+        all of them, in the same order. `only` names the one thing to compare, such as "order".
+        """
+        trained, current = read_object(self.config).get("spaces"), spaces_of(spec)
+        if trained is None:
+            return
+        if keys is None:
+            for spaces, other in ((trained, current), (current, trained)):
+                spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
+        else:
+            trained, current = (
+                {"action": x["action"], "observation": {key: x["observation"].get(key) for key in keys}}
+                for x in (trained, current)
+            )
+        for name, before, now in differences(trained, current):
+            same = name == "action.dtype" or (name in ("action.low", "action.high") and same_bounds(before, now))
+            if not same and only in (None, name):
+                raise TfsacError(
+                    f"the policy of {self.path} belongs to another environment: its {name} is {before}, got {now}"
+                )
+
+
+def spaces_of(spec: Spec) -> dict[str, Any]:
+    """Returns shapes and dtypes of observations, and shape and bounds (or number) of actions, as JSON values."""
+    action = spec.action
+    if isinstance(action, DiscreteSpec):
+        acts: dict[str, Any] = {"shape": list(action.shape), "num_actions": action.num_actions, "start": action.start}
+        acts["dtype"] = action.native_dtype
+    else:
+        low, high = (None if bound is None else bound.tolist() for bound in (action.low, action.high))
+        acts = {"shape": list(action.shape), "low": low, "high": high}
+    observation = {key: {"shape": list(array.shape), "dtype": array.dtype} for key, array in spec.observation.items()}
+    return {"observation": observation, "action": acts, "num_rewards": spec.num_rewards}
+
+
+def spec_in(spaces: Mapping[str, Any]) -> Spec:
+    """Returns the spec whose spaces `spaces_of` returned."""
+    observation, acts = spaces["observation"], spaces["action"]
+    if "num_actions" in acts:
+        native = acts.get("dtype", "int64")  # not in configs of before
+        action: Any = DiscreteSpec(acts["num_actions"], tuple(acts["shape"]), acts["start"], native_dtype=native)
+    else:
+        low, high = (None if acts[name] is None else np.array(acts[name], np.float32) for name in ("low", "high"))
+        action = ArraySpec(tuple(acts["shape"]), "float32", low, high)
+    return Spec(
+        {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in observation.items()},
+        action,
+        num_agents=observation[AGENT_STATE]["shape"][0] if AGENT_STATE in observation else None,
+        num_rewards=spaces.get("num_rewards"),
+    )
 
 
 def provenance() -> dict[str, Any]:

@@ -64,8 +64,7 @@ class Schedule:
     """A run's way through its preset's schedule.
 
     Attributes:
-        counters: of the run, always the same object.
-        heatup_end: the counters when the warm-up ended.
+        counters: of the run, always the same object; `heatup_end` is what they were when the warm-up ended.
         heating_up: whether the warm-up, during which nothing is learned, still lasts.
     """
 
@@ -93,15 +92,14 @@ class Schedule:
 
     def since_heatup(self, steps: StepMethod) -> int:
         """Returns how much was counted after the warm-up, in the unit of `steps`."""
-        name = COUNTERS[type(steps)]
-        return getattr(self.counters, name) - getattr(self.heatup_end, name)
+        return self.counters.of(steps) - self.heatup_end.of(steps)
 
     def random_until(self) -> float:
         """Returns the environment steps before which actions are random."""
         steps, heatup = self.parameters.random_action_steps, self.parameters.heatup_steps
-        if steps is None and isinstance(heatup, EnvironmentEpisodes):
-            return np.inf if self.heating_up else 0
-        return heatup.num_steps if steps is None else steps
+        if steps is not None or not self.heating_up:
+            return steps or 0
+        return np.inf if isinstance(heatup, EnvironmentEpisodes) else heatup.num_steps
 
     def finished(self) -> bool:
         """Returns whether the schedule is complete."""
@@ -110,8 +108,8 @@ class Schedule:
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""
-        counters, heatup_end = dataclasses.asdict(self.counters), dataclasses.asdict(self.heatup_end)
-        return {"counters": counters, "heatup_end": heatup_end, "heating_up": self.heating_up}
+        counters = {name: dataclasses.asdict(getattr(self, name)) for name in ("counters", "heatup_end")}
+        return {**counters, "heating_up": self.heating_up}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes what `state` returned."""
@@ -120,10 +118,8 @@ class Schedule:
 
 
 class Sampler:
-    """Draws the batches of the updates that are pending, normalised as the agent sees them.
-
-    Batches are drawn from `device_memory`, the memory's copy on the accelerator, where there is one. `merged` is what
-    the memories of all workers have, where there are several; see `merge_status`.
+    """Draws the batches of the updates that are pending, normalised as the agent sees them: from the memory, or from
+    `device_memory`, its copy on the accelerator.
     """
 
     def __init__(
@@ -135,11 +131,11 @@ class Sampler:
         seed: int,
         device_memory: DeviceMemory | None = None,
     ):
-        self.device_memory = device_memory
         self.algorithm: Any = preset.agent.algorithm
-        self.memory, self.filters, self.schedule, self.batch_size = memory, filters, schedule, preset.agent.batch_size
-        self.rng, self.seed = np.random.default_rng([seed, Stream.SAMPLING]), seed
-        self.merged: tuple[bool, bool] | None = None
+        self.memory, self.device_memory, self.filters, self.schedule = memory, device_memory, filters, schedule
+        self.batch_size, self.seed = preset.agent.batch_size, seed
+        self.rng = np.random.default_rng([seed, Stream.SAMPLING])
+        self.merged: tuple[bool, bool] | None = None  # status of all workers
 
     def reseed(self, seed: Sequence[int]) -> None:
         """Draws from another stream of random numbers from now on."""
@@ -147,7 +143,7 @@ class Sampler:
 
     def local_status(self) -> dict[str, np.ndarray]:
         """Returns what the memory of this worker has, booleans `[1]` by name, for `merge_status`."""
-        complete = isinstance(self.memory, EpisodicMemory) and self.memory.rollout_complete
+        complete = getattr(self.memory, "rollout_complete", False)
         return {"ready": np.array([self.memory.ready]), "rollout_complete": np.array([complete])}
 
     def merge_status(self, status: dict[str, np.ndarray]) -> None:

@@ -1,8 +1,9 @@
-"""Compiled updates, made at once or in a thread while the collector acts."""
+"""What changes an agent: compiled updates, made at once or in a thread while the collector acts, and resets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import bisect
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.random_streams import Stream
 from tfsac.training.collection import Collector
 from tfsac.types import Batches, UpdateResult
 
@@ -19,7 +21,7 @@ PRIORITY = "updates/priority"  # array of a checkpoint
 class Updates:
     """Hands batches to an agent, and its results to the memory (priorities) and to the collector (weights).
 
-    If `asynchronous`, a thread computes while the caller acts. A result takes effect when the next call begins, never
+    If `asynchronous`, a thread computes while the caller acts. A result takes effect when `finish` is called, never
     earlier, so that a run does not depend on how fast the thread is.
 
     Attributes:
@@ -41,17 +43,15 @@ class Updates:
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
-    def start(self, batch: Batches) -> None:
-        """Learns from stacked batches `[U, B, ...]` in the thread, after the call before has taken effect."""
-        assert self.thread
+    def learn(self, batch: Batches) -> None:
+        """Learns from stacked batches `[U, B, ...]`: at once, or in the thread after the call before took effect."""
         self.finish()
-        self.running = batch, self.thread.submit(self.agent.update, batch)
-
-    def take(self, batch: Batches, result: UpdateResult) -> None:
-        """Lets the result of an update take effect at once."""
-        self.pending = result
-        self.on_result(batch, result)
-        self.finish()
+        if self.thread:
+            self.running = batch, self.thread.submit(self.agent.update, batch)
+        else:
+            self.pending = self.agent.update(batch)
+            self.on_result(batch, self.pending)
+            self.finish()
 
     def wait(self) -> None:
         """Waits for the call that is running, whose result does not take effect yet; raises what the update raised,
@@ -86,3 +86,39 @@ class Updates:
         """Waits for the thread to end; a result that nobody waited for is dropped."""
         if self.thread:
             self.thread.shutdown()
+
+
+class Resets:
+    """Gives an agent fresh networks, target networks, temperatures and optimizers at given environment steps, while the
+    memory stays (Nikishin et al. 2022, arXiv 2205.07802; Nauman et al. 2024, arXiv 2405.16158).
+
+    The number of updates that were made, the seed of the noise and acting's random numbers stay. The agent's checkpoint
+    holds the number of the last reset. `make_agent` makes an agent of the same kind with the first weights of a seed.
+    """
+
+    def __init__(self, agent: Agent, steps: Sequence[int], make_agent: Callable[[int], Agent], seed: int):
+        self.agent, self.steps, self.make_agent, self.seed = agent, steps, make_agent, seed
+        self.num_resets: int | None = None
+
+    def pending(self, env_steps: int) -> int:
+        """Returns the number of the reset to make, from 1 on, or 0; the last one stands for all that a step passes."""
+        number = bisect.bisect_right(self.steps, env_steps)
+        if number and self.num_resets is None:  # reading a variable in every step takes 0.1 ms
+            self.num_resets = int(self.agent.resets.numpy())
+        return number if number > (self.num_resets or 0) else 0
+
+    def reset(self, number: int) -> None:
+        """Makes a reset; its seed comes of the number."""
+        agent = self.agent
+        fresh = self.make_agent(int(np.random.default_rng([self.seed, Stream.RESETTING, number]).integers(2**31)))
+        pairs = [(agent.policy.variables[name], value) for name, value in fresh.policy.variables.items()]
+        for name, network in agent.networks.items():  # running statistics too, which nothing trains
+            pairs += zip(network.model.variables, fresh.networks[name].model.variables, strict=True)
+        for name, optimizer in agent.optimizers.items():  # and temperatures, which are no networks
+            pairs += zip(agent.trained[name], fresh.trained[name], strict=True)
+            pairs += zip(optimizer.variables, fresh.optimizers[name].variables, strict=True)
+        for variable, value in pairs:
+            variable.assign(value.numpy())
+        agent.resets.assign(number)
+        self.num_resets = number
+        agent.policy.refresh()

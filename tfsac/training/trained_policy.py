@@ -13,7 +13,7 @@ from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import read_by, state_before
-from tfsac.training.non_finite import all_finite
+from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import SWITCH
 from tfsac.utils.machine import use_tensorflow
 
@@ -71,26 +71,19 @@ class Policy:
         Raises:
             ValueError: an observation that does not fit or is not finite, a mask without any valid action, or another
                 number of environments than in the call before where the policy has a state.
-        """
-        chosen, action = self.choose(observation, deterministic)
-        if not all_finite(chosen):
-            raise TfsacError("the action is not finite: the policy's weights or the observation are too large")
-        return action
-
-    def choose(self, observation: Any, deterministic: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the agent's action and the environment's; where the policy's numbers overflow, these are NaN or
-        those of action -1. See `act`.
+            NonFiniteError: the policy's numbers overflow.
         """
         arrays, leading = batched(observation, self.reads)
         if self.acting.state and len(leading) > 1:
             raise ValueError(ONE_SEQUENCE.format(leading))
         mode: Mode = "greedy" if deterministic else "sample"
         result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
-        self.state, action = dict(result.state), self.to_environment(result.action)
+        refuse_non_finite_action(result.action)
+        self.state = dict(result.state)
         if SWITCH in result.extras:
             switched = result.extras[SWITCH] > 0
             self.switched = switched if leading else bool(switched[0])
-        return unflattened(result.action, leading), unflattened(action, leading)
+        return unflattened(self.to_environment(result.action), leading)
 
     def distribution(self, observation: Any) -> Any:
         """Returns the distribution of actions, in the environment's units, as TensorFlow Probability has it.
@@ -135,14 +128,10 @@ class Policy:
         spec, action_shape = self.acting.spec, self.acting.spec.action.shape
         arrays, leading = batched(observation, read_by(self.critics.values_through, self.critics.networks, spec))
         rows = len(next(iter(arrays.values())))
-        try:
-            leading_of_actions = np.shape(action)[: np.ndim(action) - len(action_shape)]
-            shape = np.broadcast_shapes(leading, leading_of_actions)
-        except ValueError:
-            leading_of_actions = shape = leading  # which checked_action asks for
-        checked = np.broadcast_to(
-            checked_action("values takes", action, spec.action, leading_of_actions), (*shape, *action_shape)
-        )
+        leading_of_actions = np.shape(action)[: np.ndim(action) - len(action_shape)]
+        shape = np.broadcast_shapes(leading, leading_of_actions)
+        checked = checked_action("values takes", action, spec.action, leading_of_actions)
+        checked = np.broadcast_to(checked, (*shape, *action_shape))
         row = np.broadcast_to(np.arange(rows).reshape(leading), shape).ravel()  # of the observation of each action
         state = dict(state_before(self.state, None, self.acting.initial_state(rows)))
         filtered, state = tf.nest.map_structure(lambda array: array[row], (self.filters.observation(arrays), state))

@@ -1,0 +1,586 @@
+"""A run: the parts that it is made of, what a checkpoint holds of them, and the loop: act, store, update, evaluate."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import shlex
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import tensorflow as tf
+
+from tfsac.agents import Agent
+from tfsac.catalog import load_preset
+from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
+from tfsac.distributed.ray_environments import RayEnvironments
+from tfsac.distributed.tf_config import worker_task
+from tfsac.distributed.workers import Workers, worker_lost_error
+from tfsac.environments import Environments, Filters, IsolatedEnvironment, action_map, maker
+from tfsac.errors import TfsacError
+from tfsac.memories import in_ram, on_disk
+from tfsac.networks import ModelMaker
+from tfsac.networks.bfloat16 import use_bfloat16, uses_bfloat16
+from tfsac.parameters import (
+    EnvironmentEpisodes,
+    OffPolicyAlgorithmParameters,
+    Preset,
+    RunParameters,
+    override,
+    to_json,
+)
+from tfsac.random_streams import Stream
+from tfsac.training.build import (
+    build_agent,
+    build_device_memory,
+    build_memory,
+    build_policy,
+    resolve_preset,
+)
+from tfsac.training.callbacks import Callback, Hooks
+from tfsac.training.checkpoints import CheckpointManager, identity_of, wrap_checkpoint_errors
+from tfsac.training.collection import Collector
+from tfsac.training.devices import configure_once, make_strategy, set_numerics
+from tfsac.training.evaluation import Evaluator
+from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
+from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
+from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
+from tfsac.training.ray_collector import RayCollector, RolloutActor
+from tfsac.training.reporting import Reporter, opening
+from tfsac.training.run_directory import CONFIG, RunDirectory, spaces_of
+from tfsac.training.schedule import Counters, Period, Sampler, Schedule
+from tfsac.training.signals import StopSignals
+from tfsac.training.trained_policy import Policy
+from tfsac.training.updates import Resets, Updates
+from tfsac.training.weights import load_initial_weights
+from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
+from tfsac.utils.imports import name_of
+
+NO_WARM_UP = {"schedule.heatup_steps": EnvironmentEpisodes(0), "schedule.random_action_steps": None}
+PARTS = ("schedule", "reporter", "filters", "sampler")  # whose state a checkpoint has, next to some others
+PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
+THRESHOLD_REACHED = "threshold reached"
+
+
+@dataclasses.dataclass
+class Result:
+    """How a run ended.
+
+    Attributes:
+        reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
+        run_dir: its folder.
+        counters: env_steps, episodes, updates.
+        best_return: mean return of the best evaluation, or of ten training episodes where there are none; or None.
+        signal: the number of the signal that interrupted it, or None.
+        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for
+            a preset without a threshold.
+        best_step: environment steps of the run at that evaluation; None without one, or if an earlier version made it.
+    """
+
+    reason: str
+    run_dir: pathlib.Path
+    counters: Counters
+    best_return: float | None
+    signal: int | None
+    accepted: bool | None
+    best_step: int | None = None
+
+
+class Trainer:
+    """One run of a preset in a run directory, new or where its newest checkpoint was taken.
+
+    Nothing is written before everything is built, so bad parameters leave no folder behind.
+
+    Args:
+        preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models, restore_memory, loggers: as
+            `tfsac.train` takes them.
+        terminal: makes what prints the progress, such as a subclass of `TerminalLogger`; called with `quiet`.
+
+    Attributes:
+        agent, memory, environments, filters, policy, counters, schedule, directory: parts of the run, for callbacks;
+            like all others, they must not be replaced.
+        preset, settings: the experiment, as config.json has it, and how it is run.
+        update_metrics: names of the metrics that an update returns.
+        last_step: the last step of all environments in this process.
+        error: what ended the run, if it failed.
+        run_files: contents of files in the run's folder that checkpoints keep, by name, besides those of its parts.
+        resume_command: what continues the run.
+
+    Raises:
+        TfsacError: parameters that do not fit the environment, or missing packages.
+        FileExistsError, OSError: the run directory; BlockingIOError: another process trains in it.
+        CheckpointError: nothing to resume from.
+    """
+
+    def __init__(
+        self,
+        preset: Preset | str | pathlib.Path,
+        run_dir: str | pathlib.Path,
+        run: RunParameters | None = None,
+        resume: bool = False,
+        callbacks: Sequence[Callback] = (),
+        quiet: bool = False,
+        initial_weights: str | pathlib.Path | None = None,
+        env_fn: Callable[[], gym.Env] | None = None,
+        models: ModelMaker | None = None,
+        terminal: Callable[[bool], TerminalLogger] = TerminalLogger,
+        restore_memory: bool = False,
+        loggers: Sequence[Logger | str] = (),
+    ):
+        self.directory = directory = RunDirectory(run_dir)
+        # A resumed run has its weights from its checkpoint.
+        source = None if initial_weights is None or resume else RunDirectory(initial_weights)
+        restore_memory = restore_memory and not resume
+        if restore_memory and not source:
+            raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
+        preset = preset if isinstance(preset, Preset) else load_preset(preset)
+        if restore_memory:
+            preset = override(preset, NO_WARM_UP)
+        if run is None:
+            run = directory.read()[1] if resume and directory.config.is_file() else RunParameters()
+        self.settings, task = run, worker_task(run)
+        preset_of_worker(preset, task)  # raises
+        refuse_timeout_in_this_process(preset, run)
+        if not resume:
+            directory.refuse_existing()
+        self.terminal, all_loggers = terminal(quiet or not task.is_chief), make_loggers(loggers)
+        self.signals, self.hooks = StopSignals(), Hooks(callbacks, self)
+        self.error: Exception | None = None
+        self.run_files: dict[str, bytes] = {}
+        self.stop_reason, self._workers_stop = "", False
+        self._started, self._can_be_saved = False, True  # not in the middle of a step
+        self._newest_step: Step | None = None
+        notes = [configure_once()]
+        self.workers, self.several = Workers(make_strategy(run, task), task), task.num_workers > 1
+        arguments = {"resume": resume, "restore_memory": restore_memory, "initial_weights": source is not None}
+        arguments |= {"env_fn": env_fn is not None, "models": models is not None}
+        self.workers.check_shared({"preset": to_json(preset), "run": to_json(run), **arguments})
+        with contextlib.ExitStack() as closing:
+            closing.callback(use_bfloat16, uses_bfloat16())  # perhaps that of a run around this one
+            closing.callback(directory.lock.release)
+            evaluation_env = self._make_environments(preset, env_fn, models, resume, closing)
+            preset, spec = self.preset, self.environments.spec
+            worker_preset = preset_of_worker(preset, task)
+            if run.stop_at_threshold and preset.validation.min_reward_threshold is None:
+                name = preset.environment.name
+                raise TfsacError(f"stop_at_threshold needs validation.min_reward_threshold for {name}")
+            notes.append(set_numerics(run))
+
+            def make_agent(seed: int) -> Agent:
+                return build_agent(preset, dataclasses.replace(run, seed=seed), spec, models)
+
+            with self.workers.strategy.scope():
+                self.agent = agent = make_agent(run.seed)
+            algorithm: Any = preset.agent.algorithm
+            self.filters = filters = Filters(preset.environment.filters, agent.spec, algorithm.discount)
+            existing = next(path for path in (directory.path, *directory.path.parents) if path.is_dir())
+            self.memory = memory = build_memory(
+                worker_preset,
+                agent.spec,
+                filters,
+                agent.policy.recurrent_state,
+                on_disk(existing) if run.memory_on_disk else in_ram,
+                older_policies=run.asynchronous_collection or run.ray_address is not None,
+            )
+            acting = agent.policy
+            if run.asynchronous_collection:
+                acting = build_policy(preset, run, spec, models, collecting=True)
+            self.collector: Collector
+            if isinstance(self.environments, RayEnvironments):
+                self.collector = RayCollector(acting, filters, self.environments, run.actor_steps)
+            else:
+                self.collector = Collector(acting, filters, self.environments)
+            if not resume:
+                filters.learn(self.workers.gather(self.environments.observation))
+            if source:
+                load_initial_weights(source, agent, filters)
+            device_memory = build_device_memory(memory, worker_preset, filters, agent, run.seed)
+            one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
+                preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
+            )
+            agent.trace(single=one_by_one)
+            self.update_metrics = agent.metric_names
+            self.collector.sync_from(agent.policy)
+            self.schedule = schedule = Schedule(preset.schedule)
+            self.counters = schedule.counters
+            self.sampler = Sampler(worker_preset, memory, filters, schedule, run.seed, device_memory)
+            self.updates = Updates(agent, memory, self.collector, self._on_result, run.asynchronous_collection)
+            closing.callback(self.updates.close)
+            self.resets = Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, run.seed)
+            self.policy = Policy(agent.policy, filters, agent)
+            self.evaluator = Evaluator(preset, run, self.policy, agent, evaluation_env, directory.best)
+            columns = self.evaluator.columns(), [name for callback in callbacks for name in callback.metric_names]
+            self.reporter = Reporter(
+                preset, run, directory.path, schedule, agent, *columns, self.terminal, all_loggers, task.is_chief
+            )
+            identity, keep = identity_of(preset, run.seed, agent.spec), run.num_checkpoints_to_keep
+            self.checkpoints = CheckpointManager(directory.checkpoints, agent, memory, identity, keep, self.workers)
+            self.checkpoint_period = Period(run.checkpoint_save_steps or schedule.steps_between_checkpoints())
+            recorded = {
+                "env_fn": env_fn and name_of(env_fn),
+                "models": models and name_of(models),
+                "initial_weights": source and str(source.path),
+                "restore_memory": restore_memory,
+                "spaces": spaces_of(spec),
+            }
+            by_shell = f"tfsac train {shlex.quote(f'--run_dir={directory.path}')} --resume"
+            functions = env_fn is not None or models is not None or callbacks
+            self.resume_command = "the same call with resume=True" if functions else by_shell
+            if self.several:
+                self._reseed()
+            self._open(source if restore_memory else None, resume, recorded)
+            self._closing = closing.pop_all()
+        for line in (*agent.notes, *filter(None, notes)):
+            self.print(line)
+
+    def _make_environments(
+        self,
+        preset: Preset,
+        env_fn: Callable[[], gym.Env] | None,
+        models: ModelMaker | None,
+        resume: bool,
+        closing: contextlib.ExitStack,
+    ) -> gym.Env:
+        """Makes those of training and the preset as the config records it; returns the environment of evaluations."""
+        run, task, make_env = self.settings, self.workers.task, maker(preset.environment, env_fn)
+        env = make_env()
+        self.preset = preset = resolve_preset(preset, env, env_fn, models)
+        environment = preset.environment
+        if environment.evaluation == "separate":
+            if environment.step_timeout_seconds is not None:
+                env = IsolatedEnvironment(env, make_env, environment.step_timeout_seconds)
+            closing.callback(env.close)
+        elif environment.vectorization == "sync" and run.ray_address is None:
+            make_env.prepared.append(env)  # there may be only one at a time
+        else:  # another process makes it
+            env.close()
+        self.environments: Environments | RayEnvironments
+        self._shared: Environments | None = None  # where evaluations are made in the environments of training, too
+        if run.ray_address is None:
+            local, begin = preset_of_worker(preset, task).environment, not resume  # which begins those of a checkpoint
+            self.environments = Environments(local, run.seed, make_env, task.index * local.num_envs, begin)
+            self._shared = self.environments if environment.evaluation == "shared" else None
+        else:
+            actor_arguments = preset, run, make_env, models
+            self.environments = RayEnvironments(preset, run, RolloutActor, actor_arguments, self.print)
+        closing.callback(self.environments.close)
+        return env
+
+    def _open(self, source: RunDirectory | None, resume: bool, recorded: dict[str, Any]) -> None:
+        """Makes the run's folder, or brings the parts to where the newest checkpoint was taken; `source` is the run
+        whose memory to begin with, `recorded` what the config has next to the parameters.
+        """
+        chief, directory, counters = self.workers.task.is_chief, self.directory, self.counters
+        self.resumed_at: int | None = None
+        if source:
+            source.check_spaces(self.environments.spec)
+            self.checkpoints.take_memory(source.checkpoints)
+            self.print(f"The memory of {source.path} has {len(self.memory)} steps, so there is no warm-up.")
+        if chief and (not resume or directory.checkpoints.is_dir()):
+            directory.acquire_lock()
+        if resume:
+            self._restore()
+            self.resumed_at = counters.env_steps
+        if chief and resume:
+            directory.note_resume(self.preset, self.settings, counters.env_steps, self.run_files)
+        elif chief:
+            directory.create(self.preset, self.settings, recorded)
+        if self.reporter.csv:
+            self.reporter.csv.start(self.reporter.info, self.resumed_at)
+        self.checkpoint_period.start(counters.env_steps)
+        stops_at_threshold, best = self.settings.stop_at_threshold and self.evaluator.best_updates, self.evaluator
+        if stops_at_threshold and best.reached_threshold(best.best_return, counters):  # it was killed while it ended
+            self.stop_reason, self._workers_stop = THRESHOLD_REACHED, True
+        if resume and self.schedule.finished():
+            self.print("This run has completed its schedule: set a larger schedule.improve_steps to train on.")
+
+    @property
+    def parts(self) -> Trainer:
+        """The trainer itself, as its parts were reached before."""
+        return self
+
+    @property
+    def last_step(self) -> Step | None:
+        """The last step of all environments in this process, with actions as they got them; None before the first."""
+        step = self._newest_step
+        return step and step._replace(action=action_map(self.environments.spec)(step.action))
+
+    def stop(self, reason: str) -> None:
+        """Ends the run after the current step; the result has the reason."""
+        self.stop_reason = reason or "stopped"
+
+    def print(self, text: str) -> None:
+        """Prints a line above the progress bar, unless the run is quiet."""
+        self.terminal.print(text)
+
+    def close(self) -> None:
+        """Closes the environments and unlocks the run's folder; `run` does so at its end."""
+        self._closing.close()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Result:
+        """Trains until the schedule, a threshold, a callback or a signal ends it, and saves; to be called once.
+
+        Raises:
+            EnvironmentFailure: an environment raised; the state before that step was saved.
+            NonFiniteError: a metric, weight or action is not finite; the last checkpoint is from before, and the batch
+                of a metric was saved.
+            CheckpointError: a checkpoint could not be written.
+        """
+        self._started, reason = True, "failed"
+        use_bfloat16(self.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
+        self.print(opening(self.directory, self.agent, self.settings.tensorboard))
+        with contextlib.ExitStack() as closing:
+            closing.callback(self.close)
+            closing.callback(lambda: self.reporter.close(reason))
+            try:
+                with self.signals:
+                    self.reporter.start(self.resumed_at)
+                    self._train()
+            except Exception as error:
+                reason, self.error = f"failed: {type(error).__name__}", self._fail(error)
+            self.hooks.call("on_training_end")
+            if self.error:
+                raise self.error
+            self.hooks.raise_error()
+            reason = self.stop_reason or "finished"
+        path, received, best = self.directory.path, self.signals.received, self.evaluator
+        accepted = None if self.preset.validation.min_reward_threshold is None else best.accepted
+        return Result(reason, path, self.counters, best.best, received, accepted, best.best_step)
+
+    def _train(self) -> None:
+        signals, evaluator = self.signals, self.evaluator
+        self.hooks.call("on_training_begin")
+        self.hooks.raise_error()
+        try:
+            if self._evaluation_due():  # the one that failed, in a run that was resumed
+                self.evaluate()
+            while not (self.schedule.finished() or self._stops()):
+                self.train_one_step()
+            running = self._shared and self._shared.length.any() and evaluator.best_updates
+            if not signals.received and not running and evaluator.evaluated_at != self.counters.env_steps:
+                self.evaluate()
+            judged = evaluator.best_weights or not self.counters.episodes or not self.workers.task.is_chief
+            if not signals.received and not judged:  # there are no evaluations, and too few training episodes
+                evaluator.save(-np.inf, self.counters)
+        except KeyboardInterrupt:  # of an environment's handler, or the second Ctrl-C
+            if not self._can_be_saved:
+                raise
+            signals.received = signals.received or signal.SIGINT
+        except Exception:  # a signal may have ended the environments' processes, too
+            if not (signals.received and self._can_be_saved) or self.several:
+                raise
+        if signals.received:
+            self.stop(signal.Signals(signals.received).name)
+        saved = self.save()
+        if signals.received:
+            stopped = f"Stopped by {self.stop_reason} at step {self.counters.env_steps}"
+            self.print(f"{stopped}; saved in {saved}. Continue with: {self.resume_command}")
+        self.hooks.raise_error()
+
+    def _stops(self) -> bool:
+        return self._workers_stop if self.several else bool(self.signals.received or self.stop_reason)
+
+    def _fail(self, error: Exception) -> Exception:
+        """Saves the state where no step was interrupted, says how to continue, and returns the error to raise."""
+        if isinstance(error, tf.errors.OpError) and self.several:
+            lost = worker_lost_error(error, f"Start all workers with {self.resume_command} to continue.")
+            lost.__cause__ = error
+            return lost
+        line = f"Failed at step {self.counters.env_steps}"
+        if self._can_be_saved and not (self.several or isinstance(error, NonFiniteError)):  # workers save together
+            try:
+                self.save()
+            except Exception as unsaved:
+                line += f", which could not be saved: {unsaved}"
+        saved = [path.name for path in self.checkpoints.saved_checkpoints()] or ["none"]
+        self.print(f"{line}; {self.resume_command} continues from the last checkpoint, {saved[-1]}.")
+        return error
+
+    def train_one_step(self) -> None:
+        """Acts once in every environment, makes the updates that are pending, evaluates and saves where it is time."""
+        self.collect()
+        self.update()
+        if self._evaluation_due():
+            self.evaluate()
+        if self.checkpoint_period.tick(self.counters.env_steps):
+            self.save()
+        self.reporter.advance()
+        if self.terminal.stdout_closed:  # as in `tfsac train | head`
+            self.signals.received = self.signals.received or getattr(signal, "SIGPIPE", signal.SIGTERM)
+        self.hooks.call("on_step")
+        self.hooks.raise_error()
+
+    def collect(self) -> None:
+        """Acts once in every environment, stores the step, and learns running statistics from it. Nothing is stored
+        where an environment raises or an action is not finite.
+        """
+        step = self._newest_step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
+        self._can_be_saved = False
+        ends, filters = (step.terminated, step.truncated), self.filters
+        self.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
+        data = {"reward": step.reward, "ended": step.terminated | step.truncated, "length": step.length}
+        data |= {OBSERVATION + key: step.following[key] for key in filters.observations}
+        data |= {f"info/{key}": values for key, values in step.logged.items()}
+        if self.several:
+            data = self._gather_step(data)
+        if filters.observations:
+            filters.learn({key: data[OBSERVATION + key] for key in filters.observations})
+        if filters.learns_rewards:
+            filters.learn_reward(data["reward"], data["ended"])
+        self.schedule.count(len(data["ended"]), int(np.count_nonzero(data["ended"])))
+        logged = {key: data[f"info/{key}"] for key in step.logged}
+        self.reporter.add_step(data["reward"], data["ended"], data["length"], logged)
+
+    def _gather_step(self, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns a step of all workers, which agree on when they update and stop."""
+        stop = self.signals.received or (-1 if self.stop_reason else 0)
+        data = self.workers.gather({**data, **self.sampler.local_status(), "stop": np.array([stop])})
+        self.sampler.merge_status(data)
+        if any(data["stop"]):
+            self._workers_stop, received = True, int(max(data["stop"]))
+            self.stop_reason = self.stop_reason or "another worker stopped"
+            self.signals.received = received if received > 0 else None
+        return data
+
+    def update(self) -> None:
+        """Makes the updates that are pending; where it is time, a reset before them."""
+        if number := self.resets.pending(self.counters.env_steps):
+            self.updates.finish()
+            self.resets.reset(number)
+            self.collector.sync_from(self.agent.policy)
+            self.print(f"Reset {number} of {len(self.resets.steps)} at step {self.counters.env_steps}.")
+        for count in self.sampler.pending():
+            self.updates.finish()  # its priorities count in the next sample
+            if (batch := self.sampler.draw(count)) is not None:
+                self.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
+                self.updates.learn(batch)
+        self._can_be_saved = True
+
+    def _on_result(self, batch: Batches, result: UpdateResult) -> None:
+        before, env_steps = self.counters.updates - len(result.metrics), self.counters.env_steps
+        refuse_non_finite(self.agent.metric_names, result, batch, before, env_steps, self.directory.path)
+        self.reporter.add_updates(result.metrics)
+        self.hooks.call("on_updates", result.metrics)
+
+    # -- evaluations ---------------------------------------------------------------------------------------------------
+
+    def _evaluation_due(self) -> bool:
+        """Returns whether an evaluation is due now; in the environment that is trained in, between episodes."""
+        return self.evaluator.due(self.counters) and not (self._shared and self._shared.length.any())
+
+    def evaluate(self) -> dict[str, Any]:
+        """Evaluates the policy, logs a row of metrics and keeps the weights if they are the best so far. In an
+        environment that is shared with training, the running episode ends and a new one starts.
+
+        Returns:
+            the row, NaN where it has no value; nothing at workers other than the chief, which evaluates for all.
+
+        Raises:
+            EnvironmentFailure: the environment raised; the evaluation is made again when the run is resumed.
+        """
+        self.updates.wait()
+        speed, chief = self.reporter.steps_per_second(), self.workers.task.is_chief
+        evaluated = self._evaluate_policy() if chief else {}
+        self.evaluator.completed(self.counters)
+        row = self.reporter.row(speed) | evaluated
+        if not chief:
+            return {}
+        value = row.get("evaluation/return_mean", row.get(RECENT))
+        row = self.reporter.write(row | self.hooks.metrics())
+        if value is not None:
+            self.evaluator.save_if_best(value, self.counters)
+            if self.evaluator.reached_threshold(value, self.counters) and self.settings.stop_at_threshold:
+                self.stop(THRESHOLD_REACHED)
+        self.hooks.call("on_evaluation", row)
+        ends = self._started and (self.schedule.finished() or self.stop_reason or self.signals.received)
+        if self._shared and not ends:
+            if self._shared.length.any():
+                self._end_episodes()
+            self._shared.start_episodes()
+        self.reporter.start_row()
+        return row
+
+    def _evaluate_policy(self) -> dict[str, Any]:
+        """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
+        if self.preset.environment.evaluation == "none":
+            enough = self.schedule.since_heatup(EnvironmentEpisodes(1)) >= RECENT_EPISODES and self.counters.updates
+            return {RECENT: self.reporter.recent_return()} if enough else {}
+        first_observation = None
+        if self._shared:
+            self.evaluator.env = self._shared.local_envs[0]  # the run may have made another
+            if not self._shared.length.any():
+                first_observation = {key: seen[0] for key, seen in self._shared.observation.items()}
+        return self.evaluator.evaluate(self.counters.env_steps, first_observation)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def save(self) -> pathlib.Path:
+        """Writes a checkpoint and returns its folder; nothing is written where a weight is not finite. All workers of a
+        run call it together.
+        """
+        self.updates.wait()
+        refuse_non_finite_weights(self.agent.trained)
+        collector = self.collector.state()
+        environments = collector["environments"]
+        everywhere = self.workers.gather({name: np.array(environments[name]) for name in PER_ENVIRONMENT})
+        environments |= {name: value.tolist() for name, value in everywhere.items()}
+        state = {name: getattr(self, name).state() for name in PARTS}
+        state |= {"collector": collector, "evaluator": self.evaluator.state(self.counters)}
+        # Several workers start new episodes where the run is resumed.
+        arrays = {} if self.several else {**self.collector.arrays(), **self.updates.arrays()}
+        files = dict(self.run_files)
+        if self.workers.task.is_chief:
+            config = {CONFIG: self.directory.config.read_bytes()}
+            files |= self.reporter.files() | self.evaluator.files() | config
+        checkpoint = self.checkpoints.save(self.counters.env_steps, state, arrays, files)
+        self.hooks.call("on_checkpoint")
+        return checkpoint
+
+    def _restore(self) -> None:
+        """Brings a new run to where the newest whole checkpoint in its folder was taken."""
+        restored, task = self.checkpoints.restore(), self.workers.task
+        if self.directory.config.is_file():  # a missing one is made again
+            self.directory.check_spaces(self.environments.spec)
+        for note in restored.notes:
+            self.print(note)
+        with wrap_checkpoint_errors(restored.path):
+            self.agent.policy.refresh()
+            for name in PARTS:
+                getattr(self, name).restore(restored.state[name])
+            self.evaluator.restore(restored.state["evaluator"], self.counters, restored.run_files)
+            collector = restored.state["collector"]
+            environments = collector["environments"]
+            envs = len(environments["length"]) // task.num_workers
+            local = slice(task.index * envs, (task.index + 1) * envs)
+            environments |= {name: environments[name][local] for name in PER_ENVIRONMENT}
+            alone = restored.workers == task.num_workers == 1
+            arrays = restored.arrays if alone else {}
+            self.updates.restore(arrays)
+            actions = self.memory.newest_actions(environments["length"][0]) if alone else None
+            exact = self.collector.restore(collector, arrays, actions, self.agent.policy)
+        self.run_files = restored.run_files
+        if not alone:
+            self._reseed()
+        if not exact:
+            self._end_episodes()
+            self.print("The running episodes cannot be continued exactly; new ones begin.")
+        self.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
+
+    def _end_episodes(self) -> None:
+        """Notes that the running episodes do not continue, so that their newest steps are saved again."""
+        self.checkpoints.rewrite_newest_chunk()
+        self.memory.end_episodes()
+        self.filters.end_episodes()
+        self.reporter.running[:] = 0.0
+
+    def _reseed(self) -> None:
+        """Gives this worker streams of random numbers that neither another one has nor itself had before this step."""
+        position = [self.workers.task.index, self.workers.task.num_workers, self.counters.env_steps]
+        self.sampler.reseed([self.settings.seed, Stream.SAMPLING, *position])
+        self.collector.reseed([self.settings.seed, Stream.ACTING, *position])
