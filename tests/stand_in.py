@@ -6,6 +6,7 @@ or folders of runs. WAIT: evaluates three times to -1000, waits for a signal, an
 second before the last evaluation. TOGETHER, for all: waits for a second process.
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -27,6 +28,8 @@ def train(arguments):
     resumed, config = "--resume" in arguments, run / "config.json"
     assert resumed == run.exists(), "a new folder, or one to resume"
     run.mkdir(exist_ok=True)
+    lock = (run / ".lock").open("a")
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     before = json.loads(config.read_text()) if resumed else {"starts": []}
     seed = before["run"]["seed"] if resumed else int(re.search("--seed=([0-9]+)", text)[1])
     discount = float(re.search("discount=([0-9.]+)", text)[1])

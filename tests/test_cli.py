@@ -155,7 +155,7 @@ def test_evaluate_tells_how_often_a_policy_with_trajectories_switched_and_draws_
     rate, repeats = done.switching()
     assert list(SWITCH.search(printed).groups()) == [f"{100 * rate:.1f}", f"{repeats:.1f}"]
     assert list(RETURN.search(printed).groups()) == [*parts(done.returns), "3", "30"]
-    assert f"actions {picture}" in printed and min(png_size(picture)) > 300
+    assert min(png_size(picture)) > 300
 
 
 def test_record_writes_the_episodes_and_counts_them(run_dir, tmp_path, capsys):

@@ -245,7 +245,7 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert [*labels(a, c, f)] == ["discount=0.99,num_envs=1", "discount=0.98,num_envs=1", "discount=0.98,num_envs=2"]
     much = {"schedule__improve_steps": 500, "schedule__evaluation_steps": "EnvironmentEpisodes(3)"}
     g = described("g", agent__algorithm__discount=0.98, environment__num_envs=2, **much)
-    assert [*labels(a, g)] == ["discount=0.99 and 3 more", "discount=0.98 and 3 more"]
+    assert [*labels(a, g)] == [str(a), str(g)]
     x, y = described("x", environment__kwargs={"x": "1"}), described("y", environment__kwargs={"x": 1})
     assert labels(x, y) == {'x="1"': [x], "x=1": [y]}
 
@@ -274,9 +274,12 @@ def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
     from tfsac.experiments import plots
 
     drawn = []
-    monkeypatch.setattr(plots, "plot_curves", lambda groups, out, title: drawn.append(groups))
+    monkeypatch.setattr(plots, "plot_curves", lambda groups, *rest: drawn.append(groups))
     a, b, c = described("a"), described("b"), described("c", level=CAR)
-    for words, labels in (([a, b], {"soft_actor_critic": [a, b]}), ([f"x={a},{b}"], {"x": [a, b]})):
+    (other := tmp_path / "other").mkdir()  # of another library, without a config
+    (other / "metrics.csv").write_bytes((a / "metrics.csv").read_bytes())
+    one = {f"soft_actor_critic, {PENDULUM}": [a, b]}
+    for words, labels in (([a, b], one), ([f"x={a},{b}", f"y={other}"], {f"x, {PENDULUM}": [a, b], "y": [other]})):
         assert cli.run(["plot", *map(str, words), f"--out={tmp_path}/x.png"]) == 0
         assert drawn.pop() == labels
     assert cli.run(["plot", f"x={a},{c},{b}", f"--out={tmp_path}/x.png"]) == 0

@@ -16,7 +16,7 @@ from tfsac.training.devices import make_strategy
 
 def weights(name, **run):
     elu = {"agent__networks__policy__middleware_parameters__activation_function": "elu"}  # acts in a graph
-    trainer = Trainer(tiny_preset(schedule__improve_steps=10, **elu), f"{sys.argv[1]}/{name}", RunParameters(seed=1, **run), quiet=True)
+    trainer = Trainer(tiny_preset(schedule__improve_steps=10), f"{sys.argv[1]}/{name}", RunParameters(seed=1, **run), quiet=True)
     trainer.run()
     values = [np.asarray(v).ravel() for network in trainer.agent.networks.values() for v in network.trainable_variables]
     return trainer.agent.replicas, np.concatenate(values)

@@ -361,3 +361,11 @@ def test_hidden_layers_are_those_of_policy_and_critics(name, embedder, middlewar
     assert policy.middleware_parameters.scheme == middleware
     assert q.head_parameters.network_layers_sizes == critics
     assert critics or q.middleware_parameters.scheme == middleware
+
+
+def test_residual_critics_refuse_hidden_layers_also_where_these_are_the_default():
+    head = "agent.networks.q.head_parameters"
+    layers = {f"{head}.network_layers_sizes": [256, 256], f"{head}.residual_blocks": {}}
+    residual = override(load_preset("pendulum_twin_sac"), layers)
+    with pytest.raises(ParameterError, match="residual"):
+        override(residual, {"agent.hidden_layers": [256, 256]})

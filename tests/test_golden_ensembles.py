@@ -219,7 +219,7 @@ def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
                 observation,
                 action,
                 batch_statistics=False,
-                dropout_masks=agent.dropout_masks("policy", 1),
+                dropout_mask=agent.dropout_mask("policy", agent.num_critics, 1),
             )
             q_BN = agent.critics.q(outputs)
             q_B = ensemble_sac.reduce_q(q_BN, meta["policy_reduction"])

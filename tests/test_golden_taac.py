@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent, taac
 from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.losses.temperature import continuous_target_entropy, discrete_target_entropy
 from tfsac.parameters import (
     SequenceReplayParameters,
     TemporallyAbstractActorCriticAgentParameters,
@@ -94,8 +95,8 @@ def test_target_entropies_match():
     rows = [row for row in golden["target_entropy/rows"] if tuple(row[2:4]) == (-1.0, 1.0)]
     assert len(rows) == 9
     for min_prob, size, _, _, of_choice, of_action in rows:
-        assert losses.discrete_target_entropy(min_prob, 2) == pytest.approx(of_choice, abs=1e-8)
-        assert losses.continuous_target_entropy(min_prob, int(size)) == pytest.approx(of_action, abs=1e-7)
+        assert discrete_target_entropy(min_prob, 2) == pytest.approx(of_choice, abs=1e-8)
+        assert continuous_target_entropy(min_prob, int(size)) == pytest.approx(of_action, abs=1e-7)
 
 
 # -- updates -----------------------------------------------------------------------------------------------------------

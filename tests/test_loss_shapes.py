@@ -7,6 +7,7 @@ from tfsac.losses import distributional, ensembles
 from tfsac.losses import experience_replay as acer
 from tfsac.losses import soft_actor_critic as sac
 from tfsac.losses import temporally_abstract_actor_critic as taac
+from tfsac.losses.temperature import temperature_loss
 
 SIZES = {"B": 4, "R": 4, "T": 3, "N": 2, "A": 3, "D": 5, "S": 6, "K": 7, "M": 8}
 BOOLEAN = "?"  # ends the dimensions of booleans
@@ -18,7 +19,7 @@ LOSSES = [
     (sac.expectation, "BA", "BA"),
     (sac.bootstrap_target, "B", "B", "B"),
     (sac.regression_loss, "BN", "B"),
-    (sac.temperature_loss, "", "B", "B"),
+    (temperature_loss, "", "B", "B"),
     (acer.log_ratio, "RA", "RA"),
     (acer.retrace_returns, "TB", "TB", "TB", "TB", "TB", "B", "TB?"),
     (acer.policy_loss, "R", "R", "R", "R", None),

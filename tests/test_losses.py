@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 from scipy.stats import norm
 
 from tfsac.losses import soft_actor_critic as losses
-from tfsac.losses.soft_actor_critic import temperature_loss
+from tfsac.losses.temperature import temperature_loss
 from tfsac.policies.distributions import MaskedCategorical, SquashedGaussian
 
 

@@ -103,15 +103,12 @@ def clipped(reward):
 # Fields of the memory, steps added, {step: how it ended}, slot -> reward, discount, next observation.
 N_STEP = {
     "three rewards": ({}, 5, {}, 1, 1 + 2 / 2 + 3 / 4, 1 / 8, 103),
-    "newest row": ({}, 5, {}, 4, 4, 1 / 2, 104),
     "terminated in the middle": ({}, 5, {2: "terminated"}, 1, 1 + 2 / 2, 0, 102),
-    "after an end": ({}, 6, {1: "terminated"}, 2, 2 + 3 / 2 + 4 / 4, 1 / 8, 104),
     "truncated in the middle": ({}, 5, {2: "truncated"}, 1, 1 + 2 / 2, 1 / 4, 102),
     "ignored end": ({"ignore_done": True}, 5, {2: "terminated"}, 1, 1 + 2 / 2, 1 / 4, 102),
     "over the wrap": ({"capacity": 4}, 6, {}, 3, 3 + 4 / 2 + 5 / 4, 1 / 8, 105),
     "more than there are": ({"capacity": 4, "n_step": 9}, 6, {}, 2, 2 + 3 / 2 + 4 / 4 + 5 / 8, 1 / 16, 105),
     "rewards clipped one by one": ({"reward_filter": clipped}, 5, {}, 1, 1 + 1 / 2 + 1 / 4, 1 / 8, 103),
-    "one reward": ({"n_step": 1}, 5, {}, 3, 3, 1 / 2, 103),
 }
 
 

@@ -9,7 +9,7 @@ import tiny
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.networks import Network
-from tfsac.networks.embedders import with_embedders
+from tfsac.networks.observations import with_embedders
 from tfsac.parameters import (
     Conv2d,
     EmbedderScheme,
@@ -140,7 +140,6 @@ def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_
     [
         ("pendulum_twin_sac", ["q1", "mean_and_log_std"], NUMBERS),
         ("acer_partially_observable", ["lstm", "logits"], DiscreteSpec(3)),
-        ("pendulum_sac", ["concatenate", "split", "reshape"], NUMBERS),  # Keras's names of the first operations
     ],
 )
 def test_observations_may_have_the_names_of_layers(name, keys, action):
@@ -182,7 +181,7 @@ def test_a_shared_encoder_is_the_convolutions_of_the_critics():
 IMPOSSIBLE = {
     "too small": (ArraySpec((2, 9, 3), "uint8"), (6,), "flatten"),
     "matrix": (ArraySpec((5, 2), "float32"), (6,), "neither a vector nor an image"),
-    "convolutions of a vector": (VECTOR, (Conv2d(2, 3, 1),), "no image"),
+    "convolutions of a vector": (VECTOR, (Conv2d(2, 3, 1),), "nor an image"),
     "another key": (None, (6,), "'camera'"),
 }
 
@@ -193,15 +192,6 @@ def test_what_cannot_be_embedded_is_refused(case):
     made = reading(scheme) if array else reading(camera=InputEmbedderParameters(scheme))
     with pytest.raises(TfsacError, match=word):
         with_embedders("v", made, {"observation": array or VECTOR})
-
-
-def test_unequal_widths_of_a_dict_cannot_be_summed():
-    networks = {
-        "agent.networks.*.embedding_merger_type": "sum",
-        "agent.networks.policy.input_embedders_parameters.*.scheme": [],
-    }
-    with pytest.raises(TfsacError, match="embedding_merger_type=concat"):
-        agent_of(small("pendulum_twin_sac", **networks), GOAL)
 
 
 def test_usual_convolutions_of_small_images_see_every_pixel():

@@ -12,7 +12,7 @@ from toys import random_batches, vector_spec
 
 from tfsac import parameters as p
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.networks import build_optimizer
+from tfsac.networks.optimizers import build_optimizer
 from tfsac.training import Trainer
 
 SPEC, UPDATES, BATCH = vector_spec(3, 2), 3, 8
@@ -120,7 +120,7 @@ def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize("name", ["AdamW", "Muon", "Nadam"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion"])
 def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
     fields = {"optimizer_type": name, "weight_decay": 0.1, "optimizer_epsilon": 1e-5}
     changes = {f"agent.networks.*.{field}": value for field, value in fields.items()}
@@ -140,14 +140,14 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 sys.path.insert(0, sys.argv[1])
 import test_optimizers as t
-for case in t.CASES.keys() - {"Nadam"}:
+for case in t.CASES:
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         agent = t.make_agent(case)
     agent.noise = lambda name, shape, agent=agent: agent.replica_slice(tf.constant(np.ones(shape), tf.float32), agent.replicas)
     agent.update(t.random_batches(t.SPEC, t.UPDATES, t.BATCH))
     np.savez(sys.argv[2] + "/" + case, *t.numbers(agent))
 import keras
-from tfsac.networks import apply_on_replicas
+from tfsac.networks.optimizers import apply_on_replicas
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with strategy.scope():
     layer, optimizer = keras.layers.Dense(2, kernel_constraint="non_neg"), keras.optimizers.RMSprop(0.5)
@@ -156,19 +156,13 @@ with strategy.scope():
 gradients = [tf.ones_like(variable.value) for variable in layer.trainable_variables]
 tf.function(lambda: strategy.run(apply_on_replicas, args=(optimizer, gradients, layer.trainable_variables)))()
 assert (layer.kernel.numpy() == 0).all() and (layer.bias.numpy() < 0).all()
-try:
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-        t.make_agent("Nadam")
-except ValueError as error:
-    print(error)
 """
 
 
 @pytest.mark.acceptance
 def test_two_devices_take_the_steps_of_one(run_python, tmp_path):
-    printed = run_python(MIRRORED, str(pathlib.Path(__file__).parent), str(tmp_path))
-    assert "Nadam" in printed
-    for case in CASES.keys() - {"Nadam"}:
+    run_python(MIRRORED, str(pathlib.Path(__file__).parent), str(tmp_path))
+    for case in CASES:
         agent = make_agent(case)
         agent.noise = lambda name, shape: tf.ones(shape)
         agent.update(random_batches(SPEC, UPDATES, BATCH))

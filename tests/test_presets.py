@@ -84,19 +84,6 @@ def test_a_preset_has_a_docstring_thresholds_and_a_line_that_runs_it_and_is_the_
         assert level != preset.environment.level or p.override(preset, changes) == preset
 
 
-def test_loading_every_preset_imports_no_tensorflow_and_makes_no_environment(run_python):
-    printed = run_python(
-        """
-import sys
-from tfsac.catalog import load_preset, preset_names
-levels = [load_preset(name).environment.level for name in preset_names()]
-heavy = {"tensorflow", "keras", "tensorflow_probability", "gymnasium", "mujoco", "matplotlib", "absl"}
-print(len(levels), sorted(heavy & set(sys.modules)))
-"""
-    )
-    assert printed.split(None, 1) == [str(len(NAMES)), "[]\n"]
-
-
 # Without graphs, which take most of the time of so short a run; tests/acceptance/README.md has the others.
 @pytest.mark.slow
 @pytest.mark.parametrize(

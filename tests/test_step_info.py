@@ -2,7 +2,6 @@
 
 import signal
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
@@ -118,27 +117,3 @@ def test_a_callback_sees_each_step_as_the_environment_gave_it(trained):
     assert any(abs(step.action[0, 0]) > 1 for step in steps)
     first, second = (step.observation["observation"][0].tolist() for step in steps[:2])
     assert first == [0.0, 0.0] and second == steps[0].next_observation["observation"][0].tolist()
-
-
-class Reusing(gym.Env):
-    """Writes into the array that its info had before."""
-
-    observation_space, action_space = gym.spaces.Box(-1, 1, (1,)), gym.spaces.Box(-1, 1, (1,))
-
-    def __init__(self):
-        self.success = np.zeros(1)
-
-    def reset(self, *, seed=None, options=None):
-        self.steps, self.success[:] = 0, 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self.steps += 1
-        self.success[:] = self.steps == 3
-        return np.zeros(1, np.float32), 0.0, False, self.steps == 3, {"is_success": self.success}
-
-
-def test_values_are_those_of_before_the_next_reset():
-    environments = Environments(EnvironmentParameters("x", num_envs=2), 0, Reusing)
-    results = [environments.step(np.zeros((2, 1))) for _ in range(3)]
-    np.testing.assert_array_equal(results[-1].logged["is_success"], [1.0, 1.0])

@@ -1,7 +1,6 @@
 """Sweeps: grids and names by hand, the processes with a stand-in for `tfsac train`, and once the real thing."""
 
 import csv
-import fcntl
 import json
 import os
 import pathlib
@@ -14,14 +13,15 @@ import sys
 import pytest
 import stand_in as stand_in_for_train
 import tiny
+from filelock import FileLock
 from stand_in import kill_when, send_when, wait_for
 
 from tfsac import cli
 from tfsac.catalog import read_config
 from tfsac.distributed.ray_cluster import connect
 from tfsac.errors import TfsacError
-from tfsac.experiments import grid as grid_of_sweep
 from tfsac.experiments import run_processes
+from tfsac.experiments import sweep as sweeps
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 
@@ -38,7 +38,7 @@ DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
     ],
 )
 def test_values_are_split_at_the_outer_commas(text, values):
-    assert grid_of_sweep.split_values(text) == values
+    assert sweeps.split_values(text) == values
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_values_are_split_at_the_outer_commas(text, values):
     ],
 )
 def test_names_are_as_short_as_they_can_be(paths, names):
-    assert list(grid_of_sweep.short_names(paths).values()) == names
+    assert list(sweeps.short_names(paths).values()) == names
 
 
 def plan(*grid):
-    return grid_of_sweep.plan(grid, ["level", "num_envs"], lambda flags: {"flags": flags})
+    return sweeps.plan(grid, ["level", "num_envs"], lambda flags: {"flags": flags})
 
 
 def test_a_grid_is_every_combination_in_order():
@@ -65,11 +65,11 @@ def test_a_grid_is_every_combination_in_order():
         "discount=.99e0,learning_rate=0.001,level=A%2FB-v1",
         "discount=.99e0,learning_rate=0.0003,level=A%2FB-v1",
     ]
-    assert made[1].flags == [f"--set={DISCOUNT}=0.98", f"--set={RATE}=3e-4", "--level=A/B-v1"]
-    assert made[1].values == {DISCOUNT: 0.98, RATE: 3e-4, "level": "A/B-v1"}
+    assert made[1].flags == [f"--set={DISCOUNT}=0.98", f"--set={RATE}=0.0003", "--level=A/B-v1"]
+    assert made[1].texts == {DISCOUNT: "0.98", RATE: "0.0003", "level": "A/B-v1"}
     assert made[1].experiment == {"flags": made[1].flags}
     [only] = plan()
-    assert (only.name, only.values, only.flags) == ("", {}, [])
+    assert (only.name, only.texts, only.flags) == ("", {}, [])
 
 
 @pytest.mark.parametrize(
@@ -262,17 +262,14 @@ def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
 def test_one_sweep_at_a_time_trains_in_a_folder_and_one_process_a_run(stand_in, monkeypatch):
     monkeypatch.setattr(run_processes, "LOCK_TIMEOUT", 0.0)
     run(stand_in, seeds=1)
-    before, folder = content(stand_in), os.open(stand_in, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)
-    with pytest.raises(BlockingIOError, match="another process"):
+    before = content(stand_in)
+    with FileLock(stand_in / ".lock"), pytest.raises(BlockingIOError, match="is being trained"):
         run(stand_in)
     assert content(stand_in) == before
-    os.close(folder)
-    with (stand_in / f"{ALL[3]}.log").open("ab") as log:  # another process trains this run
-        fcntl.flock(log, fcntl.LOCK_EX)
-        with pytest.raises(BlockingIOError, match=r"seed2\.log"):
-            run(stand_in)
-    assert not (stand_in / ALL[3]).exists()
+    (stand_in / ALL[3]).mkdir()
+    with FileLock(stand_in / ALL[3] / ".lock"), pytest.raises(BlockingIOError, match=ALL[3]):
+        run(stand_in)
+    assert [path.name for path in (stand_in / ALL[3]).iterdir()] == [".lock"]
 
 
 def test_several_seeds_of_train_are_a_sweep_without_a_grid(stand_in):

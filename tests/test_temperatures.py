@@ -1,8 +1,7 @@
-"""Learned temperatures: they wait for the policy's delay, and the target of a choice counts the valid actions alone."""
+"""Learned temperatures: their losses, and targets that count the valid actions alone."""
 
 import dataclasses
 import math
-import types
 
 import golden_tools
 import numpy as np
@@ -10,11 +9,12 @@ import pytest
 import tensorflow as tf
 import tiny
 from agent_tools import named
-from toys import discrete_spec, random_batches, random_sequences, vector_spec
+from toys import discrete_spec, random_batches, vector_spec
 
-from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
+from tfsac.agents.learner import LearnedTemperature
 from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
+from tfsac.losses.temperature import check_target_entropy
 from tfsac.parameters import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -24,7 +24,7 @@ from tfsac.parameters import (
 )
 from tfsac.training.build import build_agent
 
-DELAY, BATCH, STEPS = 3, 8, 4
+BATCH = 8
 EAGER = RunParameters(seed=1, eager=True, updates_between_diagnostics=1)
 
 
@@ -39,41 +39,10 @@ def discrete(masked=False, **temperature):
     return dataclasses.replace(preset, agent=agent), discrete_spec(3, 4, masked=masked)
 
 
-def taac():
-    return tiny.taac(), vector_spec(3, 2)
-
-
 def agent_of(made, **changes):
     preset, spec = made
     changes = {f"agent.{path}": value for path, value in changes.items()}
     return build_agent(override(preset, {"agent.networks.*.batch_size": BATCH, **changes}), EAGER, spec)
-
-
-def sequences(spec, updates, size, seed):
-    return random_sequences(spec, updates, STEPS, size, seed)
-
-
-AGENTS = {
-    "twin": (twin, random_batches, ["temperature"]),
-    "discrete": (discrete, random_batches, ["temperature"]),
-    "taac": (taac, sequences, ["proposal_temperature", "choice_temperature"]),
-}
-
-
-@pytest.mark.parametrize("name", AGENTS)
-def test_log_alpha_is_bit_identical_after_updates_that_leave_the_policy(name):
-    made, batches, temperatures = AGENTS[name]
-    agent = agent_of(made(), **{"algorithm.num_updates_between_policy_updates": DELAY})
-
-    def now():
-        policy = [variable.numpy().tobytes() for variable in agent.networks["policy"].trainable_variables]
-        return policy, *(agent.trained[key][0].numpy().tobytes() for key in temperatures)
-
-    for update in range(1, 2 * DELAY + 1):
-        before = now()
-        agent.update(batches(agent.spec, 1, BATCH, seed=update))
-        moved = [one != other for one, other in zip(before, now(), strict=True)]
-        assert moved == [update % DELAY == 0] * (1 + len(temperatures))
 
 
 # Four actions, of which 1, 2, 3 or 4 are valid; a uniform policy has entropies of log 1, log 2, log 3 and log 4.
@@ -100,32 +69,18 @@ def test_the_target_entropy_of_each_row_is_the_ratio_of_the_logarithm_of_its_val
 # -- losses and targets ------------------------------------------------------------------------------------------------
 
 
-def watching(temperature):
-    """Returns what a temperature sees of an agent, which hands on plain gradients."""
-
-    def watch(name):
-        tape = tf.GradientTape()
-        with tape:
-            tape.watch(temperature.variable.value)
-        return tape
-
-    return types.SimpleNamespace(
-        watch=watch, gradients=lambda loss, tape, name: [tape.gradient(loss, temperature.variable.value)]
-    )
-
-
 @pytest.mark.parametrize("kind", [AutoAlphaParameters, DiscreteAutoAlphaParameters])
 @pytest.mark.parametrize("loss", ["log", "alpha"])
 def test_both_losses_and_their_gradients_are_the_golden_ones(loss, kind):
     golden, _ = golden_tools.read("modern_tables.npz")
-    temperature = LearnedTemperature(
-        types.SimpleNamespace(trained={}, optimizers={}, updates=None),
-        kind(initial_alpha=math.exp(golden["temperature/log_alpha"]), loss=loss),
-    )
-    (gradient,), metrics, _ = temperature.step(
-        watching(temperature), tf.constant(golden["temperature/log_prob"]), float(golden["temperature/target_entropy"])
-    )
-    assert float(metrics["loss/temperature"]) == pytest.approx(float(golden[f"temperature/loss_{loss}"]), rel=1e-5)
+    temperature = LearnedTemperature(kind(initial_alpha=math.exp(golden["temperature/log_alpha"]), loss=loss))
+    with tf.GradientTape() as tape:
+        loss_B = temperature.loss(
+            tf.constant(golden["temperature/log_prob"]), float(golden["temperature/target_entropy"])
+        )
+        value = tf.reduce_mean(loss_B)
+    assert float(value) == pytest.approx(float(golden[f"temperature/loss_{loss}"]), rel=1e-5)
+    gradient = tape.gradient(value, temperature.variable.value)
     assert float(gradient) == pytest.approx(float(golden[f"temperature/grad_{loss}"]), rel=1e-5)
 
 

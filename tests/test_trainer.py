@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from resume_tools import same_run
 from toys import tiny_preset
 
 import tfsac
@@ -284,59 +283,6 @@ def test_a_signal_saves_and_the_run_can_be_resumed(hangup, tmp_path, number):
     resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
     assert resumed.counters.env_steps == 123
     resumed.close()
-
-
-class Middleware(gym.Wrapper):
-    """Is interrupted in a step or reset, as by a handler of a robot's software that raises there."""
-
-    at = None
-
-    def reset(self, **kwargs):
-        self._interrupt("reset")
-        return self.env.reset(**kwargs)
-
-    def step(self, action):
-        self._interrupt("step")
-        return self.env.step(action)
-
-    def _interrupt(self, method):
-        place, Middleware.counts[method] = Middleware.counts[method], Middleware.counts[method] + 1
-        if (method, place) == Middleware.at:
-            raise KeyboardInterrupt
-
-
-def interrupted_trainer(run_dir, at, **more):
-    def make():
-        return Middleware(gym.make("Pendulum-v1", max_episode_steps=30))
-
-    Middleware.at, Middleware.counts = at, {"step": 0, "reset": 0}
-    preset = tiny_preset(environment__max_episode_steps=None)
-    return Trainer(preset, run_dir, ONE_GRAPH, quiet=True, env_fn=make, **more)
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    trainer = interrupted_trainer(tmp_path_factory.mktemp("whole") / "run", None)
-    trainer.run()
-    return trainer
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("at", "saved"),
-    [
-        (("step", 155), 125),
-        pytest.param(("reset", 5), 119, marks=pytest.mark.acceptance),  # the step 120 ends the fourth episode
-    ],
-)
-def test_what_an_environment_raises_for_ctrl_c_saves_all_but_the_step(tmp_path, uninterrupted, at, saved):
-    interrupted = interrupted_trainer(tmp_path / "run", at)
-    result = interrupted.run()
-    assert (result.signal, result.reason, result.counters.env_steps) == (signal.SIGINT, "SIGINT", saved)
-    assert [path.name for path in interrupted.checkpoints.saved_checkpoints()] == [f"{saved:09d}"]
-    resumed = interrupted_trainer(tmp_path / "run", None, resume=True)
-    assert resumed.run().reason == "finished"
-    same_run(resumed, uninterrupted)
 
 
 @pytest.mark.slow

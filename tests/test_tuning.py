@@ -18,8 +18,7 @@ from tfsac.catalog import load_preset
 from tfsac.cli.command import parse
 from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes, tuning
-from tfsac.experiments.search_space import DEFAULT_SPACES, parse_dimension, search_space
-from tfsac.experiments.tuning import draw, open_storage, open_study
+from tfsac.experiments.tuning import DEFAULT_SPACES, draw, open_storage, open_study, parse_dimension, search_space
 from tfsac.parameters import override, parse_assignment, to_json
 from tfsac.utils.files import read_object
 

@@ -31,7 +31,8 @@ class Spy(Callback):
     def on_training_begin(self, trainer):
         self.acted, self.made, self.order = [], [kernel(trainer.agent)], []
         actor, learner, memory = trainer.collector.policy, trainer.agent, trainer.memory
-        act, update, sample, set_priorities = actor.act, learner.update, memory.sample, memory.update_priorities
+        act, update, sample = actor.act, learner.update, memory.sample
+        set_priorities = getattr(memory, "update_priorities", None)
 
         def watched_act(*arguments):
             forward = actor.forwards["policy"]

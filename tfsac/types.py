@@ -246,6 +246,8 @@ class BatchesOnDevice(NamedTuple):
 Batch = Transition | Sequence | Segments
 Batches = Batch | BatchesOnDevice  # stacked for the updates of a call
 Metrics = dict[str, Any]
+Arrays = Mapping[str, np.ndarray]  # by observation key, or by field of a policy's state
+Tensors = Mapping[str, Any]  # the same as TensorFlow's tensors
 
 
 class ActResult(NamedTuple):

@@ -1,8 +1,8 @@
 """The agents learn: one file each, with losses, gradients, optimizer steps and targets in the order in which they
 happen. `sac_v.py` is Coach's agent with V, `sac.py` the one with twin critics.
 
-The formulas of the losses are in `tfsac/losses/`, `learner.py` has what the agents share, `compiled_updates.py` the
-compiled loop that calls `update_once`, and `batches.py` how its batches reach the graph.
+The formulas of the losses are in `tfsac/losses/`, that of the temperature too; `learner.py` has what the agents share,
+`compiled_updates.py` the loop that calls `update_once`, and `batches.py` how its batches reach the graph.
 
 A suffix names the axes of a tensor: B batch entries, N critics, A action dimensions or discrete actions, T time, D
 rewards a step, R = T * B, J sampled actions of an entry, S parameters of a distribution. Docstrings also have U

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.batches import segment_spec
-from tfsac.agents.learner import Agent, Tensors, flat
+from tfsac.agents.learner import Agent, flat
 from tfsac.errors import TfsacError
 from tfsac.losses import experience_replay as losses
 from tfsac.losses.soft_actor_critic import expectation
@@ -22,7 +22,7 @@ from tfsac.parameters import DiscreteACERAgentParameters, GaussianACERAgentParam
 from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
 from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
 from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, features_of_segments
-from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Update
+from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Tensors, Update
 
 ACERAgentParameters = DiscreteACERAgentParameters | GaussianACERAgentParameters
 RUNNING_AVERAGES = ("value", "entropy", "kl")  # metrics of which running averages are kept

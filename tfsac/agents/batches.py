@@ -50,9 +50,6 @@ class Packing:
 
     A call costs about 30 microseconds for every tensor that is handed over, which counts where a call makes one update.
     The float32 fields are handed over where they lie: `tf.constant` takes 0.1 ms for a copy of them.
-
-    Args:
-        batch: shapes and dtypes of one batch, without U, as `tf.TensorSpec`.
     """
 
     def __init__(self, batch: Batch):

@@ -31,12 +31,11 @@ class CompiledUpdates:
             alone, and their graph computes nothing else. In a call of several updates the last ones report all.
         metric_names: names of the metrics' columns, known after `trace` or the first call.
         traces: how often a graph of updates was traced.
-        source: takes the arguments of a call apart into batches; see `Packing`.
     """
 
     def __init__(self, agent: Any, eager: bool, jit_compile: bool):
         self.agent, self.eager, self.jit_compile = agent, eager, jit_compile
-        self.source: Any = Packing(agent.batch_spec())
+        self.source: Any = Packing(agent.batch_spec())  # takes the arguments of a call apart into batches
         self.updates_between_diagnostics = 1
         self.metric_names: list[str] = []
         self.critics_metrics: frozenset[str] = frozenset()  # those of updates that leave the policy out

@@ -11,15 +11,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Step, Tensors
+from tfsac.agents.learner import Agent, Step
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
-from tfsac.agents.temperature import make_temperature
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.parameters import DiscreteSoftActorCriticAgentParameters, FixedAlphaParameters
 from tfsac.policies import CategoricalPolicy
 from tfsac.policies.distributions import MaskedCategorical
-from tfsac.types import ACTION_MASK, EXPERT, Spec, Transition, Update
+from tfsac.types import ACTION_MASK, Spec, Tensors, Transition, Update
 
 DEFAULT_ENTROPY_RATIO = 0.98  # arXiv 1910.07207
 
@@ -59,7 +58,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         most = math.log(self.num_actions)
         if self.target_entropy is not None and not 0 < self.target_entropy < most:
             raise TfsacError(f"target_entropy must be between 0 and {most:.4g} nats, got {self.target_entropy}")
-        self.temperature = make_temperature(self, temperature)
+        self.temperature = self.make_temperature(temperature)
 
     def update_once(self, batch: Transition) -> Update:
         """One update in the order critic, policy, temperature, target."""
@@ -69,13 +68,6 @@ class DiscreteSoftActorCriticAgent(Agent):
         self.apply(*policy.gradients)
         self.update_target("q")
         return Update(critic.metrics | policy.metrics, critic.values_B)
-
-    def update_critics_once(self, batch: Transition) -> Update:
-        """One update of the critic, then the target."""
-        critic = self.critic_step(batch)
-        self.apply(*critic.gradients)
-        self.update_target("q")
-        return Update(critic.metrics, critic.values_B)
 
     def critic_step(self, batch: Transition) -> Step:
         """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the
@@ -111,7 +103,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         entropy_B, target = policy.entropy(), self.target_entropy
         if target is None:
             target = self.target_entropy_ratio * policy.max_entropy()
-        temperature = self.temperature.step(self, -entropy_B, target)
+        temperature = self.temperature_step(self.temperature, -entropy_B, target)
         metrics = {
             "loss/policy": loss,
             "policy/entropy": tf.reduce_mean(entropy_B),
@@ -120,7 +112,7 @@ class DiscreteSoftActorCriticAgent(Agent):
             "temperature/alpha": self.temperature.value(),
             **({"policy/target_entropy": tf.reduce_mean(target)} if temperature.metrics else {}),
             **temperature.metrics,
-            **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
+            **(policy_diagnostics(self, loss_B, batch, tape) if self.imitates else {}),
         }
         return Step(gradients + temperature.gradients, metrics, loss_B)
 

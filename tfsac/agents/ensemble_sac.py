@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Step, Tensors
+from tfsac.agents.learner import Step
 from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.losses.critic_values import critic_values
 from tfsac.losses.ensembles import draw_critics, reduce_q
-from tfsac.networks import weight_norm
-from tfsac.networks.layers import Masks
+from tfsac.networks.layers import Mask
+from tfsac.networks.unit_weights import weight_norm
 from tfsac.parameters import TwinSoftActorCriticAgentParameters
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.types import Spec, Transition
+from tfsac.types import Spec, Tensors, Transition
 
 
 def concatenated(first: Any, second: Any) -> Any:
@@ -107,12 +107,12 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         now, following = (batch.observation, batch.action), (batch.next_observation, next_action_BA)
         if joint:
             now = following = concatenated(now, following)
-        masks = self.dropout_masks("online", 1 + joint)
-        outputs = self.networks["q"].compute(*now, batch_statistics=True, update_statistics=True, dropout_masks=masks)
+        mask = self.dropout_mask("online", self.num_critics, 1 + joint)
+        outputs = self.networks["q"].compute(*now, batch_statistics=True, update_statistics=True, dropout_mask=mask)
         if self.targets["q"] is not self.networks["q"]:
-            masks = self.dropout_masks("target", 1 + joint)
+            mask = self.dropout_mask("target", self.algorithm.critic_subset or self.num_critics, 1 + joint)
             next_outputs = self.targets["q"].compute(
-                *following, batch_statistics=True, dropout_masks=masks, critic_indices=subset
+                *following, batch_statistics=True, dropout_mask=mask, critic_indices=subset
             )
         else:
             next_outputs = tf.stop_gradient(outputs)
@@ -120,15 +120,17 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
                 next_outputs = tf.gather(next_outputs, subset, axis=1)
         return (outputs[:size], next_outputs[size:]) if joint else (outputs, next_outputs)
 
-    def dropout_masks(self, use: str, batches: int) -> Masks | None:
-        """Returns what draws dropout's factors for so many batches one after the other; None without."""
+    def dropout_mask(self, use: str, critics: int, batches: int) -> Mask | None:
+        """Returns what draws dropout's factors of so many critics, for batches one after the other; None without."""
         if not self.has_dropout:
             return None
 
-        def draw(layer: str, rate: float, critics: int, units: int) -> tf.Tensor:
+        @functools.cache
+        def draw(layer: str, rate: float, units: int) -> tf.Tensor:
             names = [f"dropout/{use}/{layer}/{i}" for i in range(batches)]
             shape, factors = [self.entries, critics, units], functools.partial(dropout_factors, rate)
-            return tf.concat([self.noise(name, shape, factors) for name in names], axis=0)
+            factors_BNF = tf.concat([self.noise(name, shape, factors) for name in names], axis=0)
+            return tf.transpose(factors_BNF, [1, 0, 2])
 
         return draw
 
@@ -147,8 +149,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         policy = SquashedGaussian(*self.policy_outputs(batch))
         noise_BA = self.noise("policy", [self.entries, self.policy.action_size])
         action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
-        masks = self.dropout_masks("policy", 1)
-        outputs = self.networks["q"].compute(batch.observation, action_BA, batch_statistics=False, dropout_masks=masks)
+        mask = self.dropout_mask("policy", self.num_critics, 1)
+        outputs = self.networks["q"].compute(batch.observation, action_BA, batch_statistics=False, dropout_mask=mask)
         q_BN, reduction = self.critics.q(outputs), self.algorithm.policy_reduction
         loss_B = self.temperature.value() * log_prob_B - reduce_q(q_BN, reduction)
         return loss_B, policy, log_prob_B, q_BN

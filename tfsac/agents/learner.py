@@ -6,32 +6,39 @@ It takes this replica's entries of the batch, folds several agents into it, and 
 
 from __future__ import annotations
 
+import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from tfsac.agents.batches import transition_spec
 from tfsac.agents.compiled_updates import CompiledUpdates
-from tfsac.agents.sqil_diagnostics import means_by_origin
+from tfsac.agents.sqil_diagnostics import EXTRAS, critic_diagnostics
 from tfsac.errors import TfsacError
-from tfsac.networks import (
-    ModelMaker,
+from tfsac.losses.temperature import temperature_loss
+from tfsac.networks import ModelMaker, make_networks
+from tfsac.networks.optimizers import (
+    FusedAdam,
     apply_on_replicas,
+    assign,
     build_optimizer,
     clip_gradients,
-    make_networks,
-    polyak_average_on_replicas,
-    project,
+    learning_rate_of,
 )
-from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
+from tfsac.networks.unit_weights import project
+from tfsac.parameters import (
+    AgentParameters,
+    FixedAlphaParameters,
+    LearnedAlphaParameters,
+    PrioritizedExperienceReplayParameters,
+    SQILExperienceReplayParameters,
+)
 from tfsac.policies import BasePolicy
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Batches, Metrics, Spec, Transition, Update, UpdateResult
-
-Tensors = Mapping[str, tf.Tensor]  # by observation key, or by field of a policy's state
+from tfsac.types import TARGET, Batch, Batches, Metrics, Spec, Tensors, Transition, Update, UpdateResult
 
 
 class Gradients(NamedTuple):
@@ -50,6 +57,43 @@ class Step(NamedTuple):
     gradients: list[Gradients]
     metrics: Metrics
     values_B: Any = None
+
+
+class FixedTemperature:
+    """A temperature that stays."""
+
+    def __init__(self, alpha: float):
+        self.alpha = alpha
+
+    def value(self) -> tf.Tensor:
+        """Returns alpha, a scalar."""
+        return tf.constant(self.alpha, tf.float32)
+
+
+class LearnedTemperature(keras.layers.Layer):
+    """A temperature that is learned so that the policy's entropy comes to a target."""
+
+    def __init__(self, parameters: LearnedAlphaParameters, name: str = "temperature"):
+        super().__init__(name=name)
+        self.parameters, self.log_space = parameters, parameters.log_space
+        first = math.log(parameters.initial_alpha) if self.log_space else parameters.initial_alpha
+        self.variable = self.add_weight(
+            name="log_alpha" if self.log_space else "alpha",
+            initializer=keras.initializers.Constant(first),
+            constraint=None if self.log_space else keras.constraints.NonNeg(),
+            aggregation="mean",  # the constraint assigns on every replica
+        )
+
+    def value(self) -> tf.Tensor:
+        """Returns alpha, a scalar, without gradient."""
+        value = self.variable.value
+        return tf.stop_gradient(tf.exp(value) if self.log_space else tf.convert_to_tensor(value))
+
+    def loss(self, log_prob_B: tf.Tensor, target_entropy: Any) -> tf.Tensor:
+        """Returns the loss of each entry, `[B]`; see `temperature_loss`."""
+        value = tf.convert_to_tensor(self.variable.value)
+        learned = tf.exp(value) if self.parameters.loss == "alpha" else value
+        return temperature_loss(learned, log_prob_B, target_entropy)
 
 
 class Agent(tf.Module, ABC):
@@ -71,8 +115,7 @@ class Agent(tf.Module, ABC):
         seed: of weights, noise and acting.
         eager: run updates without compiling them, to debug.
         models: makes a Keras model for each network, by name, instead of its parameters' layers; see `make_networks`.
-        jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, with other noise:
-            XLA makes its numbers of the same random bits in its own way.
+        jit_compile: compile updates with XLA, on one device, which draws other noise.
 
     Attributes:
         policy: that acts, through some of the networks.
@@ -81,11 +124,9 @@ class Agent(tf.Module, ABC):
         targets: by name, the target network, or the network itself where it has none.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
         algorithm, network_parameters, loss_weights: its parameters, those of networks by name.
-        prioritized: whether batches have importance weights and updates return priorities.
-        imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each entry.
+        prioritized, imitates: whether batches have importance weights, or demonstrated entries (`extras["expert"]`).
         replicas: how many devices share a batch, of all workers.
-        batch_size, local_batch_size: of the global batch before folding, and of this worker's share of it.
-        entries: number of entries of the global batch after folding.
+        batch_size, local_batch_size, entries: of the global batch, of this worker's share, of the batch after folding.
         updates, resets: variables, int64: number of updates, and of the last reset, only with `reset_steps`.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
         full_metrics: whether the update being computed or traced reports all metrics, not only its losses.
@@ -98,6 +139,7 @@ class Agent(tf.Module, ABC):
     policy_class: ClassVar[type[BasePolicy]]
     policy: Any
     algorithm: Any
+    critic_step: Any
     full_metrics: bool = True
     batch_axis: ClassVar[int] = 0  # of what `update_once` gets; 1 in sequences
 
@@ -144,7 +186,7 @@ class Agent(tf.Module, ABC):
         self.policy = self.policy_class(parameters, spec, self.networks, seed)
         self.spec = self.policy.spec
         if self.imitates:
-            self.spec = self.spec._replace(extras={EXPERT: ArraySpec((), "float32")})
+            self.spec = self.spec._replace(extras=EXTRAS)
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.target_rate = self.algorithm.rate_for_copying_weights_to_target
         has_target = any(name.endswith(TARGET) for name in self.networks)
@@ -195,8 +237,13 @@ class Agent(tf.Module, ABC):
         """
 
     def update_critics_once(self, batch: Any) -> Update:
-        """Makes an update that leaves policy and temperature as they are; its metrics are some of `update_once`'s."""
-        raise NotImplementedError(f"a policy delay needs {type(self).__name__}.update_critics_once")
+        """Makes an update that leaves policy and temperature as they are: the critics, then the target. Its metrics are
+        some of `update_once`'s.
+        """
+        critic = self.critic_step(batch)
+        self.apply(*critic.gradients)
+        self.update_target("q")
+        return Update(critic.metrics, critic.values_B)
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
         """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported."""
@@ -266,7 +313,7 @@ class Agent(tf.Module, ABC):
             **{f"{name}{i + 1}": mean for name, values in means.items() for i, mean in enumerate(values)},
             "q/target": tf.reduce_mean(target),
             "q/gradient_norm": gradients[0].norm,
-            **(means_by_origin("imitation/td_error", td_error_B, batch.extras[EXPERT]) if self.imitates else {}),
+            **(critic_diagnostics(td_error_B, batch) if self.imitates else {}),
         }
         return Step(gradients, metrics, td_error_B)
 
@@ -274,14 +321,42 @@ class Agent(tf.Module, ABC):
         """Takes optimizer steps, one after the other, with clipping and unit weights as a network's parameters say."""
         for name, values, norm in steps:
             network = self.network_parameters.get(name)  # none of a temperature
-            if network:
-                values = clip_gradients(network, values, norm)
+            if network and network.clip_gradients is not None:
+                values = clip_gradients(values, network.clip_gradients, network.gradients_clipping_method, norm)
             if self.replicas == 1:
                 self.optimizers[name].apply(values, self.trained[name])
             else:
                 apply_on_replicas(self.optimizers[name], values, self.trained[name])
             if network and network.unit_weights != "none":
                 project(self.networks[name], network.unit_weights)
+
+    def make_temperature(
+        self, parameters: FixedAlphaParameters | LearnedAlphaParameters, name: str = "temperature"
+    ) -> FixedTemperature | LearnedTemperature:
+        """Returns a fixed temperature, or a learned one, whose variable and Adam the agent has under its name."""
+        if isinstance(parameters, FixedAlphaParameters):
+            return FixedTemperature(parameters.alpha)
+        temperature = LearnedTemperature(parameters, name)
+        self.trained[name] = temperature.trainable_variables
+        self.optimizers[name] = FusedAdam(learning_rate_of(parameters, self.updates))
+        self.optimizers[name].build(temperature.trainable_variables)
+        return temperature
+
+    def temperature_step(
+        self,
+        temperature: FixedTemperature | LearnedTemperature,
+        log_prob_B: tf.Tensor,
+        target_entropy: Any,
+        mask_B: Any = 1.0,
+    ) -> Step:
+        """Computes the step that brings the entropy to its target (1812.05905, equation 18), if alpha is learned; the
+        mask is 0 for padding. See `losses.temperature`.
+        """
+        if isinstance(temperature, FixedTemperature):
+            return Step([], {})
+        with self.watch(temperature.name) as tape:
+            loss = tf.reduce_mean(mask_B * temperature.loss(log_prob_B, target_entropy))
+        return Step(self.gradients(loss, tape, temperature.name), {f"loss/{temperature.name}": loss})
 
     def update_target(self, name: str) -> None:
         """Polyak averaging, when its period in updates is over: `target <- (1 - rate) * target + rate * online`."""
@@ -293,7 +368,7 @@ class Agent(tf.Module, ABC):
         targets = self.targets[name].model.trainable_variables
         pairs = [(target.value, online.value) for target, online in zip(targets, self.trained[name], strict=True)]
         if self.replicas > 1:
-            polyak_average_on_replicas(pairs, rate)
+            assign([(target, target - rate * (target - online)) for target, online in pairs])
             return
         for target, online in pairs:
             tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=rate, delta=target - online)

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Step, Tensors
+from tfsac.agents.learner import Agent, Step
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
-from tfsac.agents.temperature import check_target_entropy, make_temperature
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
+from tfsac.losses.temperature import check_target_entropy
 from tfsac.parameters import FixedAlphaParameters, TwinSoftActorCriticAgentParameters
 from tfsac.policies import SquashedGaussianPolicy
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.types import EXPERT, Spec, Transition, Update
+from tfsac.types import Spec, Tensors, Transition, Update
 
 
 class TwinSoftActorCriticAgent(Agent):
@@ -52,19 +52,12 @@ class TwinSoftActorCriticAgent(Agent):
         target_entropy = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)
         check_target_entropy(target_entropy, size)
         self.target_entropy = target_entropy
-        self.temperature = make_temperature(self, temperature)
+        self.temperature = self.make_temperature(temperature)
         self.update_order = ORDER_FUNCTIONS[parameters.algorithm.update_order]
 
     def update_once(self, batch: Transition) -> Update:
         """One update in the order that the parameters name."""
         return self.update_order(self, batch)
-
-    def update_critics_once(self, batch: Transition) -> Update:
-        """One update of the critics, then the target."""
-        critic = self.critic_step(batch)
-        self.apply(*critic.gradients)
-        self.update_target("q")
-        return Update(critic.metrics, critic.values_B)
 
     def critic_step(self, batch: Transition) -> Step:
         """Computes the step that regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log
@@ -99,7 +92,7 @@ class TwinSoftActorCriticAgent(Agent):
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
         gradients = self.gradients(loss, tape, "policy")
-        temperature = self.temperature.step(self, log_prob_B, self.target_entropy)
+        temperature = self.temperature_step(self.temperature, log_prob_B, self.target_entropy)
         metrics = {
             "loss/policy": loss,
             "policy/mean": tf.reduce_mean(policy.loc),
@@ -109,7 +102,7 @@ class TwinSoftActorCriticAgent(Agent):
             "policy/gradient_norm": gradients[0].norm,
             "temperature/alpha": self.temperature.value(),
             **temperature.metrics,
-            **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
+            **(policy_diagnostics(self, loss_B, batch, tape) if self.imitates else {}),
         }
         return Step(gradients + temperature.gradients, metrics, loss_B)
 

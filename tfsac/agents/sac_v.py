@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Step, Tensors
+from tfsac.agents.learner import Agent, Step
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.policies import SquashedGaussianPolicy
 from tfsac.policies.distributions import SquashedGaussian
-from tfsac.types import EXPERT, Transition, Update
+from tfsac.types import Tensors, Transition, Update
 
 
 class SoftActorCriticAgent(Agent):
@@ -75,7 +75,7 @@ class SoftActorCriticAgent(Agent):
             "policy/gradient_sum_abs": tf.add_n([tf.zeros([]), *sums_abs]),
             "policy/gradient_norm": gradients[0].norm,
             "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
-            **(policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}),
+            **(policy_diagnostics(self, loss_B, batch, tape) if self.imitates else {}),
         }
         return Step(gradients, metrics, loss_B)
 

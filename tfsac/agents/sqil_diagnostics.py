@@ -8,17 +8,25 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.types import Metrics
+from tfsac.types import EXPERT, ArraySpec, Metrics, Transition
+
+EXTRAS = {EXPERT: ArraySpec((), "float32")}  # of batches: 1 for demonstrated entries
 
 
-def policy_diagnostics(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape: tf.GradientTape) -> Metrics:
-    """Returns the policy's mean losses of own and of demonstrated entries (`expert_B` is 1), and the cosine between
-    their gradients, from the persistent tape on which the losses were computed.
+def policy_diagnostics(agent: Any, loss_B: tf.Tensor, batch: Transition, tape: tf.GradientTape) -> Metrics:
+    """Returns the policy's mean losses of own and of demonstrated entries, and the cosine between their gradients, from
+    the persistent tape on which the losses were computed.
     """
+    expert_B = batch.extras[EXPERT]
     means = means_by_origin("imitation/policy_loss", loss_B, expert_B)
     # Two gradients of the policy; replicas of several workers would exchange them in every update.
     cosine = gradient_cosine(agent, loss_B, expert_B, tape) if agent.full_metrics else tf.zeros([])
     return {**means, "imitation/gradient_cosine": cosine}
+
+
+def critic_diagnostics(td_error_B: tf.Tensor, batch: Transition) -> Metrics:
+    """Returns the critics' mean TD errors of own and of demonstrated entries."""
+    return means_by_origin("imitation/td_error", td_error_B, batch.extras[EXPERT])
 
 
 def means_by_origin(name: str, values_B: tf.Tensor, expert_B: tf.Tensor) -> Metrics:

@@ -13,15 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.batches import sequence_spec
-from tfsac.agents.learner import Agent, Step, Tensors, flat
-from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
+from tfsac.agents.learner import Agent, Step, flat
 from tfsac.errors import TfsacError
 from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.losses.temperature import check_target_entropy, continuous_target_entropy, discrete_target_entropy
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
 from tfsac.policies import TemporallyAbstractPolicy
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.temporally_abstract import Choice, Tau, choice, pessimistic
-from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Sequence, Spec, Update
+from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Sequence, Spec, Tensors, Update
 
 
 class Entries(NamedTuple):
@@ -93,12 +93,12 @@ class TemporallyAbstractActorCriticAgent(Agent):
         algorithm, rewards = parameters.algorithm, spec.num_rewards or 1
         self.reward_discounts = np.array(algorithm.reward_discounts or [algorithm.discount] * rewards, np.float32)
         alpha = LearnedAlphaParameters(algorithm.initial_alpha, algorithm.alpha_learning_rate)
-        self.proposal_temperature = LearnedTemperature(self, alpha, "proposal_temperature")
-        self.choice_temperature = LearnedTemperature(self, alpha, "choice_temperature")
+        self.proposal_temperature = self.make_temperature(alpha, "proposal_temperature")
+        self.choice_temperature = self.make_temperature(alpha, "choice_temperature")
         self.choice_alpha = self.policy.choice_alpha  # a checkpoint holds the variables of the agent, not the policy's
         of_choice, of_action = _pair(algorithm.min_prob)
-        self.choice_target_entropy = losses.discrete_target_entropy(of_choice, 2)
-        self.proposal_target_entropy = losses.continuous_target_entropy(of_action, self.policy.action_size)
+        self.choice_target_entropy = discrete_target_entropy(of_choice, 2)
+        self.proposal_target_entropy = continuous_target_entropy(of_action, self.policy.action_size)
         if algorithm.target_entropy is not None:
             self.choice_target_entropy, self.proposal_target_entropy = _pair(algorithm.target_entropy)
             check_target_entropy(self.proposal_target_entropy, self.policy.action_size)
@@ -118,9 +118,12 @@ class TemporallyAbstractActorCriticAgent(Agent):
         proposed, policy = self.policy_step(entries)
         critic = self.critic_step(batch, entries, proposed)
         # Both alphas bring the entropies of proposal and choice to their targets.
-        log_prob_R, entropy_R = proposed.log_prob_R, proposed.choice.entropy_B
-        proposal = self.proposal_temperature.step(self, log_prob_R, self.proposal_target_entropy, entries.mask_R)
-        choice = self.choice_temperature.step(self, -entropy_R, self.choice_target_entropy, entries.mask_R)
+        proposal = self.temperature_step(
+            self.proposal_temperature, proposed.log_prob_R, self.proposal_target_entropy, entries.mask_R
+        )
+        choice = self.temperature_step(
+            self.choice_temperature, -proposed.choice.entropy_B, self.choice_target_entropy, entries.mask_R
+        )
         self.apply(*critic.gradients, *policy.gradients, *proposal.gradients, *choice.gradients)
         self.update_target("q")
         self.policy.choice_alpha.assign(self.choice_temperature.value())

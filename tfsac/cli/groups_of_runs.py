@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 from tfsac.errors import TfsacError
+from tfsac.utils.files import read_object
 
 TASK_PARAMETERS = ("environment.level", "validation.", "levels.")  # parameters that differ with the level
 MAX_SHOWN = 3  # parameters in a label
@@ -70,24 +70,10 @@ def _parsed(word: str) -> tuple[str, list[pathlib.Path]]:
     return label, paths
 
 
-def by_level(groups: dict[str, list[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
-    """Splits groups whose runs have several levels, for returns of different tasks have no mean. CSV files do not
-    say theirs.
-    """
-    split: dict[str, list[pathlib.Path]] = {}
-    for label, runs in groups.items():
-        levels = [level_of(run) for run in runs]
-        for run, level in zip(runs, levels, strict=True):
-            split.setdefault(f"{label}, {level}" if len(set(levels)) > 1 else label, []).append(run)
-    return split
-
-
 def level_of(run: pathlib.Path) -> str:
     """Returns the level of a run, "" for a folder without a config."""
-    from tfsac.catalog import read_config
-
     config = run / "config.json"
-    return read_config(config)[0].environment.level if config.is_file() else ""
+    return str(read_object(config)["preset"]["environment"]["level"]) if config.is_file() else ""
 
 
 def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
@@ -96,37 +82,25 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
 
     Runs that are given together stay together: the preset of the first one is theirs.
 
-    A label names the agent where the agents differ, the functions that made custom models and environments, the run
-    whose weights a run began with, and all parameters that differ; of more than `MAX_SHOWN`, the first that tell the
-    groups apart and, of one agent, how many more differ.
+    A label is the agent where each group has another one, or the parameters that differ; where these are more than
+    `MAX_SHOWN`, the folder of the group's first run.
     """
-    from tfsac.experiments.grid import short_names
     from tfsac.experiments.learning_curves import learning_parameters
+    from tfsac.experiments.sweep import short_names
     from tfsac.parameters.overrides import text_of
 
-    groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
+    groups: dict[str, tuple[dict[str, str], list[pathlib.Path]]] = {}
     for runs in experiments:
-        parameters = {p: x for p, x in learning_parameters(runs[0]).items() if not p.startswith(TASK_PARAMETERS)}
-        groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
-
-    def text(parameters: dict[str, Any], path: str) -> str:
-        return text_of(parameters[path]) if path in parameters else ""
-
-    def num_apart(paths: Sequence[str]) -> int:
-        return len({json.dumps([text(parameters, path) for path in paths]) for parameters, _ in groups.values()})
-
-    paths = dict.fromkeys(path for parameters, _ in groups.values() for path in parameters)
-    different = [path for path in paths if num_apart([path]) > 1]
-    shown: list[str] = []
-    for path in different:
-        if len(different) <= MAX_SHOWN or num_apart([*shown, path]) > num_apart(shown):
-            shown.append(path)
-    shown = shown or ["agent"]
-    names, more = short_names(shown), 0 if "agent" in shown else len(different) - len(shown)
-
-    def label(parameters: dict[str, Any]) -> str:
-        texts = {path: text(parameters, path) for path in shown}
-        joined = ",".join(value if path == "agent" else f"{names[path]}={value}" for path, value in texts.items())
-        return f"{joined} and {more} more" if more else joined
-
-    return {label(parameters): runs for parameters, runs in groups.values()}
+        parameters = learning_parameters(runs[0]).items()
+        texts = {path: text_of(value) for path, value in parameters if not path.startswith(TASK_PARAMETERS)}
+        groups.setdefault(json.dumps(texts, sort_keys=True), (texts, []))[1].extend(runs)
+    if len({texts["agent"] for texts, _ in groups.values()}) == len(groups):
+        return {texts["agent"]: runs for texts, runs in groups.values()}
+    paths = dict.fromkeys(path for texts, _ in groups.values() for path in texts)
+    different = [path for path in paths if len({texts.get(path) for texts, _ in groups.values()}) > 1]
+    if len(different) > MAX_SHOWN:
+        return {str(runs[0]): runs for _, runs in groups.values()}
+    names = short_names(different)
+    return {
+        ",".join(f"{names[path]}={texts.get(path, '')}" for path in different): runs for texts, runs in groups.values()
+    }

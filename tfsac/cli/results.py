@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfsac.cli.command import boolean, command, enum, integer, required, string, strings
-from tfsac.cli.groups_of_runs import by_level, groups_of, is_group, level_of
+from tfsac.cli.groups_of_runs import groups_of, is_group, level_of
 from tfsac.cli.train import SET, assignments
 from tfsac.errors import TfsacError
 
@@ -52,10 +52,6 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     drawing = render, f.dump_mp4, f.plot_actions
     of_run: dict[str, Any] = {"step": f.step, "last": f.last, "changes": _environment_changes(f)}
     print_evaluation(api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, *drawing, **of_run))
-    if f.dump_mp4:
-        print(f"video   {f.dump_mp4}")
-    if f.plot_actions:
-        print(f"actions {f.plot_actions}")
     return 0
 
 
@@ -154,8 +150,6 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
     if results := loaded.results:
         number = _episodes(len(results["returns"]))
         print(f"card    mean {results['mean']:.2f}  std {results['std']:.2f}  over {number}")
-    if f.dump_mp4:
-        print(f"video   {f.dump_mp4}")
     return 0
 
 
@@ -165,9 +159,9 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir, out = required(f, "run_dir"), required(f, "out")
     from tfsac import api
 
-    recorded = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
-    episodes, mean = _episodes(len(recorded.returns)), recorded.returns.mean()
-    print(f"{len(recorded.records)} transitions of {episodes}, mean return {mean:.2f}, in {out}")
+    made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=_environment_changes(f))
+    mean = made.returns.mean()
+    print(f"{len(made.records)} transitions of {_episodes(len(made.returns))}, mean return {mean:.2f}, in {out}")
     return 0
 
 
@@ -175,13 +169,13 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
     "draw learning curves",
     strings("run_dir", "a run's folder, like a word: plot RUN RUN; several are drawn together"),
     string("out", "the picture (default: learning_curve.png in the run's folder)"),
-    string("title", "above the curves of several runs (default: their levels)", ""),
+    string("title", "above the curves of several runs", ""),
     string("column", "of metrics.csv, in the place of returns, such as q/q1"),
     words=RUNS,
 )
 def plot(f: flags.FlagValues, rest: list[str]) -> int:
     """Draws one run, or several together, grouped as `compare` groups them."""
-    from tfsac.experiments.plots import plot_curves, plot_run
+    from tfsac.experiments.plots import RETURN, plot_curves, plot_run
 
     words = [*f.run_dir, *rest]
     if not words:
@@ -189,10 +183,11 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
     if len(words) == 1 and not is_group(words[0]) and not f.column:
         print(plot_run(pathlib.Path(words[0]), f.out))
         return 0
-    groups = by_level(groups_of(words))
-    levels = dict.fromkeys(level_of(run) for runs in groups.values() for run in runs)
-    title = f.title or ", ".join(filter(None, levels))
-    print(plot_curves(groups, required(f, "out"), title, **({"column": f.column} if f.column else {})))
+    curves: dict[str, list[pathlib.Path]] = {}
+    for label, runs in groups_of(words).items():
+        for run in runs:  # returns on several levels have no mean
+            curves.setdefault(", ".join(filter(None, (label, level_of(run)))), []).append(run)
+    print(plot_curves(curves, required(f, "out"), f.title, f.column or RETURN))
     return 0
 
 

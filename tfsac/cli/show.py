@@ -13,7 +13,6 @@ from tfsac.cli.command import boolean, command, integer, string, strings
 from tfsac.cli.train import PRESET, assignments, requested_preset
 from tfsac.errors import TfsacError
 
-CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 VARIABLES = re.compile("(TF|OMP)_NUM_.*|TF_CONFIG|TF_ENABLE_.*|CUDA_VISIBLE_DEVICES|XLA_FLAGS|MUJOCO_GL")
 
 
@@ -36,12 +35,11 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     preset = load_preset(f.preset) if f.preset else Preset()
     if f.level:
         preset = for_level(preset, f.level)
-    preset = override(preset, changes := assignments(f))
+    preset = override(preset, assignments(f))
     environment = preset.environment
-    with_agent = bool(f.preset) or not all(path.startswith("environment.") for path in changes)
     print(f"tfsac check: {environment.level}, {f.num_steps} random steps, seed {f.seed}", flush=True)
     report = check_environments(environment, f.num_steps, f.seed)
-    if report.usable and with_agent:
+    if report.usable and f.preset:
         try:
             (env := maker(environment)()).close()
             from tfsac.training.build import build_agent
@@ -99,11 +97,9 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
         for device in tf.config.list_physical_devices()
     ]
     versions = provenance()
-    model, present = cpu()
     lines = {
         "platform": platform.platform(),
-        "cpu": f"{model}, {os.cpu_count()} cores, {usable_cores()} usable",
-        "cpu flags": " ".join(name for name in CPU_FLAGS if name in present) or f"none of {' '.join(CPU_FLAGS)}",
+        "cpu": f"{cpu()}, {os.cpu_count()} cores, {usable_cores()} usable",
         "memory": f"{usable_memory() / 2**30:.1f} GiB",
         "devices": ", ".join(devices),
         "threads": f"intra-op {tf.config.threading.get_intra_op_parallelism_threads()}, "

@@ -13,6 +13,7 @@ from absl import flags
 
 from tfsac.cli.command import boolean, command, enum, fields, flag_values, integer, parse, required, string, strings
 from tfsac.cli.train import EXPERIMENT_NAME, NUM_SEEDS, RUN_PARAMETERS, SET, VARIED, requested_run, run_dir_of
+from tfsac.errors import TfsacError
 from tfsac.utils.machine import SIGNALLED, usable_cores
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ def train_grid(
     f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None, cpus_per_run: int = 1
 ) -> int:
     """Trains every combination of a grid with all seeds, or resumes them, and compares them."""
-    from tfsac.experiments.grid import plan
-    from tfsac.experiments.sweep import Sweep
+    from tfsac.experiments.sweep import Sweep, plan
 
     shared, seeds = present_flags(f, SWEEP_FLAGS), range(f.seed, f.seed + f.num_seeds)
     combinations = plan(grid, list(flag_values(VARIED)), functools.partial(experiment_of, shared, seeds[-1]))
@@ -71,11 +71,13 @@ def _train(series: Series, jobs: int, ray_address: str | None, cpus_per_run: int
     else:
         from tfsac.distributed.ray_cluster import connect
         from tfsac.distributed.ray_jobs import RayJob, job_capacity
+        from tfsac.experiments.run_processes import TRAIN
 
         with connect(ray_address) as ray:
 
             def launch(run: PlannedRun, cores: int | None) -> RayJob:
-                return RayJob(ray, f"train {run.path}", run.starter(cpus_per_run), cpus_per_run)
+                start = functools.partial(run.start, cpus_per_run, train=TRAIN)
+                return RayJob(ray, f"train {run.path}", start, cpus_per_run)
 
             stopped_by = series.train(job_capacity(ray, cpus_per_run), cpus_per_run, launch)
     if stopped_by is None:
@@ -120,13 +122,14 @@ def experiment_of(shared: list[str], seed: int, more: list[str]) -> dict[str, An
 )
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
-    from tfsac.experiments.search_space import search_space
-    from tfsac.experiments.tuning import Tuning, import_optuna, report
+    try:
+        from tfsac.experiments.tuning import Tuning, report, search_space
+    except ModuleNotFoundError as error:
+        raise TfsacError("tuning needs Optuna: pip install 'tfsac[tune]'") from error
 
     if f.report:
         print(report(pathlib.Path(required(f, "run_dir"))))
         return 0
-    import_optuna()
     requested = f
     if f.resume:
         f = _with_earlier(f, pathlib.Path(required(f, "run_dir")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,8 @@ import numpy as np
 
 from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
 from tfsac.experiments.learning_curves import Groups, RunEvaluations, read_groups
-from tfsac.experiments.plots import Path, color_and_style, dress, literal, new_figure, save_figure
-from tfsac.utils.files import atomic_write, new_file
+from tfsac.experiments.plots import Path, color_and_style, draw_estimates, dress, literal, new_figure, save_figure
+from tfsac.utils.files import new_file
 
 
 class Row(NamedTuple):
@@ -42,16 +41,14 @@ def compare_evaluations(groups: Groups, folder: Path, title: str = "", wall_cloc
         wall_clock: draw curves against seconds too, which mean nothing for runs that shared a machine.
 
     Returns:
-        what there is to print: a table of the groups, the probabilities of improvement, remarks and the files.
+        what there is to print: tables, remarks and the files.
     """
     rows, notes = statistics(groups), remarks(groups)
     table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)
-    with atomic_write(table) as stream:
-        csv.writer(text := io.StringIO()).writerows(
-            [("statistic", "group", "other", "runs", "value", "low", "high")]
-            + [(*row[:4], *("" if np.isnan(x) else f"{x:.6g}" for x in row.estimate)) for row in rows]
-        )
-        stream.write(text.getvalue().encode())
+    with table.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(("statistic", "group", "other", "runs", "value", "low", "high"))
+        writer.writerows((*row[:4], *("" if np.isnan(x) else f"{x:.6g}" for x in row.estimate)) for row in rows)
     title = title or ", ".join(dict.fromkeys(run.level for runs in groups.values() for run in runs))
     figure = draw(groups, rows, table.with_suffix(".png"), title, notes, wall_clock)
     return "\n".join([*printed(groups, rows), *notes, f"table   {table}", f"figure  {figure}"])
@@ -155,11 +152,8 @@ def draw(
     for i, (label, runs) in enumerate(groups.items()):
         color, style = color_and_style(i)
         for against in ("steps", "seconds") if wall_clock else ("steps",):
-            curves = [(getattr(run, against), run.returns) for run in runs]
-            points, estimates = combined(curves, iqm, [run.level for run in runs])
-            text, marker = literal(f"({i + 1}) {label} ({len(runs)})"), "o" if len(points) == 1 else None
-            axes[against].plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=text)
-            axes[against].fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
+            curves = combined([(getattr(run, against), run.returns) for run in runs], iqm, [run.level for run in runs])
+            draw_estimates(axes[against], i, f"({i + 1}) {label} ({len(runs)})", *curves)
         above = profile(strata_of(runs, lambda run: run.last), taus)
         axes["profile"].plot(taus, above, style, color=color, linewidth=1.6)
         if label in over_best:

@@ -82,7 +82,8 @@ def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
 def combined(
     curves: Sequence[tuple[np.ndarray, np.ndarray]], statistic: Callable[..., np.ndarray], levels: Sequence[str] = ()
 ) -> tuple[np.ndarray, Estimate]:
-    """Returns a statistic of several runs as a curve.
+    """Returns a statistic of several runs as a curve: points `[T]`, none where the runs do not overlap, and the
+    estimate at each.
 
     The curves are interpolated at the points of all of them, or at `GRID` evenly spaced ones if these are more, from
     where all have started to where the first one ends.
@@ -91,9 +92,6 @@ def combined(
         curves: steps or seconds `[T_i]` and values `[T_i]` of each run.
         statistic: `mean` or `iqm`.
         levels: of the runs; empty for one level.
-
-    Returns:
-        the points `[T]`, none where the runs do not overlap, and the estimate at each, `[T]`.
     """
     start, end = max(at[0] for at, _ in curves), min(at[-1] for at, _ in curves)
     points = np.unique(np.concatenate([at for at, _ in curves]))

@@ -54,15 +54,8 @@ def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
 
 
 def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEvaluations:
-    """Reads the evaluations of a run, which another library may have trained.
-
-    Args:
-        path: a run directory, or a CSV file with the columns `env_steps`, `wall_seconds` and `evaluation/return_mean`.
-        level: of the run, which a CSV file does not name.
-        last_evaluations: the score is the mean of so many of its last evaluations.
-
-    Raises:
-        OSError, TfsacError: from `read_curve`, or there are fewer evaluations.
+    """Reads the evaluations of a run, which another library may have trained, from its folder or from a CSV file with
+    the columns `env_steps`, `wall_seconds` and `evaluation/return_mean`.
     """
     steps, returns = read_curve(path)
     if not 1 <= last_evaluations <= len(steps):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import difflib
 import pathlib
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.experiments.estimates import combined, mean
+from tfsac.experiments.estimates import Estimate, combined, mean
 from tfsac.utils.files import atomic_write, new_file, read_object
 
 if TYPE_CHECKING:
@@ -48,10 +47,6 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
 
     Returns:
         steps `[T]` int64, increasing, and values `[T]` float64.
-
-    Raises:
-        OSError: the file cannot be read.
-        TfsacError: no such column, nothing in it, or something that is no number.
     """
     file = pathlib.Path(path)
     file = file / "metrics.csv" if file.is_dir() else file
@@ -61,8 +56,7 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
         if column == RETURN and column not in names and RECENT in names:
             column = RECENT
         for name in {STEPS, column} - set(names):
-            close = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names
-            raise TfsacError(f"{file} has no column {name!r}, only for example {', '.join(close)}")
+            raise TfsacError(f"{file} has no column {name!r}, only {', '.join(names)}")
         # A run that was killed may end in half a line.
         rows = [row for row in reader if None not in row.values() and row[STEPS] and row[column]]
     try:
@@ -76,26 +70,17 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
 
 
 def plot_curves(groups: Mapping[str, Sequence[Path]], out: Path, title: str = "", column: str = RETURN) -> pathlib.Path:
-    """Plots learning curves: for each label the mean of its runs, a 95 % interval, and every run as a thin line.
-
-    Args:
-        groups: run directories or CSV files by label.
-        out: the PNG to write; its path is returned.
-        title: above the picture.
-        column: what to plot against environment steps.
+    """Plots a column of runs, or their CSV files, by label against environment steps, and returns the path of the PNG:
+    the mean of each group with a 95 % interval, and every run as a thin line.
     """
     figure, (axes,) = _axes(title, Y_LABELS.get(column, column))
     for i, (label, paths) in enumerate(groups.items()):
-        color, style = color_and_style(i)
         curves = [read_curve(path, column) for path in dict.fromkeys(map(pathlib.Path, paths))]
-        steps, estimates = combined(curves, mean)
         if len(curves) > 1:
             label = f"{label} ({len(curves)} seeds)"
             for curve in curves:
-                axes.plot(*curve, color=color, linewidth=0.6, alpha=0.45)
-            axes.fill_between(steps, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
-        marker = "o" if len(steps) == 1 else None
-        axes.plot(steps, estimates.value, style, color=color, linewidth=2, label=literal(label), marker=marker)
+                axes.plot(*curve, color=color_and_style(i)[0], linewidth=0.6, alpha=0.45)
+        draw_estimates(axes, i, label, *combined(curves, mean))
     several = any(len(paths) > 1 for paths in groups.values())
     notes = ["band: 95 % bootstrap interval of the mean; thin: single seeds"] if several else []
     return save_figure(figure, axes, out, notes)
@@ -108,9 +93,6 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
         run_dir: a run directory, or its CSV file.
         out: the PNG to write, by default `learning_curve.png` beside the run's metrics; its path is returned.
         title: above the picture; by default the run's level, agent and folder.
-
-    Raises:
-        OSError, TfsacError: from `read_curve`, for a run with neither evaluations nor training returns.
     """
     folder = pathlib.Path(run_dir) if pathlib.Path(run_dir).is_dir() else pathlib.Path(run_dir).parent
     if not title and (folder / "config.json").is_file():
@@ -169,14 +151,19 @@ def color_and_style(i: int) -> tuple[str, str]:
     return PALETTE[i % len(PALETTE)], ("-", "--", ":")[i // len(PALETTE) % 3]
 
 
+def draw_estimates(axes: Axes, i: int, label: str, points: np.ndarray, estimates: Estimate) -> None:
+    """Draws a curve with its interval, as the line of the label with this number."""
+    color, style = color_and_style(i)
+    axes.fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
+    marker = "o" if len(points) == 1 else None
+    axes.plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=literal(label))
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Returns an empty figure, in inches, that belongs to no window."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def dress(axes: Axes, x_label: str, y_label: str, thousands: bool = True) -> None:

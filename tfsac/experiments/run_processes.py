@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime
-import fcntl
 import functools
 import json
 import os
@@ -19,16 +18,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from filelock import FileLock
+
 from tfsac.distributed.ray_jobs import LOCK_TIMEOUT, end_with_parent
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
-from tfsac.utils.files import atomic_write, check_new_folder, differences, read_object
+from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object
 from tfsac.utils.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 # Flags that a resumed run has from its config.
 FIXED_FLAGS = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir", "restore_memory")
+EXTENDED = ("trials", "arguments")  # what may be others when a tuning is resumed
 SECONDS_BETWEEN_LOOKS = 0.1
+say = functools.partial(print, flush=True)
 
 
 class PlannedRun(NamedTuple):
@@ -56,40 +59,38 @@ class PlannedRun(NamedTuple):
     def start(
         self, cores: int | None, prepare: Callable[[], None] | None = None, train: Sequence[str] = ()
     ) -> subprocess.Popen[bytes] | None:
-        """Starts its process, or returns None if another process has finished it meanwhile.
+        """Starts its process, or returns None if another process has finished it; raises BlockingIOError where one
+        trains it.
 
         Args:
             cores: how many of them TensorFlow's threads may use, unless its variables are set; None for all.
             prepare: what the process does before it becomes its program.
             train: arguments of Python before the flags; `TRAIN` by default.
-
-        Raises:
-            BlockingIOError: another process is training it.
         """
-        flags = self.flags
         threads = {} if cores is None else {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": str(cores)}
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
-            _lock(log.fileno(), f"another process is training the run of {self.log}")  # while a process has it open
+        # A run that a killed series left saves and ends.
+        with acquire(FileLock(self.path / LOCK), LOCK_TIMEOUT) if self.path.is_dir() else contextlib.nullcontext():
             if self.finished:
                 return None
-            if self.interrupted:
-                flags = [flag for flag in flags if not flag.startswith(tuple(f"--{name}=" for name in FIXED_FLAGS))]
-                flags.append("--resume")
-            elif self.path.is_dir():
-                names = [path.name for path in self.path.iterdir()]
-                if "config.json" in names or all(name.startswith(".") for name in names):
-                    shutil.rmtree(self.path)  # it was killed before its first checkpoint
-            command = [sys.executable, *(train or TRAIN), *flags, f"--run_dir={self.path}"]
+            flags = self._flags_to_continue()
+        command = [sys.executable, *(train or TRAIN), *flags, f"--run_dir={self.path}"]
+        with self.log.open("ab") as log:
             log.write(f"$ {shlex.join(command)}\n".encode())
             log.flush()
             streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             environment = {**threads, **os.environ}
             return subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=prepare, **streams)
 
-    def starter(self, cores: int) -> Callable[[Callable[[], None]], subprocess.Popen[bytes] | None]:
-        """Returns `start` as a function of `prepare`, for another machine with the same folders."""
-        return functools.partial(self._replace(path=self.path.absolute()).start, cores, train=TRAIN)
+    def _flags_to_continue(self) -> list[str]:
+        """Returns the flags to start or resume with; removes what a process left before its first checkpoint."""
+        if self.interrupted:
+            fixed = tuple(f"--{name}=" for name in FIXED_FLAGS)
+            return [*(flag for flag in self.flags if not flag.startswith(fixed)), "--resume"]
+        names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else ["new"]
+        if "config.json" in names or all(name.startswith(".") for name in names):
+            shutil.rmtree(self.path)
+        return self.flags
 
 
 # Starts a run that may use so many cores: a `subprocess.Popen` or the like, with `poll` and `send_signal`. None if
@@ -103,18 +104,17 @@ class Series:
     Args:
         folder: new or empty, or of the same series.
         name: of the JSON file that describes it.
-        content: of that file; a resumed series must have the same.
-        compared: the parts of it that must be the same; empty for all that the file has.
+        content: of that file; a resumed series must have the same, but for what is in `EXTENDED`.
 
     Attributes:
         signals: that were received: the runs are asked to save and end, and no other one is started.
     """
 
-    def __init__(self, folder: pathlib.Path, name: str, content: dict[str, Any], compared: Sequence[str] = ()):
+    def __init__(self, folder: pathlib.Path, name: str, content: dict[str, Any]):
         self.folder, self.file, self.content, self.signals = folder, folder / name, content, list[int]()
         if self.file.is_file():
             before, now = read_object(self.file), json.loads(json.dumps(content))
-            names = set(compared or before) & before.keys() & now.keys()
+            names = (before.keys() & now.keys()) - set(EXTENDED)
             for path, earlier, current in differences({n: before[n] for n in names}, {n: now[n] for n in names}):
                 raise TfsacError(f"{self.file} was begun with {path}={earlier!r}, got {current!r}; choose a new folder")
         else:
@@ -128,7 +128,7 @@ class Series:
         """Does a job with `train_run`, beside others in other threads."""
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
-        """Trains the runs that are not finished; one that fails does not stop the others.
+        """Trains the runs that are not finished, so many at a time; one that fails does not stop the others.
 
         Args:
             jobs: runs at the same time.
@@ -136,11 +136,11 @@ class Series:
             launch: starts a run; by default as a process of this machine, which saves and ends when this one dies.
 
         Returns:
-            the number of the signal that stopped it, or None. The signal was passed on to the runs, which saved.
+            the number of the signal that stopped it, and the runs, which saved; or None.
         """
         self.launch = launch or (lambda run, cores: run.start(cores, end_with_parent))
         self.folder.mkdir(parents=True, exist_ok=True)
-        with _folder_lock(self.folder), _collect_signals(self.signals):
+        with acquire(FileLock(self.folder / LOCK)), _collect_signals(self.signals):
             with atomic_write(self.file) as stream:
                 stream.write(json.dumps(self.content, indent=2).encode())
             waiting = self.jobs()
@@ -163,7 +163,7 @@ class Series:
         """Trains a run, prints how it goes, and returns its exit status. Once `ends` is true, it saves and ends."""
         name, num_sent, ending, began = run.path.relative_to(self.folder), 0, False, time.monotonic()
         word = "resumed" if run.interrupted else "started"
-        if (process := self._start(run)) is None:
+        if (process := self.launch(run, self.cores)) is None:
             return 0
         say(f"{word:<9} {name}")
         try:
@@ -192,27 +192,6 @@ class Series:
             say(f"failed    {name}  status {status}, see {run.log}\n          {last}")
         return status
 
-    def _start(self, run: PlannedRun) -> Any:
-        """Starts a run, after one that a killed series left has saved and ended."""
-        end = time.monotonic() + LOCK_TIMEOUT
-        while True:
-            try:
-                return self.launch(run, self.cores)
-            except BlockingIOError:
-                if self.signals or time.monotonic() > end:
-                    raise
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-
-
-@contextlib.contextmanager
-def _folder_lock(folder: pathlib.Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        _lock(descriptor, f"another process is training the runs in {folder}")
-        yield
-    finally:
-        os.close(descriptor)
-
 
 @contextlib.contextmanager
 def _collect_signals(received: list[int]) -> Iterator[None]:
@@ -225,17 +204,3 @@ def _collect_signals(received: list[int]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _lock(descriptor: int, message: str) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise BlockingIOError(message) from None
-    except OSError:  # there are no locks here
-        return
-
-
-def say(line: str) -> None:
-    """Prints a line at once."""
-    print(line, flush=True)

@@ -13,52 +13,209 @@ from __future__ import annotations
 import collections
 import functools
 import json
+import math
 import pathlib
+import re
 import statistics
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import aligned
-from tfsac.experiments.grid import short_names
 from tfsac.experiments.learning_curves import read_run
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import PlannedRun, Series, say
-from tfsac.experiments.search_space import Describe, Dimension, parse_dimension
-from tfsac.utils.files import atomic_write, read_object
-
-if TYPE_CHECKING:
-    import optuna
+from tfsac.experiments.sweep import short_names, split_values
+from tfsac.parameters import parse_assignment
+from tfsac.parameters.overrides import covers
+from tfsac.parameters.steps import STEPS
+from tfsac.utils.files import atomic_write, leaves, read_object
 
 PLAN, JOURNAL, STUDY = "tuning.json", "journal.log", "tfsac"
 SHOWN = 10  # trials in the table of a report
-# What makes a study; `trials` may grow, and `arguments` with them.
-COMPARED = ("format", "space", "experiment", "seeds", "last_evaluations", "pruner", "prune_after")
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
+
+VALUE_OF_NONE = {"target_entropy_factor": -1.0, "target_entropy_ratio": 0.98}  # what None stands for
+DEFAULT = "default"  # stands for the default space among the dimensions of a user
+
+_LEARNING = (
+    "agent.networks.*.learning_rate=log(1e-4, 3e-3)",
+    "agent.algorithm.discount=1-log(0.003, 0.1)",
+    "agent.hidden_layers=choice([64,64], [128,128], [256,256])",
+)
+_OFF_POLICY = (
+    *_LEARNING,
+    "agent.networks.*.batch_size=choice(64, 128, 256, 512)",
+    "agent.algorithm.rate_for_copying_weights_to_target=log(1e-3, 5e-2)",
+    "agent.algorithm.num_consecutive_training_steps=choice(1, 2, 4)",
+)
+_TEMPERATURE = (
+    "agent.algorithm.temperature.alpha=log(0.01, 1)",
+    "agent.algorithm.temperature.learning_rate=log(1e-4, 3e-3)",
+)
+_ACER = (
+    *_LEARNING,
+    "agent.networks.*.batch_size=choice(8, 16, 32)",
+    "agent.algorithm.n_times_replay=choice(2, 4, 8)",
+    "agent.algorithm.t_max=choice(10, 20, 40)",
+    "agent.algorithm.beta=log(1e-4, 1e-2)",
+    "agent.algorithm.trust_region_delta=log(1e-4, 1)",
+    "agent.algorithm.trust_region_alpha=1-log(0.001, 0.1)",
+)
+_TAAC = ("agent.algorithm.alpha_learning_rate=log(1e-4, 3e-3)", "agent.algorithm.min_prob=uniform(0.01, 0.3)")
+_FACTOR = "agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)"
+_RATIO = "agent.algorithm.temperature.target_entropy_ratio=uniform(0.2, 0.98)"
+# By kind of agent. A preset leaves out what it does not have, such as a fixed temperature, and what it refuses.
+DEFAULT_SPACES: dict[str, tuple[str, ...]] = {
+    "soft_actor_critic": (*_OFF_POLICY, "environment.filters.reward_rescale_factor=log(0.1, 10)"),
+    "twin_soft_actor_critic": (*_OFF_POLICY, *_TEMPERATURE, _FACTOR),
+    "discrete_soft_actor_critic": (*_OFF_POLICY, *_TEMPERATURE, _RATIO),
+    "temporally_abstract_actor_critic": (*_OFF_POLICY, *_TAAC),
+    "discrete_acer": _ACER,
+    "gaussian_acer": _ACER,
+}
 
 
-def import_optuna() -> Any:
-    """Returns the package, or raises TfsacError where it is not installed."""
+# -- what is searched --------------------------------------------------------------------------------------------------
+
+
+class Dimension(NamedTuple):
+    """One parameter that is searched.
+
+    Attributes:
+        path: of the parameter, as --set takes it.
+        kind: "log" and "uniform" are floats, "1-log" is 1 minus such a float, "int" is a whole number, "choice" one of
+            several values.
+        values: the two bounds of a range, or the texts of the choices.
+    """
+
+    path: str
+    kind: str
+    values: tuple[Any, ...]
+
+    @property
+    def text(self) -> str:
+        """As one writes it."""
+        shown = (str(int(v) if isinstance(v, float) and v.is_integer() else v) for v in self.values)
+        return f"{self.path}={self.kind}({', '.join(shown)})"
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        """Optuna's."""
+        if self.kind == "choice":
+            return CategoricalDistribution(self.values)
+        if self.kind == "int":
+            return IntDistribution(*self.values)
+        low, high = self.values
+        return FloatDistribution(low, high, log=self.kind != "uniform")
+
+    def value(self, sampled: Any) -> Any:
+        """Returns the value of the parameter for a sampled number, or the text of a choice."""
+        if self.kind == "1-log":
+            return float(f"{1.0 - sampled:.12g}")
+        return parse_assignment(f"x={sampled}")[1] if self.kind == "choice" else sampled
+
+    def flag(self, sampled: Any) -> str:
+        """Returns the flag of `train` for what was sampled."""
+        return f"--set={self.path}={sampled if self.kind == 'choice' else self.value(sampled)}"
+
+    def sampled_value(self, describe: Describe) -> Any:
+        """Returns what would have to be sampled for the preset's own value, or None where that lies outside."""
+        preset = describe([])["preset"]
+        if self.kind == "choice":
+            return next((text for text in self.values if describe([self.flag(text)])["preset"] == preset), None)
+        values = [value for path, value in leaves(preset) if covers(self.path, path)]
+        if not values or any(value != values[0] for value in values):
+            return None
+        value: Any = VALUE_OF_NONE.get(self.path.rpartition(".")[2]) if values[0] is None else values[0]
+        if isinstance(value, str) and (steps := STEPS.fullmatch(value)):
+            value = int(steps[2])
+        if type(value) not in (int, float):
+            return None
+        sampled = float(f"{1.0 - value:.12g}") if self.kind == "1-log" else value
+        return sampled if self.values[0] <= sampled <= self.values[1] else None
+
+
+def parse_dimension(text: str) -> Dimension:
+    """Reads a dimension such as ``agent.algorithm.discount=uniform(0.95, 0.999)``."""
+    match = re.fullmatch(r"\s*([^=\s]+)\s*=\s*(log|1-log|uniform|int|choice)\s*\((.*)\)\s*", text, re.DOTALL)
     try:
-        import optuna
-    except ImportError as error:
-        raise TfsacError("tuning needs Optuna: pip install 'tfsac[tune]'") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
+        path, kind, inside = match.groups()  # type: ignore[union-attr]
+        read: Callable[[str], Any] = {"choice": str, "int": int}.get(kind, float)
+        dimension = Dimension(path, kind, tuple(map(read, split_values(inside))))
+        assert dimension.distribution
+        return dimension
+    except (AttributeError, TypeError, ValueError) as error:
+        raise TfsacError(
+            "--space must be PATH=log(low, high), 1-log(low, high), uniform(low, high), int(low, high) or "
+            f"choice(value, value, ...), got {text!r} ({error})"
+        ) from error
 
 
-def open_storage(folder: pathlib.Path) -> optuna.storages.BaseStorage:
+def search_space(
+    dimensions: Sequence[str], describe: Describe, fixed: Sequence[str] = ()
+) -> tuple[list[Dimension], list[str]]:
+    """Returns the dimensions to search, and a line for each default one that is left out. The bounds of each range, a
+    number between them and all choices are tried with the preset, one at a time.
+
+    Args:
+        dimensions: a dimension each, or `DEFAULT`; without any, the default space of the kind of agent.
+        describe: returns what flags of `train` ask for, or raises a ValueError.
+        fixed: paths that are set, and so not searched by default.
+    """
+    space, left_out = [parse_dimension(text) for text in dimensions if text != DEFAULT], list[str]()
+    changed_paths = {dimension.text: _changed_paths(dimension, describe) for dimension in space}
+    if dimensions and DEFAULT not in dimensions:
+        return space, left_out
+    changed_paths |= {path: [path] for path in fixed}
+    kind = describe([])["preset"]["agent"]["kind"]
+    if kind not in DEFAULT_SPACES:
+        raise TfsacError(f"{kind} has no default search space; name dimensions with --space")
+    for dimension in map(parse_dimension, DEFAULT_SPACES[kind]):
+        try:
+            changed = _changed_paths(dimension, describe)
+            for text, paths in changed_paths.items():
+                if any(covers(a, b) or covers(b, a) for a in paths for b in changed):
+                    raise TfsacError(f"{text} sets it")
+            space.append(dimension)
+        except ValueError as error:
+            left_out.append(f"not searched: {dimension.text}: {error}")
+    return space, left_out
+
+
+def _changed_paths(dimension: Dimension, describe: Describe) -> list[str]:
+    """Tries the bounds and a number between them, or the choices, with the preset; returns what they change in it."""
+    low, high = dimension.values[0], dimension.values[-1]
+    # A field of whole numbers refuses the one between.
+    inner = [low + (high - low) / math.pi] if dimension.kind in ("log", "1-log", "uniform") else []
+    first, *others = [
+        dict(leaves(describe([dimension.flag(sampled)])["preset"])) for sampled in (*dimension.values, *inner)
+    ]
+    return [dimension.path, *(path for path in first if any(first[path] != other.get(path) for other in others))]
+
+
+# -- trials ------------------------------------------------------------------------------------------------------------
+
+
+def open_storage(folder: pathlib.Path) -> JournalStorage:
     """Returns the storage in a folder, a new one where there is none."""
-    storages = import_optuna().storages
-    return storages.JournalStorage(storages.journal.JournalFileBackend(str(folder / JOURNAL)))
+    return JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
 
 
-def open_study(storage: optuna.storages.BaseStorage, content: dict[str, Any]) -> optuna.Study:
+def open_study(storage: JournalStorage, content: Mapping[str, Any]) -> optuna.Study:
     """Returns the study in a storage, a new one where there is none, with the sampler and pruner of a tuning.json."""
-    optuna = import_optuna()
     study = optuna.create_study(study_name=STUDY, storage=storage, direction="maximize", load_if_exists=True)
     # A sampler that starts again with the same seed would repeat its random trials.
     study.sampler = optuna.samplers.TPESampler(seed=content["seeds"][0] + 1000 * len(study.trials))
@@ -91,9 +248,8 @@ class Tuning(Series):
         **settings: Any,
     ):
         texts = dict(dimension.text.split("=", 1) for dimension in space)
-        super().__init__(folder, PLAN, {"format": 1, "space": texts, **settings}, COMPARED)
-        self.optuna, self.space, self.flags, self.describe = import_optuna(), space, flags, describe
-        self.asking = threading.Lock()
+        super().__init__(folder, PLAN, {"format": 1, "space": texts, **settings})
+        self.space, self.flags, self.describe, self.asking = space, flags, describe, threading.Lock()
 
     def jobs(self) -> list[int | None]:
         """Opens the study, whose first trial has the preset's own values; returns the numbers of the trials that an
@@ -107,15 +263,16 @@ class Tuning(Series):
         self.storage = open_storage(self.folder)
         self.study = open_study(self.storage, self.content)
         trials, num_trials = self.study.get_trials(deepcopy=False), self.content["trials"]
-        states = collections.Counter(trial.state.name for trial in trials)
-        ended = len(trials) - states["RUNNING"] - states["WAITING"]
-        enough = f"; --trials={num_trials} counts earlier ones" if ended >= num_trials else ""
-        say(f"{self.folder}: {ended} of {num_trials} trials have ended{enough}")
+        ended, running = (
+            [trial.number for trial in trials if trial.state in states]
+            for states in ((TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL), (TrialState.RUNNING,))
+        )
+        enough = f"; --trials={num_trials} counts earlier ones" if len(ended) >= num_trials else ""
+        say(f"{self.folder}: {len(ended)} of {num_trials} trials have ended{enough}")
         if not trials:
             own = {dimension.path: dimension.sampled_value(self.describe) for dimension in self.space}
             self.study.enqueue_trial({path: sampled for path, sampled in own.items() if sampled is not None})
-        still_open = [trial.number for trial in trials if trial.state.name == "RUNNING"]
-        return [*still_open, *[None] * (num_trials - ended - len(still_open))]
+        return [*running, *[None] * (num_trials - len(ended) - len(running))]
 
     def do(self, job: int | None) -> None:
         """Trains a trial."""
@@ -124,20 +281,17 @@ class Tuning(Series):
                 trial = self.study.ask({d.path: d.distribution for d in self.space})
         else:
             study_id = self.storage.get_study_id_from_name(STUDY)
-            trial_id = self.storage.get_trial_id_from_study_id_trial_number(study_id, job)
-            trial = self.optuna.trial.Trial(self.study, trial_id)
+            trial = Trial(self.study, self.storage.get_trial_id_from_study_id_trial_number(study_id, job))
         state, score = self._train(trial)
-        if state:
-            self.study.tell(trial, score, self.optuna.trial.TrialState[state])
+        if state is not None:
+            self.study.tell(trial, score, state)
         if score is not None:
             best = self.study.best_trial
             say(f"score     {name_of(trial)}  {score:.2f}, best {name_of(best)} with {best.value:.2f}")
 
-    def _train(self, trial: optuna.Trial) -> tuple[str, float | None]:
+    def _train(self, trial: Trial) -> tuple[TrialState | None, float | None]:
         """Trains the runs of a trial, seed after seed, and returns its state and score. Evaluations of the first seed
-        decide whether it is pruned.
-
-        The state of a trial that a signal stops is "": it stays open.
+        decide whether it is pruned. A trial that a signal stops stays open: it has no state.
         """
         name, names = name_of(trial), short_names([d.path for d in self.space])
         sampled = [(dimension, trial.params[dimension.path]) for dimension in self.space]
@@ -147,12 +301,13 @@ class Tuning(Series):
             self.describe(flags)
         except ValueError as error:  # values that do not fit together
             say(f"refused   {name}  {error}")
-            return "FAIL", None
-        num_reported, pruned = len(self.study.get_trials(deepcopy=False)[trial.number].intermediate_values), False
+            return TrialState.FAIL, None
+        num_reported, pruned = len(self.study.trials[trial.number].intermediate_values), False
 
         def prune(run: PlannedRun) -> bool:
             nonlocal num_reported, pruned
-            for value in trained_returns(run.path)[num_reported:]:
+            metrics = run.path / "metrics.csv"
+            for value in trained_returns(metrics, metrics.stat().st_size if metrics.is_file() else 0)[num_reported:]:
                 num_reported += 1
                 trial.report(value, num_reported)
                 pruned = pruned or trial.should_prune()
@@ -164,36 +319,31 @@ class Tuning(Series):
             ends = functools.partial(prune, run) if not scores else lambda: False
             status = 0 if run.finished else self.train_run(run, ends)
             if status and self.signals:
-                return "", None
+                return None, None
             if ends() and not (run.finished and seed == self.content["seeds"][-1]):
-                return "PRUNED", None
+                return TrialState.PRUNED, None
             if status:
-                return "FAIL", None
+                return TrialState.FAIL, None
             try:
                 scores.append(read_run(run.path, self.content["last_evaluations"]).last)
             except (TfsacError, OSError) as error:
                 say(f"failed    {name}  {error}")
-                return "FAIL", None
-        return "COMPLETE", statistics.fmean(scores)
+                return TrialState.FAIL, None
+        return TrialState.COMPLETE, statistics.fmean(scores)
 
 
-def name_of(trial: optuna.Trial | optuna.trial.FrozenTrial) -> str:
+def name_of(trial: Trial | FrozenTrial) -> str:
     """Returns the name of a trial's folder."""
     return f"trial{trial.number:03d}"
 
 
-def trained_returns(run_dir: pathlib.Path) -> list[float]:
-    """Returns the evaluations of a run after its first update: before it a policy means nothing for a trial."""
-    file = run_dir / "metrics.csv"
-    return _trained_returns(file, file.stat().st_size) if file.is_file() else []
-
-
 @functools.lru_cache(maxsize=64)
-def _trained_returns(file: pathlib.Path, size: int) -> list[float]:
+def trained_returns(metrics: pathlib.Path, size: int) -> list[float]:
+    """Returns the evaluations in a file of so many bytes after the first update: before it a policy means nothing."""
     try:
-        steps, returns = read_curve(file)
-        update_steps, updates = read_curve(file, "updates")
-    except TfsacError:  # no evaluation yet
+        steps, returns = read_curve(metrics)
+        update_steps, updates = read_curve(metrics, "updates")
+    except (TfsacError, OSError):  # no evaluation yet
         return []
     return returns[np.searchsorted(steps, update_steps[updates == 0].max(initial=-1), "right") :].tolist()
 
@@ -204,59 +354,46 @@ def short_text(value: Any) -> str:
 
 
 def report(folder: pathlib.Path) -> str:
-    """Writes best.json and the figures, and returns what there is to print: the best trials and these files.
-
-    Raises:
-        OSError, TfsacError: no tuning has begun there, no trial is complete, or Optuna is not installed.
-    """
+    """Writes best.json and the figures, and returns what there is to print: the best trials and these files."""
     content = read_object(folder / PLAN)
     (folder / JOURNAL).stat()  # Optuna would make one
-    space = [parse_dimension(f"{path}={text}") for path, text in content["space"].items()]
-    trials = open_study(open_storage(folder), content).get_trials(deepcopy=False)
-    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]  # pruned ones have a value, too
-    complete.sort(key=lambda trial: -(trial.value or 0.0))
-    states = collections.Counter(trial.state.name.lower() for trial in trials)
+    study = open_study(open_storage(folder), content)
+    states = collections.Counter(trial.state.name.lower() for trial in study.trials)
     counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    complete = study.get_trials(states=[TrialState.COMPLETE])  # pruned ones have a value, too
     if not complete:
         raise TfsacError(f"no trial in {folder} is complete ({counted})")
+    complete.sort(key=lambda trial: -(trial.value or 0.0))
     best = complete[0]
     config = read_object(folder / name_of(best) / f"seed{content['seeds'][0]}" / "config.json")
-    saved_config = {
-        name: config[name] for name in ("preset", "run", "import_folders", "initial_weights") if name in config
-    }
+    saved = {name: config[name] for name in ("preset", "run", "import_folders", "initial_weights") if name in config}
     with atomic_write(folder / "best.json") as stream:  # as --preset takes it
-        stream.write(json.dumps({**saved_config, "trial": best.number, "score": best.value}, indent=2).encode())
+        stream.write(json.dumps({**saved, "trial": best.number, "score": best.value}, indent=2).encode())
+    space = [parse_dimension(f"{path}={text}") for path, text in content["space"].items()]
     names = short_names([d.path for d in space])
     table = [["trial", "score", *names.values()]]
     for trial in complete[:SHOWN]:
         values = [short_text(dimension.value(trial.params[dimension.path])) for dimension in space]
         table.append([name_of(trial), f"{trial.value:.2f}", *values])
-    draw(folder, names, trials)
+    draw(folder, study, names)
     files = [f"preset  {folder / 'best.json'}", f"figures {folder / 'tuning_*.png'}"]
-    return "\n".join([f"{folder}: {len(trials)} trials: {counted}", *aligned(table), *files])
+    return "\n".join([f"{folder}: {len(study.trials)} trials: {counted}", *aligned(table), *files])
 
 
-def draw(folder: pathlib.Path, names: Mapping[str, str], trials: Sequence[optuna.trial.FrozenTrial]) -> None:
+def draw(folder: pathlib.Path, study: optuna.Study, names: Mapping[str, str]) -> None:
     """Draws Optuna's history and slices of trials, and importances where scores differ; `names` are by path."""
     from matplotlib import pyplot
 
-    optuna = import_optuna()
-    study = optuna.create_study(direction="maximize")  # the same trials with short names
-    for trial in trials:
-        if trial.state.is_finished():
-            params = {names[path]: sampled for path, sampled in trial.params.items()}
-            kinds = {names[path]: kind for path, kind in trial.distributions.items()}
-            study.add_trial(
-                optuna.trial.create_trial(state=trial.state, value=trial.value, params=params, distributions=kinds)
-            )
     visual = optuna.visualization.matplotlib
-    plots = {"history": visual.plot_optimization_history, "slices": visual.plot_slice}
+    plots: dict[str, Callable[..., Any]] = {"history": visual.plot_optimization_history, "slices": visual.plot_slice}
     with warnings.catch_warnings(), pyplot.rc_context():
         warnings.simplefilter("ignore")  # of few trials, and that the figures are experimental
-        if len({trial.value for trial in study.trials if trial.state.name == "COMPLETE"}) > 1:
+        if len({trial.value for trial in study.get_trials(states=[TrialState.COMPLETE])}) > 1:
             plots["importances"] = visual.plot_param_importances
         for name, plot in plots.items():
             figure = np.ravel(plot(study, target_name="score"))[0].figure
+            for axes in figure.axes:
+                axes.set_xlabel(names.get(axes.get_xlabel(), axes.get_xlabel()))
             with atomic_write(folder / f"tuning_{name}.png") as stream:
                 figure.savefig(stream, format="png", bbox_inches="tight")
             pyplot.close(figure)

@@ -6,8 +6,6 @@ value per row; the agent averages over all rows and leaves out those after an ep
 
 from __future__ import annotations
 
-import math
-
 import tensorflow as tf
 
 from tfsac.losses.soft_actor_critic import assert_shapes, squared_or_huber
@@ -98,17 +96,3 @@ def policy_loss(log_prob_B: tf.Tensor, switch_B: tf.Tensor, switch_q_B: tf.Tenso
     assert_shapes(log_prob=(log_prob_B, "B"), switch=(switch_B, "B"), switch_q=(switch_q_B, "B"))
     assert_shapes(alpha=(alpha, ""))
     return alpha * log_prob_B - tf.stop_gradient(switch_B) * switch_q_B
-
-
-def continuous_target_entropy(min_prob: float, action_size: int) -> float:
-    """Returns the entropy of actions on [-1, 1] with most of their mass in the part `min_prob` of the range: `A
-    ln(2 min_prob)` nats.
-    """
-    return action_size * math.log(2.0 * min_prob)
-
-
-def discrete_target_entropy(min_prob: float, num_choices: int) -> float:
-    """Returns the entropy, in nats, of N choices, of which one has the probability `1 - min_prob` and the others
-    share the rest.
-    """
-    return min_prob * (math.log(num_choices - 1) - math.log(min_prob)) - (1.0 - min_prob) * math.log(1.0 - min_prob)

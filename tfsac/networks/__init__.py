@@ -1,20 +1,14 @@
-"""Keras networks built from `NetworkParameters` and a `Spec`."""
+"""Keras networks built from `NetworkParameters` and a `Spec`.
 
-from tfsac.networks.custom_models import check_models
-from tfsac.networks.forward import GraphForward, NumpyForward, forward_of
+A network reads observations through embedders (`observations.py`), goes on with the layers of a body (`bodies.py`) and
+perhaps an LSTM, and ends with a head (`heads.py`). `inference.py` computes it outside of updates.
+"""
+
 from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, Head, PolicyHead, QHead, VHead
+from tfsac.networks.inference import GraphForward, NumpyForward, forward_of
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.make_networks import ModelMaker, make_networks
 from tfsac.networks.network import Network
-from tfsac.networks.optimizers import (
-    adam,
-    apply_on_replicas,
-    build_optimizer,
-    clip_gradients,
-    learning_rate_of,
-    polyak_average_on_replicas,
-)
-from tfsac.networks.unit_weights import project, weight_norm
 
 EnsembleQHead = QHead  # its earlier name
 
@@ -32,15 +26,6 @@ __all__ = [
     "PolicyHead",
     "QHead",
     "VHead",
-    "adam",
-    "apply_on_replicas",
-    "build_optimizer",
-    "check_models",
-    "clip_gradients",
     "forward_of",
-    "learning_rate_of",
     "make_networks",
-    "polyak_average_on_replicas",
-    "project",
-    "weight_norm",
 ]

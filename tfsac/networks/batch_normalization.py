@@ -20,19 +20,9 @@ WARM_UP = 100_000  # calls without it
 class BatchNormalization(BodyLayer):
     """Each unit minus its mean, divided by its deviation, times a scale, plus a bias (arXiv 1502.03167).
 
-    Mean and deviation are those of the global batch while it learns, and running ones otherwise.
-
-    Args:
-        name, critics: see `BodyLayer`.
-        renorm: the batch's statistics are corrected towards the running ones, after a warm-up (arXiv 1702.03275,
-            algorithm 1).
-        epsilon: added to the variance.
-        unbiased: the running variance is that of samples, `n / (n - 1)` times the batch's.
-
-    Attributes:
-        momentum: decay of the running statistics.
-        warm_up: calls in which running statistics moved, before it renormalises.
-        bounds: of the ratio of deviations and of the distance of means in deviations.
+    Mean and deviation are those of the global batch while it learns, and running ones otherwise. With `renorm` they are
+    corrected towards the running ones after `warm_up` calls that moved these (arXiv 1702.03275, algorithm 1), within
+    `bounds`. With `unbiased` the running variance is that of samples, `n / (n - 1)` times the batch's.
     """
 
     def __init__(
@@ -87,20 +77,17 @@ class BatchNormalization(BodyLayer):
         return 1.0 + warm * (ratio - 1.0), warm * distance
 
     def update_statistics(self, moments: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
-        """Moves the running statistics towards those of a batch.
-
-        Args:
-            moments: mean and variance `[1, F]` of each critic, or `[N, 1, F]` of all of them.
+        """Moves the running statistics towards those of a batch: mean and variance `[1, F]` of each critic, or `[N, 1,
+        F]` of all of them.
         """
         for variable, seen in zip((self.mean, self.variance), zip(*moments, strict=True), strict=True):
-            batch = tf.reshape(tf.broadcast_to(tf.stop_gradient(tf.stack(seen)), self._stacked(seen)), variable.shape)
+            # One row where critics share an input.
+            rows = tf.concat([tf.reshape(x, [-1, x.shape[-1]]) for x in seen], axis=0)
+            rows = tf.broadcast_to(tf.stop_gradient(rows), [self.critics or 1, rows.shape[-1]])
+            batch = tf.reshape(rows, variable.shape)
             variable.assign(self.momentum * variable.value + (1.0 - self.momentum) * batch)
         if self.renorm:
             self.steps.assign(self.steps.value + 1.0)
-
-    def _stacked(self, seen: tuple[tf.Tensor, ...]) -> list[int]:
-        shape = [self.critics or 1, 1, seen[0].shape[-1]]
-        return shape if len(seen) > 1 else [1, *shape]
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]

@@ -1,4 +1,4 @@
-"""Bodies of networks with normalisation, dropout or residual blocks: which layers they are made of."""
+"""Bodies of networks: plain layers, or layers with normalisation, dropout or residual blocks."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from collections.abc import Callable
 import keras
 
 from tfsac.networks.batch_normalization import FLASH_EPSILON, BatchNormalization
-from tfsac.networks.embedders import dense_layers
 from tfsac.networks.initializers import Initializers
-from tfsac.networks.layers import (
-    Activation,
-    BodyLayer,
-    Dropout,
-    LayerNormalization,
-    Linear,
-    Residual,
-    RMSNormalization,
-)
-from tfsac.parameters import FCMiddlewareParameters, LSTMMiddlewareParameters, ResidualMiddlewareParameters
+from tfsac.networks.layers import Activation, BodyLayer, Dropout, LayerNormalization, Linear, Residual, RMSNormalization
+from tfsac.parameters import Conv2d, FCMiddlewareParameters, LSTMMiddlewareParameters, ResidualMiddlewareParameters
 
 EXPANSION = 4  # of the width inside a residual block
 BATCH_KINDS = ("batch", "batch_renorm")
+Layers = tuple[int | Conv2d, ...]  # widths of dense layers after convolutions
+
+
+def plain_layers(specs: Layers, activation: str, initializers: Initializers) -> list[keras.layers.Layer]:
+    """Returns convolutions and dense layers."""
+    layers: list[keras.layers.Layer] = []
+    for spec in specs:
+        shared = {"activation": activation, "kernel_initializer": initializers.next()}
+        if isinstance(spec, Conv2d):
+            layers.append(keras.layers.Conv2D(spec.num_filters, spec.kernel_size, spec.stride, spec.padding, **shared))
+        else:
+            layers.append(keras.layers.Dense(spec, **shared))
+    return layers
 
 
 def middleware_layers(
@@ -32,7 +36,7 @@ def middleware_layers(
     if isinstance(parameters, LSTMMiddlewareParameters) or (
         isinstance(parameters, FCMiddlewareParameters) and parameters.normalization is None
     ):
-        return dense_layers(parameters.widths, parameters.activation_function, initializers)
+        return plain_layers(parameters.widths, parameters.activation_function, initializers)
     layers: list[keras.Layer] = [*body_layers(parameters, initializers)]
     for layer in layers:  # other layers of the model have names like "dense_1", observations any
         layer.name = f"body_{layer.name}"
@@ -44,13 +48,7 @@ def body_layers(
     initializers: Initializers,
     critics: int | None = None,
 ) -> list[BodyLayer]:
-    """Returns the layers of a body.
-
-    Args:
-        parameters: of the body.
-        initializers: of its kernels, an own one for each critic.
-        critics: N for stacked weights; None for one network.
-    """
+    """Returns the layers of a body, with the weights of N critics or of one network; see `BodyLayer`."""
 
     def linear(name: str, units: int, use_bias: bool = True, kind: str | None = None) -> Linear:
         return Linear(name, units, initializers.next(kind, critics), critics, use_bias)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -21,35 +21,31 @@ from tfsac.types import DiscreteSpec, Spec
 
 
 def check_models(
-    models: Any, heads: Mapping[str, HeadParameters], specs: Mapping[str, Spec], earlier: Sequence[keras.Variable] = ()
+    models: Any, heads: Mapping[str, HeadParameters], specs: Mapping[str, Spec], earlier: list[keras.Variable]
 ) -> dict[str, keras.Model]:
-    """Returns what a `models` function returned, if the agent can train it.
+    """Returns what a `models` function returned, if the agent can train it: by name, models of observations (and a
+    policy's state) by key, and of an action where the head judges actions.
 
     Args:
-        models: what it returned: by name, models of observations (and a policy's state) by key, and of an action where
-            the head judges actions.
-        heads: what each network computes, by name.
-        specs: what each network reads, by name.
-        earlier: variables of the models of earlier calls.
+        models, heads, specs: by name, what it returned, and what each network computes and reads.
+        earlier: variables of the models of earlier calls, to which these are added.
 
     Raises:
         TfsacError: no Keras models of these names, outputs of other shapes, weights that two models share,
             regularizers, or variables that gradients do not train.
-        ValueError: Keras's, for inputs of other shapes.
     """
     names_match = isinstance(models, Mapping) and models.keys() == heads.keys()
     if not names_match or not all(isinstance(model, keras.Model) for model in models.values()):
         raise TfsacError(
             f"models must return a dict with a new Keras model for each of {', '.join(heads)}, got {models}"
         )
-    seen = {id(variable) for variable in earlier}
     for name, model in models.items():
         check_outputs(f"models: {name!r}", model(_inputs(model, heads[name], specs[name])), heads[name], specs[name])
         check_gradients(f"models: {name!r}", model)
         own = {id(variable) for variable in model.variables}
-        if own & seen or not model.trainable_variables:
+        if not own.isdisjoint(map(id, earlier)) or not model.trainable_variables:
             raise TfsacError(f"models must make new weights for {name!r} at each call, shared with no other model")
-        seen |= own
+        earlier += model.variables
     return dict(models)
 
 
@@ -75,11 +71,7 @@ def observations_of(model: keras.Model) -> Any:
 
 
 def check_outputs(what: str, outputs: Any, head: HeadParameters, spec: Spec) -> None:
-    """Refuses outputs of other shapes than the head's network returns; `what` begins the message.
-
-    Raises:
-        TfsacError: the message has the expected and the received shapes.
-    """
+    """Refuses outputs of other shapes than the head's network returns; `what` begins the message."""
     received, size = [(*x.shape,) for x in keras.tree.flatten(outputs)], action_size(spec)
     expected: list[tuple[int | None, ...]] = [(None, size), (None, size)]  # mean, and log deviation or variance
     if isinstance(head, VHeadParameters):
@@ -107,11 +99,7 @@ def check_head(name: str, model: keras.Model, head: HeadParameters, spec: Spec) 
 
 
 def check_gradients(what: str, layer: keras.Layer) -> None:
-    """Refuses a built layer or model that acts in another way than in Keras while a network is trained.
-
-    Raises:
-        TfsacError: regularizers, or variables that gradients do not train.
-    """
+    """Refuses regularizers, and variables that gradients do not train: updates would leave them out."""
     if layer.losses or layer.non_trainable_variables:
         part = "regularizers" if layer.losses else layer.non_trainable_variables[0].path
         raise TfsacError(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
+from numpy.random import Generator
 
 from tfsac.networks.bodies import body_layers
-from tfsac.networks.initializers import Initializers, Parts, uniform
+from tfsac.networks.initializers import Initializers, Parts
 from tfsac.networks.layers import CriticEnsemble, LayerCall, ValueLayer, ValueLinear, functions_of
 from tfsac.parameters import (
     LOG_STD_BOUNDS,
@@ -33,10 +33,8 @@ class Head:
     """The last layers of a network, which it makes once and connects more than once.
 
     Args:
-        parameters: of the head.
-        spec: what the network reads, and the actions.
-        hidden: initialisers of hidden layers.
-        seeds: of the initialisers of the output layers.
+        parameters, spec: of the head; what the network reads, and the actions.
+        hidden, seeds: initialisers of hidden layers, and seeds of those of the output layers.
 
     Attributes:
         judges_actions: whether it also reads an action `[B, A]`.
@@ -46,16 +44,13 @@ class Head:
     judges_actions: bool = False
     outputs: Sequence[keras.Layer] = ()
 
-    def __init__(self, parameters: ClassParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
+    def __init__(self, parameters: ClassParameters, spec: Spec, hidden: Initializers, seeds: Generator):
         pass
 
     def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
-        """Connects the head: returns what its output layers compute of the features.
+        """Connects the head: returns what its output layers compute of features `[B, F]` (and actions `[B, A]`).
 
-        Args:
-            features: `[B, F]`.
-            action: `[B, A]`, for heads that judge actions.
-            call: computes a layer; with NumPy where features are an array. The package's own heads alone need it.
+        Only the package's own heads need `call`, which computes a layer, with NumPy where features are an array.
         """
         outputs = [call(layer, features) for layer in self.outputs]
         return outputs if len(outputs) > 1 else outputs[0]
@@ -63,22 +58,16 @@ class Head:
 
 class PolicyHead(Head):
     """Location and log standard deviation of a squashed Gaussian: features `[B, F]` to two `[B, A]`, in one product of
-    matrices.
-
-    Attributes:
-        output: the layer of both, `[B, 2 A]`, whose first weights are those of two layers.
+    matrices; its first weights are those of two layers.
     """
 
-    def __init__(
-        self, parameters: SACPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
-    ):
-        kernels, size = Initializers(parameters.initializer, seeds), action_size(spec)
-        if parameters.init_w is None:
-            kernel, bias = Parts([kernels.next(), kernels.next()], stacked=False), keras.initializers.Zeros()
-        else:
-            kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
+    def __init__(self, parameters: SACPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
+        size, output = 2 * action_size(spec), Initializers(parameters.initializer, seeds, parameters.init_w)
+        kernel, bias = output.next(), output.next()
+        if parameters.init_w is None:  # then these are the kernels of two layers
+            kernel, bias = Parts([kernel, bias], stacked=False), keras.initializers.Zeros()
         self.output = keras.layers.Dense(
-            2 * size, kernel_initializer=kernel, bias_initializer=bias, name="mean_and_log_std"
+            size, kernel_initializer=kernel, bias_initializer=bias, name="mean_and_log_std"
         )
         self.outputs = [self.output]
         self.log_std, self.log_std_bounds = parameters.log_std, parameters.log_std_bounds
@@ -98,9 +87,7 @@ class PolicyHead(Head):
 class CategoricalHead(Head):
     """Logits of discrete actions: features `[B, F]` to `[B, A]`."""
 
-    def __init__(
-        self, parameters: CategoricalPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
-    ):
+    def __init__(self, parameters: CategoricalPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
         initializer = Initializers(parameters.initializer, seeds).next()
         self.logits = keras.layers.Dense(action_size(spec), kernel_initializer=initializer, name="logits")
         self.outputs = [self.logits]
@@ -111,9 +98,7 @@ class GaussianHead(Head):
     of all.
     """
 
-    def __init__(
-        self, parameters: GaussianPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
-    ):
+    def __init__(self, parameters: GaussianPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
         output, size = Initializers(parameters.initializer, seeds), action_size(spec)
         activation = "tanh" if parameters.bound_mean else "linear"
         variances = size if parameters.covariance == "diagonal" else 1
@@ -133,7 +118,7 @@ class FeaturesHead(Head):
 class VHead(Head):
     """One state value: features `[B, F]` to `[B]`."""
 
-    def __init__(self, parameters: VHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
+    def __init__(self, parameters: VHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
         self.out = ValueLayer(1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v")
 
     def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
@@ -148,15 +133,13 @@ class QHead(Head):
     `[B, N, D]`. Subclasses put other layers into `critics` in their `__init__`: updates compute those.
     """
 
-    def __init__(self, parameters: QHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
-        critics, bias = parameters.num_critics, keras.initializers.Zeros()
+    def __init__(self, parameters: QHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
+        critics, size = parameters.num_critics, outputs_of_critic(parameters, spec)
         self.judges_actions = not isinstance(spec.action, DiscreteSpec)
         layers = body_layers(parameters.body, hidden, critics)
-        if parameters.init_w is None:
-            kernel = Initializers(parameters.initializer, seeds).next(critics=critics)
-        else:
-            kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
-        size = outputs_of_critic(parameters, spec)
+        output, uniform = Initializers(parameters.initializer, seeds, parameters.init_w), parameters.init_w is not None
+        kernel = output.next(critics=None if uniform else critics)
+        bias = output.next() if uniform else keras.initializers.Zeros()
         last = ValueLinear("out", size[0] if size else 1, kernel, critics, bias_initializer=bias)
         self.critics = CriticEnsemble(layers, last, scalar=not size)
 

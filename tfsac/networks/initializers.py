@@ -31,12 +31,7 @@ class NormalizedColumns(keras.initializers.Initializer):
 
 @registered
 class Parts(keras.initializers.Initializer):
-    """A kernel that consists of several: stacked `[N, ...]`, or side by side, as those of layers with the same input.
-
-    Args:
-        parts: initialises each of them; or their configs, as Keras saves them.
-        stacked: whether they are stacked.
-    """
+    """A kernel that consists of several: stacked `[N, ...]`, or side by side, as of layers with the same input."""
 
     def __init__(self, parts: list[Any], stacked: bool):
         self.parts, self.stacked = [keras.initializers.get(part) for part in parts], stacked
@@ -66,18 +61,16 @@ KINDS = {
 
 
 class Initializers:
-    """Hands out initialisers of one kind, each with a seed of its own."""
+    """Hands out initialisers of one kind, or uniform within a bound, each with a seed of its own."""
 
-    def __init__(self, kind: str, seeds: np.random.Generator):
-        self.kind, self.seeds = kind, seeds
+    def __init__(self, kind: str, seeds: np.random.Generator, bound: float | None = None):
+        self.kind, self.seeds, self.bound = kind, seeds, bound
 
     def next(self, kind: str | None = None, critics: int | None = None) -> keras.initializers.Initializer:
         """Returns the next initialiser, of this kind where one is given; of N critics one of all their kernels."""
         if critics is not None:
             return Parts([self.next(kind) for _ in range(critics)], stacked=True)
-        return KINDS[kind or self.kind](seed=int(self.seeds.integers(2**31)))
-
-
-def uniform(bound: float, seeds: np.random.Generator) -> keras.initializers.Initializer:
-    """Returns an initialiser uniform in [-bound, bound], with a seed of its own."""
-    return keras.initializers.RandomUniform(-bound, bound, seed=int(seeds.integers(2**31)))
+        seed = int(self.seeds.integers(2**31))
+        if self.bound is not None:
+            return keras.initializers.RandomUniform(-self.bound, self.bound, seed)
+        return KINDS[kind or self.kind](seed=seed)

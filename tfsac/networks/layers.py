@@ -6,7 +6,6 @@ stack, all of a stack at once, and NumPy.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 EPSILON = 1e-6  # of layer and RMS normalisation
 
 Value = Callable[[keras.Variable], Any]  # what to compute with in a variable's place
-Masks = Callable[[str, float, int, int], tf.Tensor]  # dropout's factors `[B, N, F]`: of a layer's name and rate, N, F
+Mask = Callable[[str, float, int], tf.Tensor]  # dropout's factors `[N, B, F]`, of a layer's name and rate, and F
 LayerCall = Callable[..., Any]  # computes a layer, of what it reads
 
 
@@ -72,14 +71,14 @@ class ForwardMode(NamedTuple):
 
     Attributes:
         batch_statistics: batch normalisation by the statistics of the batch, else by the running ones.
-        moments: takes the statistics of each layer in the order of the critics, to move the running ones; or None.
-        mask: returns dropout's factors `[N, B, F]` for a layer's name and rate and F; None for no dropout.
+        moments: takes the statistics by layer, in the order of the critics, to move the running ones; or None.
+        mask: returns dropout's factors, 0 for units that are left out and else 1 / (1 - rate); None for no dropout.
         critic: which of the N critics computes; None for all at once.
     """
 
     batch_statistics: bool = False
     moments: dict[BatchNormalization, list[tuple[tf.Tensor, tf.Tensor]]] | None = None
-    mask: Callable[[str, float, int], tf.Tensor] | None = None
+    mask: Mask | None = None
     critic: int | None = None
 
 
@@ -106,12 +105,7 @@ class SavedLayer(keras.layers.Layer):
 
 
 class BodyLayer(SavedLayer):
-    """A layer of a body.
-
-    Args:
-        name: of the layer, and the beginning of its weights' names.
-        critics: N where its weights are those of N critics, `[N, ...]`; None for one network.
-    """
+    """A layer of a body; of N critics its weights are `[N, ...]`, of one network (`critics` is None) `[...]`."""
 
     def __init__(self, name: str, critics: int | None = None):
         super().__init__(name=name)
@@ -123,13 +117,7 @@ class BodyLayer(SavedLayer):
         return self.add_weight(name=name, shape=(*stack, *shape), initializer=initializer, trainable=trainable)
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns the layer of x `[B, F]`.
-
-        Args:
-            x: tensor, or array in inference.
-            value: what to compute with in the place of each variable.
-            mode: how.
-        """
+        """Returns the layer of x `[B, F]`, a tensor or in inference an array, with a value for each variable."""
         raise NotImplementedError
 
     def call(self, x: Any) -> Any:
@@ -144,15 +132,7 @@ def tensor(variable: keras.Variable) -> tf.Tensor:
 
 @registered
 class Linear(BodyLayer):
-    """A dense layer without activation.
-
-    Args:
-        name, critics: see `BodyLayer`.
-        units: its width.
-        initializer: of the kernel; of a stack it makes `[N, F, units]`.
-        use_bias: whether it adds a bias.
-        bias_initializer: of the bias.
-    """
+    """A dense layer without activation; of N critics the initialiser makes a kernel `[N, F, units]`."""
 
     def __init__(
         self,
@@ -331,19 +311,9 @@ def forward(layers: list[BodyLayer], x: Any, value: Value, mode: ForwardMode = I
 
 @registered
 class CriticEnsemble(SavedLayer):
-    """N bodies with an output layer each: `[B, F]` to `[B, N]`, or `[B, N, K]` of K outputs each.
+    """N bodies with an output layer each: `[B, F]` to `[B, N, K]`, or to `[B, N]` where `scalar` says that K is 1.
 
-    A GPU computes all critics of a layer in one product. On a CPU one critic after the other is faster, for each has
-    a product of its own kernel there.
-
-    Args:
-        body: layers of the bodies.
-        output_layer: of Q, or of K outputs.
-        scalar: whether it is of Q alone, which then has no axis of its own.
-
-    Attributes:
-        layers: body and output layer.
-        at_once: whether one product computes all critics of a layer.
+    A GPU computes all critics of a layer `at_once`. On a CPU one critic after the other is faster.
     """
 
     def __init__(self, body: list[BodyLayer], output_layer: Linear, scalar: bool):
@@ -357,26 +327,14 @@ class CriticEnsemble(SavedLayer):
         """Makes the weights."""
         build(self.layers, shape)
 
-    def call(
-        self,
-        x: tf.Tensor,
-        mode: ForwardMode = INFERENCE,
-        dropout_masks: Masks | None = None,
-        critic_indices: tf.Tensor | None = None,
-    ) -> tf.Tensor:
-        """Returns the outputs for features and actions `[B, F]`, of the critics of these indices `[M]` or of all.
-
-        Dropout's masks are 0 for units that are left out, and 1 / (1 - rate) for the others.
-        """
+    def call(self, x: tf.Tensor, mode: ForwardMode = INFERENCE, critic_indices: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns the outputs for features and actions `[B, F]`, of the critics of these indices `[M]` or of all."""
         critics: Any = self.output_layer.critics if critic_indices is None else critic_indices.shape[0]
         weights = {
             id(variable): variable.value if critic_indices is None else tf.gather(variable.value, critic_indices)
             for variable in self.weights
             if len(variable.shape)
         }
-        if (draw := dropout_masks) is not None:
-            mask = functools.cache(lambda name, rate, units: tf.transpose(draw(name, rate, critics, units), [1, 0, 2]))
-            mode = mode._replace(mask=mask)
         if self.at_once:
             y_NBK = forward(self.layers, x, aligned(lambda variable: weights[id(variable)]), mode)
             y_BNK = tf.transpose(y_NBK, [1, 0, 2])

@@ -17,12 +17,7 @@ HIDDEN, CELL = "hidden", "cell"  # fields of its state
 
 
 class LSTM:
-    """Keras's LSTM cell, one step at a time or over all rows of a segment.
-
-    Args:
-        parameters: its width.
-        features: width of what it reads.
-        initializers: of its input kernel, and orthogonal ones of its recurrent kernel.
+    """Keras's LSTM cell, one step at a time or over all rows of a segment. Its recurrent kernel begins orthogonal.
 
     Attributes:
         layer: the cell, with gates in Keras's order: input, forget, candidate, output.
@@ -41,25 +36,18 @@ class LSTM:
     def unroll(
         self, features_TBF: tf.Tensor, initial_state: dict[str, tf.Tensor], is_first_TB: tf.Tensor, valid_TB: tf.Tensor
     ) -> tf.Tensor:
-        """Runs over sequences.
+        """Runs over sequences and returns its hidden state after every step, `[T, B, H]`.
 
         Args:
-            features_TBF: what it reads.
-            initial_state: before the first row, `[B, H]` by field.
+            features_TBF, initial_state: what it reads; its state before the first step, `[B, H]` by field.
             is_first_TB: 1 where an episode begins, and with it the state anew; else 0.
             valid_TB: where there is no step the state stays as it is.
-
-        Returns:
-            its hidden state after every row, `[T, B, H]`.
         """
         cell = self.layer
         # The part of the gates that does not wait for the row before is one product for all rows.
         gates_TBG = tf.tensordot(features_TBF, cell.kernel.value, 1) + cell.bias.value
-        keep_TB1 = 1.0 - is_first_TB[..., None]
-
-        hidden_BH, memory_BH = initial_state[HIDDEN], initial_state[CELL]
-        hidden = []
-        rows = (gates_TBG, keep_TB1, valid_TB[..., None])
+        hidden_BH, memory_BH, hidden = initial_state[HIDDEN], initial_state[CELL], []
+        rows = (gates_TBG, 1.0 - is_first_TB[..., None], valid_TB[..., None])
         # Unrolled, a row costs a third of what it costs in a loop of the graph.
         for gates_BG, keep_B1, valid_B1 in zip(*map(tf.unstack, rows), strict=True):
             hidden_BH, memory_BH = keep_B1 * hidden_BH, keep_B1 * memory_BH

@@ -13,21 +13,22 @@ import tensorflow as tf
 from tfsac.errors import TfsacError
 from tfsac.networks.bodies import middleware_layers
 from tfsac.networks.custom_models import check_head, observations_of
-from tfsac.networks.embedders import embedder_layers, with_embedders
 from tfsac.networks.heads import FeaturesHead, Head, QHead
 from tfsac.networks.initializers import Initializers
-from tfsac.networks.layers import BodyLayer, ForwardMode, LayerCall, Masks, tensor
+from tfsac.networks.layers import BodyLayer, ForwardMode, LayerCall, Mask, tensor
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
+from tfsac.networks.observations import embedder_layers, with_embedders
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import ArraySpec, Spec, Tensors
 
-MAX_OPERATIONS = 100_000  # of one kind in a process, with room to spare
+Networks = Mapping[str, "Network"]  # by name
 
 
 def layers_of(part: Any) -> Iterator[keras.layers.Layer]:
-    """Yields the layers in a head, an LSTM, in lists and in dicts."""
+    """Yields the layers in a head, an LSTM, in lists and in dicts, and those inside of the package's layers."""
     if isinstance(part, keras.layers.Layer):
         yield part
+        yield from layers_of(getattr(part, "layers", []))
     elif isinstance(part, Head | LSTM):
         yield from layers_of(vars(part))
     elif isinstance(part, dict | list):
@@ -35,44 +36,31 @@ def layers_of(part: Any) -> Iterator[keras.layers.Layer]:
             yield from layers_of(each)
 
 
-def _take_name(key: str) -> None:
-    """Keeps Keras from naming an operation as an observation, such as "concatenate" or "split_3"."""
-    name, _, number = key.rpartition("_")
-    name, last = (name, int(number)) if name and number.isdecimal() else (key, 0)
-    while last < MAX_OPERATIONS and keras.backend.get_uid(name) <= last:
-        pass
-
-
 class Network(tf.Module):
     """A Keras model of observations, a policy's state and, for Q, continuous actions; and the layers it was made of.
 
-    A network with an LSTM also reads the LSTM's state, and returns the next one after what its head computes.
+    It reads the observations that it has embedders for. A network with an LSTM also reads the LSTM's state, and returns
+    the next one after what its head computes.
 
     Args:
         name: of the model.
         parameters: its layers and head.
-        spec: shapes of observations and actions, of one agent; fields of a state are concatenated to the embedding,
-            each through a linear layer of its width.
+        spec: of observations and actions, of one agent; fields of a state are concatenated to the embedding, each
+            through a linear layer of its width.
         seed: of its first weights.
+        model: a Keras model of all observations and state by key (and an action) instead of the parameters' layers.
         encoder: another network, whose embedders this one reads instead of having its own.
-        model: a Keras model of all observations and state by key (and an action) that takes the place of the
-            parameters' layers.
 
     Attributes:
         model: the functional Keras model.
-        embedders: layers by observation key.
-        state_embedders: linear layers by field of the state.
-        middleware: layers after the merger.
-        lstm: after the middleware; None for networks without memory.
+        embedders, state_embedders: layers by observation key, linear layers by field of the state.
+        middleware, lstm, head: layers after the merger. A network without memory has no LSTM, a given model no head.
         lstm_state: specs of the LSTM's state by field; empty for networks without one.
-        head: the last layers; None for a given model.
-        head_model: the same as a Keras model of features (and an action); None for a given model, and where the
-            features are all.
-        parameters: with an embedder for all that it reads.
-        note: a line of what the parameters did not say, or nothing; see `with_embedders`.
+        head_model: the head as a Keras model of features (and an action).
+        note: what the parameters did not say; see `with_embedders`.
 
     Raises:
-        TfsacError: embedders that do not fit the observations, or embeddings of unequal widths to sum.
+        TfsacError: embedders that do not fit the observations.
     """
 
     def __init__(
@@ -126,8 +114,6 @@ class Network(tf.Module):
             key: keras.Input(spec.observation[key].shape, dtype=spec.observation[key].dtype, name=key)
             for key in self.embedders
         }
-        for key in inputs:
-            _take_name(key)
         x = self.embed(inputs)
         for key, array in spec.state.items():
             inputs[key] = keras.Input(array.shape, dtype=array.dtype, name=key)
@@ -174,11 +160,6 @@ class Network(tf.Module):
             return np.sum(parts, axis=0) if merger == "sum" else np.concatenate(parts, axis=-1)
         if merger == "concat":
             return keras.layers.Concatenate()(parts)
-        if len(widths := {x.shape[-1] for x in parts}) > 1:
-            raise TfsacError(
-                f"Network {self.name!r} sums embeddings of unequal widths, {sorted(widths)}: set "
-                "agent.networks.*.embedding_merger_type=concat, or embedders of one width"
-            )
         return keras.layers.Add()(parts)
 
     def _before_lstm(self, x: Any, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> Any:
@@ -199,11 +180,7 @@ class Network(tf.Module):
         return [x, *after]
 
     def features(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        initial_state: Mapping[str, tf.Tensor],
-        is_first_TB: tf.Tensor,
-        valid_TB: tf.Tensor,
+        self, observation: Tensors, initial_state: Tensors, is_first_TB: tf.Tensor, valid_TB: tf.Tensor
     ) -> tf.Tensor:
         """Returns what the head reads, `[T, B, F]`, of sequences of observations `[T, B, ...]`; see `LSTM.unroll`."""
         rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
@@ -213,41 +190,37 @@ class Network(tf.Module):
             return features_TBF
         return self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB)
 
-    def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
+    def __call__(self, observation: Tensors, action: tf.Tensor | None = None) -> Any:
         """Returns what the head computes for observations and state `[B, ...]` by key; it leaves out other keys."""
         read = {key: observation[key] for key in (*self.embedders, *self.state_embedders, *self.lstm_state)}
         return self.model(read if action is None else [read, action])
 
     def compute(
         self,
-        observation: Mapping[str, tf.Tensor],
+        observation: Tensors,
         action: tf.Tensor | None = None,
         *,
         batch_statistics: bool,
         update_statistics: bool = False,
-        dropout_masks: Masks | None = None,
+        dropout_mask: Mask | None = None,
         critic_indices: tf.Tensor | None = None,
     ) -> Any:
         """Returns what `__call__` does where layers do not always compute the same; a custom model or head always does.
 
-        Args:
-            observation, action: see `__call__`.
-            batch_statistics: batch normalisation by the statistics of this batch, else by the running ones.
-            update_statistics: they move the running ones.
-            dropout_masks: dropout's factors; None for no dropout.
-            critic_indices: which critics, `[M]`; None for all.
+        Batch normalisation is by the statistics of this batch, which may move the running ones, or by these. A dropout
+        mask is of the critics of these indices, `[M]`, or of all; see `ForwardMode`.
         """
         if self.head is None or (action is not None and not isinstance(self.head, QHead)):
             outputs = self(observation, action)
             return outputs if critic_indices is None else tf.gather(outputs, critic_indices, axis=1)
-        mode = ForwardMode(batch_statistics, {} if update_statistics else None)
+        mode = ForwardMode(batch_statistics, {} if update_statistics else None, dropout_mask)
 
         def call(layer: keras.Layer, x: tf.Tensor) -> tf.Tensor:
             return layer.forward(x, tensor, mode) if isinstance(layer, BodyLayer) else layer(x)
 
         (x,) = self.advance(observation, call)
         if isinstance(self.head, QHead):
-            outputs = self.head(x, action, lambda critics, x: critics.call(x, mode, dropout_masks, critic_indices))
+            outputs = self.head(x, action, lambda critics, x: critics.call(x, mode, critic_indices))
         else:
             outputs = self.head(x)
         for layer, moments in (mode.moments or {}).items():

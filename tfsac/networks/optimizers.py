@@ -12,22 +12,13 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import OPTIMIZERS, LearnedAlphaParameters, NetworkParameters
 
 LearningRate: TypeAlias = float | Callable[..., Any]
-DEFAULT_WEIGHT_DECAY = 0.004  # Keras's, of AdamW and Muon
+DEFAULT_WEIGHT_DECAY = 0.004  # Keras's, of AdamW
 
 
 def learning_rate_of(
     parameters: NetworkParameters | LearnedAlphaParameters, updates: tf.Variable | None = None
 ) -> LearningRate:
-    """Returns a constant learning rate, or one that falls.
-
-    Args:
-        parameters: with the learning rate and its decay.
-        updates: number of the agent's updates so far, whether or not the optimizer takes a step in each; None counts
-            the optimizer's steps.
-
-    Raises:
-        TfsacError: the decay lasts as long as a run, whose length only a Trainer knows.
-    """
+    """Returns a constant learning rate, or one that falls with `updates`, without these with the optimizer's steps."""
     rate, steps = parameters.learning_rate, parameters.learning_rate_decay_steps
     if isinstance(steps, str):
         raise TfsacError(f"learning_rate_decay_steps must be a number outside of a run, got {steps!r}")
@@ -48,17 +39,10 @@ def build_optimizer(
 ) -> keras.optimizers.Optimizer:
     """Returns an optimizer with its slots made, so that a checkpoint can be read into them.
 
-    Args:
-        parameters: of the network.
-        variables: that it trains.
-        updates: see `learning_rate_of`.
-
     Raises:
-        TfsacError: Nadam under a strategy of several replicas; see also `learning_rate_of`.
+        TfsacError: arguments that Keras's class does not take.
     """
     name, fields = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
-    if name == "Nadam" and tf.distribute.get_strategy().num_replicas_in_sync > 1:
-        raise TfsacError("optimizer_type 'Nadam' keeps a number that several replicas cannot share: choose Adam")
     arguments = {argument: getattr(parameters, field) for field, argument in fields.items()}
     if parameters.weight_decay is not None:
         arguments["weight_decay"] = parameters.weight_decay
@@ -68,8 +52,6 @@ def build_optimizer(
         arguments.setdefault("weight_decay", DEFAULT_WEIGHT_DECAY if name == "AdamW" else 0.0)
     else:
         arguments |= parameters.optimizer_kwargs
-    if name == "Muon":  # which gives vectors a decay of their own
-        arguments["adam_weight_decay"] = arguments.get("weight_decay", DEFAULT_WEIGHT_DECAY)
     rate = learning_rate_of(parameters, updates)
     try:
         optimizer = optimizer_class(rate, **arguments)
@@ -79,27 +61,11 @@ def build_optimizer(
     return optimizer
 
 
-def adam(rate: LearningRate, variables: list[keras.Variable]) -> FusedAdam:
-    """Returns Adam with the paper's constants (arXiv 1412.6980) and its slots made."""
-    optimizer = FusedAdam(rate)
-    optimizer.build(variables)
-    return optimizer
-
-
 class FusedAdam(keras.optimizers.Optimizer):
     """Adam, and AdamW, with each variable's step in one kernel instead of a dozen passes over its memory.
 
     The formula is Keras's: `lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)`; before it the variable
     loses `lr * weight_decay` of itself (arXiv 1711.05101).
-
-    Args:
-        learning_rate: step size.
-        beta_1, beta_2: decay of the two moments.
-        epsilon: added to the root of the second moment.
-        weight_decay: decoupled from the gradient.
-
-    Attributes:
-        momentums, velocities: the moments, in the order of the variables.
     """
 
     def __init__(
@@ -140,16 +106,11 @@ class FusedAdam(keras.optimizers.Optimizer):
         tf.raw_ops.ResourceApplyAdam(**slots, **powers, **constants, lr=rate, grad=gradient)
 
 
-def clip_gradients(
-    parameters: NetworkParameters, gradients: list[tf.Tensor], global_norm: tf.Tensor
-) -> list[tf.Tensor]:
-    """Bounds gradients by their global norm, each by its own norm, or each entry, as the parameters say."""
-    bound = parameters.clip_gradients
-    if bound is None:
-        return gradients
-    if parameters.gradients_clipping_method == "global_norm":
+def clip_gradients(gradients: list[tf.Tensor], bound: float, method: str, global_norm: tf.Tensor) -> list[tf.Tensor]:
+    """Bounds gradients by their global norm, each by its own norm, or each entry; see `NetworkParameters`."""
+    if method == "global_norm":
         return tf.clip_by_global_norm(gradients, bound, use_norm=global_norm)[0]
-    if parameters.gradients_clipping_method == "norm":
+    if method == "norm":
         return [tf.clip_by_norm(gradient, bound) for gradient in gradients]
     return [tf.clip_by_value(gradient, -bound, bound) for gradient in gradients]
 
@@ -157,13 +118,7 @@ def clip_gradients(
 def apply_on_replicas(
     optimizer: keras.optimizers.Optimizer, gradients: list[tf.Tensor], variables: list[keras.Variable]
 ) -> None:
-    """Takes one step of all replicas with gradients that are the same on each, as agents average them before clipping.
-
-    Args:
-        optimizer: that was built for the variables.
-        gradients: one for each variable.
-        variables: to be changed.
-    """
+    """Takes one step of all replicas with gradients that are the same on each: agents average them before clipping."""
 
     def of_all(strategy: tf.distribute.Strategy, *gradients: Any) -> None:
         if isinstance(optimizer, FusedAdam):
@@ -188,11 +143,6 @@ def apply_on_replicas(
         optimizer.iterations.assign_add(1)
 
     tf.distribute.get_replica_context().merge_call(of_all, args=tuple(gradients))
-
-
-def polyak_average_on_replicas(pairs: list[tuple[tf.Variable, tf.Variable]], rate: Any) -> None:
-    """Moves target variables of all replicas: `target <- (1 - rate) * target + rate * online`, for pairs of both."""
-    assign([(target, target - rate * (target - online)) for target, online in pairs])
 
 
 def assign(pairs: list[tuple[tf.Variable, tf.Tensor]]) -> None:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from tfsac.networks.batch_normalization import BatchNormalization
-from tfsac.networks.heads import QHead
-from tfsac.networks.layers import LayerNormalization, Residual, RMSNormalization
-from tfsac.networks.network import Network
+from tfsac.networks.layers import LayerNormalization, RMSNormalization
+from tfsac.networks.network import Network, layers_of
 from tfsac.networks.optimizers import assign
 
 MIN_NORM, MIN_SQUARE = 1e-8, 1e-8
 
 
 def project(network: Network, kind: str) -> None:
-    """Scales each unit's column of every kernel to norm 1; its biases stay.
-
-    Args:
-        network: whose weights are changed.
-        kind: "kernels", or "all" for the scales and biases of each normalisation too, to the root of their number.
+    """Scales each unit's column of every kernel to norm 1; with the kind "all" instead of "kernels" also the scales and
+    biases of each normalisation, to the root of their number.
     """
     pairs = [
         (variable.value, variable.value / tf.maximum(_fan_in_norm(variable.value), MIN_NORM))
@@ -43,16 +37,10 @@ def _fan_in_norm(kernel: tf.Tensor) -> tf.Tensor:
     return tf.sqrt(tf.reduce_sum(tf.square(kernel), axis=axes, keepdims=True))
 
 
-def normalizations(network: Network) -> Iterator[Any]:
-    """Yields the normalisations of a network."""
-    head = [network.head.critics] if isinstance(network.head, QHead) else []
-    layers: list[keras.Layer] = [*network.middleware, *(layer for critics in head for layer in critics.layers)]
-    while layers:
-        layer = layers.pop(0)
-        if isinstance(layer, Residual):
-            layers[:0] = layer.layers
-        elif isinstance(layer, BatchNormalization | LayerNormalization | RMSNormalization):
-            yield layer
+def normalizations(network: Network) -> list[Any]:
+    """Returns the normalisations of a network."""
+    kinds = (BatchNormalization, LayerNormalization, RMSNormalization)
+    return [layer for layer in layers_of([network.middleware, network.head]) if isinstance(layer, kinds)]
 
 
 def weight_norm(network: Network) -> tf.Tensor:

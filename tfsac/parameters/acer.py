@@ -155,10 +155,9 @@ def gaussian_acer_networks(
     """Returns the policy, v and advantage networks of actor-critic with experience replay for continuous actions.
 
     Args:
-        layers, lstm_cells, shared, activation: see `discrete_acer_networks`; of policy and v.
-        advantage_layers: of the advantage, which reads the action beside the observation, or beside the features of a
-            trunk or of its own LSTM.
-        q_loss_weight: factor of the squared errors of V and Q.
+        layers, lstm_cells, shared, activation, q_loss_weight: see `discrete_acer_networks`; of policy and v.
+        advantage_layers: of the advantage, which reads the action and the observation, or the features of a trunk or of
+            its own LSTM.
         bound_mean, covariance, min_variance: see `GaussianPolicyHeadParameters`.
         **trained: see `soft_actor_critic_networks`.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import html
 import inspect
 import json
@@ -53,20 +54,15 @@ class UnusedIf:
         >>> loss: Annotated[Literal["log", "alpha"], UnusedIf("log_space", False)] = "log"
     """
 
-    inverted = False
-
-    def __init__(self, other: str, *values: Any):
-        self.other, self.values = other, values
+    def __init__(self, other: str, *values: Any, inverted: bool = False):
+        self.other, self.values, self.inverted = other, values, inverted
 
     def applies(self, value: Any) -> bool:
         """Returns whether this value of the other field leaves the annotated one without effect."""
         return (value in self.values) != self.inverted
 
 
-class UnusedUnless(UnusedIf):
-    """Annotates a field that has an effect only where another field has one of some values."""
-
-    inverted = True
+UnusedUnless = functools.partial(UnusedIf, inverted=True)  # where the other field has none of the values
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

@@ -272,9 +272,6 @@ class EpsilonGreedyParameters(ClassParameters):
         return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
 
 
-MIXING = ("Adafactor", "Lamb", "Muon")  # whose steps depend on a variable's shape, or on all of its weights
-
-
 @parameters
 class BaseAgentParameters(ClassParameters):
     """What the parameters of all agents share. A class of your own has a `path`, "MODULE:CLASS" of the agent.
@@ -365,8 +362,6 @@ class BaseAgentParameters(ClassParameters):
             ):
                 special = network.special_layers or "a distribution of returns"
                 wrong = f"be of kind 'twin_soft_actor_critic' to have {special}, got it in network {name!r}"
-            elif getattr(network.head_parameters, "num_critics", 1) > 1 and network.optimizer_type in MIXING:
-                wrong = f"treat each critic alone, which optimizer_type={network.optimizer_type!r} does not"
         if wrong:
             raise ParameterError(f"{type(self).__name__} must {wrong}")
         self.check_batch()
@@ -378,9 +373,11 @@ class BaseAgentParameters(ClassParameters):
 
 
 def _with_layers(network: NetworkParameters, layers: tuple[int, ...], changes_embedders: bool) -> NetworkParameters:
-    """Returns a network whose hidden layers have these widths; residual blocks refuse them."""
+    """Returns a network whose hidden layers have these widths."""
     head: Any = network.head_parameters
     middleware: Any = network.middleware_parameters
+    if "residual" in (middleware.kind, getattr(head, "body", middleware).kind):
+        raise ParameterError("agent.hidden_layers is for dense layers: set the width and num_blocks of residual blocks")
     if isinstance(head, QHeadParameters) and head.network_layers_sizes:
         changed = dataclasses.replace(head, network_layers_sizes=layers)
         return dataclasses.replace(network, head_parameters=changed)

@@ -53,7 +53,7 @@ class Conv2d:
 
 
 class Scheme(enum.StrEnum):
-    """Named layers: of middleware `MIDDLEWARE_WIDTHS`, of embedders those in `networks.embedders`."""
+    """Named layers: of middleware `MIDDLEWARE_WIDTHS`, of embedders those in `networks.observations`."""
 
     Empty = "Empty"
     Shallow = "Shallow"
@@ -383,31 +383,24 @@ HeadParameters = Annotated[
 
 EPSILON = {"optimizer_epsilon": "epsilon"}
 MOMENTS = EPSILON | {"adam_optimizer_beta1": "beta_1", "adam_optimizer_beta2": "beta_2"}
-# By name, arguments of Keras's class by the field of `NetworkParameters` that gives them. Keras also has Ftrl, whose
-# first step forgets the weights it begins with, and ScheduleFreeAdamW, which keeps its own copy of the first weights:
-# neither can begin with those of another run.
+# By name, arguments of Keras's class by the field of `NetworkParameters` that gives them. They treat each weight alone,
+# as stacked critics need, and can begin with the weights of another run; Keras's other classes cannot.
 OPTIMIZERS: dict[str, dict[str, str]] = {
     "Adam": MOMENTS,
     "AdamW": MOMENTS,
     "RMSProp": {**EPSILON, "rms_prop_optimizer_decay": "rho"},
     "SGD": {},
     "Adadelta": EPSILON,
-    "Adafactor": {},
     "Adagrad": EPSILON,
     "Adamax": MOMENTS,
-    "Lamb": MOMENTS,
     "Lion": {},
-    "Muon": EPSILON,
-    "Nadam": MOMENTS,
 }
 
 
 OptimizerName = Annotated[
-    Literal[
-        "Adam", "AdamW", "RMSProp", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adamax", "Lamb", "Lion", "Muon", "Nadam"
-    ],
+    Literal["Adam", "AdamW", "RMSProp", "SGD", "Adadelta", "Adagrad", "Adamax", "Lion"],
     BeforeValidator(lambda name: "RMSProp" if name == "RMSprop" else name),  # as Keras writes it
-]  # fmt: skip
+]
 
 
 @parameters
@@ -449,10 +442,9 @@ class NetworkParameters(LearningRateDecayParameters):
         initializer: of all layers but the head's output.
         optimizer_type: "Adam", "AdamW", "RMSProp" or another one of Keras, by the name of its class.
         learning_rate: step size, at first.
-        weight_decay: decoupled, times the learning rate (arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW
-            and Muon.
+        weight_decay: decoupled, times the learning rate (arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW.
         optimizer_epsilon: added to the root of the second moment; by RMSProp inside the root.
-        adam_optimizer_beta1, adam_optimizer_beta2: decay of the two moments of Adam, AdamW, Adamax, Lamb and Nadam.
+        adam_optimizer_beta1, adam_optimizer_beta2: decay of the two moments of Adam, AdamW and Adamax.
         rms_prop_optimizer_decay: decay of RMSProp's second moment.
         optimizer_kwargs: other arguments of Keras's class by name, such as {"momentum": 0.9} of SGD.
         batch_size: rows of an update; the same for all networks of an agent.

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.policies.distributions import MaskedCategorical, likeliest
-from tfsac.types import ACTION_MASK
+from tfsac.types import ACTION_MASK, Arrays
 
 
 class DiscreteActions:
@@ -23,11 +23,11 @@ class DiscreteActions:
         """Returns the distribution of logits `[B, A]`, arrays or tensors."""
         return MaskedCategorical(outputs[0], observation.get(ACTION_MASK))
 
-    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+    def is_tie(self, observation: Arrays, state: Arrays) -> bool:
         """Returns whether two actions are the likeliest but for rounding; see `BasePolicy.is_tie`."""
         return self.distribution_at(observation, state).is_tie()
 
-    def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+    def uniform(self, observation: Arrays, rows: int) -> np.ndarray:
         """Draws valid actions, all equally likely."""
         noise, mask = self.noise(rows), observation.get(ACTION_MASK)
         return likeliest(noise if mask is None else np.where(mask, noise, -1.0))
@@ -47,7 +47,7 @@ class ContinuousActions:
     action_size: int
     rng: np.random.Generator
 
-    def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+    def uniform(self, observation: Arrays, rows: int) -> np.ndarray:
         """Draws actions uniform in [-1, 1]."""
         return self.rng.uniform(-1.0, 1.0, (rows, self.action_size)).astype(np.float32)
 

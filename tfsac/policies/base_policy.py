@@ -12,11 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.networks import GraphForward, ModelMaker, Network, NumpyForward, make_networks
+from tfsac.networks import GraphForward, ModelMaker, NumpyForward, make_networks
 from tfsac.networks.heads import action_size
+from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters
 from tfsac.random_streams import Stream
-from tfsac.types import ACTION_MASK, ActResult, ArraySpec, Spec, check_actions, input_name
+from tfsac.types import ACTION_MASK, ActResult, Arrays, ArraySpec, Spec, Tensors, check_actions, input_name
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 
@@ -28,27 +29,23 @@ class BasePolicy(ABC):
     and LSTMs are evaluated in NumPy, on copies of their weights, others in a compiled graph.
 
     Args:
-        parameters: of the agent.
-        spec: of the environment.
+        parameters, spec: of the agent and of the environment.
         networks: by name, with at least those of `network_names`; `build` makes them.
         seed: of acting's random numbers.
 
     Attributes:
-        spec: of the environment, with the extras that are stored beside each step.
-        networks: those that it acts through, by name.
+        spec: of the environment, with the extras that are stored with each step.
+        networks, forwards: those that it acts through, and their evaluation outside of updates, by name.
         num_actions, action_size: A, of discrete actions or of the dimensions of a continuous one.
-        forwards: their evaluation outside of updates, by name.
         state: specs of the fields of its state, of one environment; empty for policies without a state.
-        recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with; empty
-            without LSTMs.
+        recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with.
         acts_through: names of the networks that choose actions.
-        rng: draws for acting.
     """
 
     acts_through: tuple[str, ...] = ("policy",)
     forwards: Mapping[str, NumpyForward | GraphForward]
 
-    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         self.parameters, self.spec = parameters, spec
         self.networks = dict(networks)
         self.num_actions = self.action_size = action_size(spec.single_agent())
@@ -68,18 +65,14 @@ class BasePolicy(ABC):
         """Makes the policy alone, with fresh weights and without critics (but those that it acts through).
 
         Args:
-            parameters: of the agent.
-            spec: of the environment.
+            parameters, spec: of the agent and of the environment.
             seed: of weights and acting.
             models: makes custom Keras models instead of the parameters' layers.
             collecting: see `network_names`.
-
-        Raises:
-            TfsacError: see `check` and `make_networks`.
         """
         cls.check(parameters, spec, models is not None)
 
-        def spec_of(name: str, networks: Mapping[str, Network]) -> Spec:
+        def spec_of(name: str, networks: Networks) -> Spec:
             return cls.spec_of_network(name, parameters, spec, networks)
 
         networks = make_networks(parameters, spec_of, seed, models, cls.network_names(parameters, collecting))
@@ -96,18 +89,11 @@ class BasePolicy(ABC):
 
     @classmethod
     def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
-        """Returns the names of the networks that acting needs.
-
-        Args:
-            parameters: of the agent.
-            collecting: whether experience is collected to learn from, which may need the states of more networks.
-        """
+        """Returns the names of the networks that acting needs; collecting may need the states of more networks."""
         return cls.acts_through
 
     @classmethod
-    def spec_of_network(
-        cls, name: str, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network]
-    ) -> Spec:
+    def spec_of_network(cls, name: str, parameters: AgentParameters, spec: Spec, networks: Networks) -> Spec:
         """Returns what one of the agent's networks reads and computes, of one agent; `networks` were made before it."""
         return spec.single_agent()
 
@@ -116,8 +102,8 @@ class BasePolicy(ABC):
     @abstractmethod
     def act(
         self,
-        observation: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray] | None = None,
+        observation: Arrays,
+        state: Arrays | None = None,
         is_first: np.ndarray | None = None,
         mode: Mode = "sample",
         env_steps: int = 0,
@@ -138,7 +124,7 @@ class BasePolicy(ABC):
         """
 
     @abstractmethod
-    def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+    def uniform(self, observation: Arrays, rows: int) -> np.ndarray:
         """Draws uniform (valid) actions `[rows, ...]`."""
 
     @abstractmethod
@@ -158,12 +144,12 @@ class BasePolicy(ABC):
         return tf.nest.flatten(self.networks[name](inputs, *action))
 
     @abstractmethod
-    def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
+    def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
         """Returns the distribution of actions (of a temporally abstract policy, of new trajectories' actions) of E
         environments, in the units of `act`; those of several agents are folded, `[E * P, ...]`.
         """
 
-    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+    def is_tie(self, observation: Arrays, state: Arrays) -> bool:
         """Returns whether rounding decides between two different actions that are equally good here."""
         return False
 
@@ -171,10 +157,7 @@ class BasePolicy(ABC):
 
     @abstractmethod
     def act_tensors(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        noise: tf.Tensor | None = None,
-        state: Mapping[str, tf.Tensor] | None = None,
+        self, observation: Tensors, noise: tf.Tensor | None = None, state: Tensors | None = None
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns what `act` does as tensors: actions, and the policy's next state.
 
@@ -184,7 +167,7 @@ class BasePolicy(ABC):
             state: of the policy, as `initial_state` has it; None for policies without one.
         """
 
-    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def sample_noise(self, observation: Tensors) -> tf.Tensor:
         """Draws the noise with which `act_tensors` samples for these observations, with TensorFlow's own randomness."""
         return self.noise_tensor(tf.shape(next(iter(observation.values())))[0])
 
@@ -209,11 +192,7 @@ class BasePolicy(ABC):
         return [tf.identity(v.value) for forward in self.forwards.values() for v in forward.variables]
 
     def refresh(self, weights: list[np.ndarray] | None = None) -> None:
-        """Brings acting's copies of weights up to date.
-
-        Args:
-            weights: what `acting_weights` returned; None to read the variables.
-        """
+        """Brings acting's copies of weights up to date with what `acting_weights` returned, or with the variables."""
         arrays = iter([w.numpy() for w in self.acting_weights()] if weights is None else weights)
         for forward in self.forwards.values():
             forward.load([next(arrays) for _ in forward.variables])
@@ -221,8 +200,7 @@ class BasePolicy(ABC):
     def actor_weights(self, weights: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Returns what another policy of the same kind needs to act as this one does; see `load_acting_weights`.
 
-        Args:
-            weights: what `acting_weights` returned last, where that is at hand.
+        `weights` are what `acting_weights` returned last, where that is at hand.
         """
         if self.reads_variables:
             return [variable.numpy() for variable in self.variables.values()]
@@ -238,18 +216,14 @@ class BasePolicy(ABC):
         self.refresh()
 
 
-def read_by(names: Iterable[str], networks: Mapping[str, Network], spec: Spec) -> Spec:
+def read_by(names: Iterable[str], networks: Networks, spec: Spec) -> Spec:
     """Returns the spec with those observations alone that the named networks read, and the mask of a policy."""
     keys = {key for name in names for key in networks[name].embedders} | ({ACTION_MASK} if "policy" in names else set())
     return spec._replace(observation={key: array for key, array in spec.observation.items() if key in keys})
 
 
 def check_single(parameters: AgentParameters, spec: Spec, rewards: bool = False) -> None:
-    """Refuses several agents that share the policy; and several rewards a step, but for agents that learn from them.
-
-    Raises:
-        TfsacError: there are several.
-    """
+    """Refuses several agents that share the policy; and several rewards a step, but for agents that learn from them."""
     if spec.num_agents is not None or (spec.num_rewards is not None and not rewards):
         raise TfsacError(
             f"an agent of kind {parameters.kind!r} acts alone{'' if rewards else ' and has one reward a step'}, got "
@@ -258,26 +232,15 @@ def check_single(parameters: AgentParameters, spec: Spec, rewards: bool = False)
 
 
 def check_keys(spec: Spec, reserved: Iterable[str]) -> None:
-    """Refuses observations with the keys of the policy's state or action, which exports name as these.
-
-    Raises:
-        TfsacError: there are some.
-    """
+    """Refuses observations with the keys of the policy's state or action, which exports name as these."""
     if reserved_keys := sorted(key for key in spec.observation if input_name(key).lower() in reserved):
         raise TfsacError(
             f"observations cannot have keys of the policy's state or action, got {', '.join(reserved_keys)}"
         )
 
 
-def state_before(
-    state: Mapping[str, np.ndarray] | None, is_first: np.ndarray | None, initial: Mapping[str, np.ndarray]
-) -> Mapping[str, np.ndarray]:
-    """Returns the state with which a step begins: the one before, and the initial one at episode starts.
-
-    Args:
-        state: what the policy returned with the action before; None or empty at first.
-        is_first: `[E]`, episode starts; None for none.
-        initial: `[E, ...]` by field.
+def state_before(state: Arrays | None, is_first: np.ndarray | None, initial: Arrays) -> Arrays:
+    """Returns the state with which a step begins: the one before, and the initial one at episode starts, `[E]`.
 
     Raises:
         TfsacError: a state of other fields or shapes.

@@ -21,11 +21,7 @@ class SquashedGaussian:
     """`a = tanh(u)`, `u ~ N(loc, exp(log_scale)^2)` in each of A dimensions (arXiv 1801.01290, appendix C).
 
     Args:
-        loc: `[B, A]`.
-        log_scale: `[B, A]`, clipped to [-20, 2]; outside, its gradient is zero.
-
-    Raises:
-        ValueError: shapes that are not `[B, A]` or differ.
+        loc, log_scale: `[B, A]`, the second clipped to [-20, 2]; outside, its gradient is zero.
     """
 
     def __init__(self, loc: Any, log_scale: Any):
@@ -66,11 +62,7 @@ class MaskedCategorical:
             probabilities are zero.
 
     Attributes:
-        prob: `[B, A]`.
-        log_prob: `[B, A]`, zero outside the mask.
-
-    Raises:
-        ValueError: shapes that are not `[B, A]` or differ.
+        prob, log_prob: `[B, A]`, zero outside the mask.
     """
 
     def __init__(self, logits: Any, mask: Any = None):
@@ -104,11 +96,7 @@ class MaskedCategorical:
         return tf.math.log(tf.cast(tf.maximum(valid_B, 1), self.logits.dtype))
 
     def sample(self, uniform: Any) -> Any:
-        """Returns actions `[B]` int32 sampled with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax.
-
-        Raises:
-            ValueError: numbers of another shape.
-        """
+        """Returns actions `[B]` int32 sampled with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax."""
         check_shapes(self.logits, uniform)
         log = self.functions.log
         # -log(-log(x)) is finite inside these bounds.
@@ -136,15 +124,7 @@ def likeliest(score: Any) -> Any:
 
 
 class DiagonalGaussian:
-    """A Gaussian over all of R^A with independent dimensions.
-
-    Args:
-        mean: `[B, A]`.
-        variance: `[B, A]`, positive.
-
-    Raises:
-        ValueError: shapes that are not `[B, A]` or differ.
-    """
+    """A Gaussian over all of R^A with independent dimensions, of mean and variance `[B, A]`."""
 
     def __init__(self, mean: Any, variance: Any):
         check_shapes(mean, variance)

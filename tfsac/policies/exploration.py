@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tfsac.parameters import AdditiveNoiseParameters, EpsilonGreedyParameters, NoiseRepetitionParameters
+from tfsac.types import Arrays
 
 NOISE, STEPS_LEFT = "noise", "noise_steps_left"  # fields of a state
 
@@ -18,21 +19,14 @@ class Exploration(ABC):
 
     It keeps nothing between calls in its attributes, for a checkpoint holds only the state that `noise` returns. It
     may depend on the environment steps.
-
-    Args:
-        parameters: of the exploration.
     """
 
     def __init__(self, parameters: Any):
         self.parameters = parameters
 
     def noise(
-        self,
-        rows: int,
-        draw: Callable[[int], np.ndarray],
-        rng: np.random.Generator,
-        state: Mapping[str, np.ndarray],
-    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        self, rows: int, draw: Callable[[int], np.ndarray], rng: np.random.Generator, state: Arrays
+    ) -> tuple[np.ndarray, Arrays]:
         """Returns the noise that the policy samples with, `[B, A]`, and the exploration's next state; here fresh noise
         and no state.
 
@@ -73,33 +67,22 @@ class AdditiveNoise(Exploration):
 
 
 class NoiseRepetition(Exploration):
-    """Has the policy sample several times with the same noise; all environments draw new noise in the same step.
-
-    Args:
-        parameters: of the exploration.
-
-    Attributes:
-        cdf: the probability of at most n steps, for n from 1 on.
-    """
+    """Has the policy sample several times with the same noise; all environments draw new noise in the same step."""
 
     parameters: NoiseRepetitionParameters
 
     def __init__(self, parameters: NoiseRepetitionParameters):
         super().__init__(parameters)
         sums = np.cumsum(np.arange(1.0, parameters.max_repeats + 1.0) ** -parameters.mu)
-        self.cdf = sums / sums[-1]
+        self.cdf = sums / sums[-1]  # the probability of at most n steps, for n from 1 on
 
     def repeats(self, u: float) -> int:
         """Returns for how many steps noise is used, by a uniform number in [0, 1): the first n with `u < cdf`."""
         return self.parameters.every or 1 + int(np.searchsorted(self.cdf, u, side="right"))
 
     def noise(
-        self,
-        rows: int,
-        draw: Callable[[int], np.ndarray],
-        rng: np.random.Generator,
-        state: Mapping[str, np.ndarray],
-    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        self, rows: int, draw: Callable[[int], np.ndarray], rng: np.random.Generator, state: Arrays
+    ) -> tuple[np.ndarray, Arrays]:
         """Returns the noise of the step before, or new noise where its steps are over; see `Exploration`."""
         steps_left = state.get(STEPS_LEFT, np.zeros(0, np.int64))
         if len(steps_left) == rows and steps_left[0] > 0:

@@ -12,13 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.networks import Network, forward_of
+from tfsac.networks import forward_of
 from tfsac.networks.layers import functions_of
+from tfsac.networks.network import Networks
 from tfsac.parameters import FEATURES, AgentParameters, GaussianPolicyHeadParameters
 from tfsac.policies.actions import ContinuousActions, DiscreteActions
 from tfsac.policies.base_policy import BasePolicy, Mode, check_keys, check_single, state_before
 from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
-from tfsac.types import BEHAVIOUR, STATE, TARGET, ActResult, ArraySpec, Segments, Spec
+from tfsac.types import BEHAVIOUR, STATE, TARGET, ActResult, Arrays, ArraySpec, Segments, Spec, Tensors
 
 POLICY, TRUNK = "policy", "trunk"
 LOGITS, MEAN, VARIANCE = BEHAVIOUR + "logits", BEHAVIOUR + "mean", BEHAVIOUR + "variance"
@@ -34,7 +35,7 @@ class RecurrentPolicy(BasePolicy):
     `recurrent_state` all.
     """
 
-    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         names = self.network_names(parameters, collecting=True)
         super().__init__(parameters, spec, {name: network for name, network in networks.items() if name in names}, seed)
         self.acts_through = (TRUNK, POLICY) if TRUNK in self.networks else (POLICY,)
@@ -72,9 +73,7 @@ class RecurrentPolicy(BasePolicy):
         return tuple(names)
 
     @classmethod
-    def spec_of_network(
-        cls, name: str, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network]
-    ) -> Spec:
+    def spec_of_network(cls, name: str, parameters: AgentParameters, spec: Spec, networks: Networks) -> Spec:
         """Returns the observation, or the features of the trunk for the networks after it."""
         if TRUNK not in parameters.networks or name.startswith(TRUNK):
             return spec
@@ -94,8 +93,8 @@ class RecurrentPolicy(BasePolicy):
 
     def act(
         self,
-        observation: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray] | None = None,
+        observation: Arrays,
+        state: Arrays | None = None,
         is_first: np.ndarray | None = None,
         mode: Mode = "sample",
         env_steps: int = 0,
@@ -115,17 +114,14 @@ class RecurrentPolicy(BasePolicy):
         states = {STATE + field: value for field, value in before.items()} if mode == "explore" else {}
         return ActResult(action, after, {**self.behaviour(outputs, policy), **states})
 
-    def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
+    def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
         """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
         before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
         outputs, _, _ = self._advance(self.acts_through, observation, before)
         return self.distribution(outputs, observation)
 
     def act_tensors(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        noise: tf.Tensor | None = None,
-        state: Mapping[str, tf.Tensor] | None = None,
+        self, observation: Tensors, noise: tf.Tensor | None = None, state: Tensors | None = None
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`."""
         outputs, after, _ = self.advance_tensors(observation, state)
@@ -133,7 +129,7 @@ class RecurrentPolicy(BasePolicy):
         return policy.mode() if noise is None else policy.sample(noise), after
 
     def advance_tensors(
-        self, observation: Mapping[str, tf.Tensor], state: Mapping[str, tf.Tensor] | None
+        self, observation: Tensors, state: Tensors | None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns the policy's outputs in one step, its next state, and what the networks after a trunk read."""
         outputs, after, features = self._advance(self.acts_through, observation, state or {})
@@ -159,7 +155,7 @@ class RecurrentPolicy(BasePolicy):
 class RecurrentCategoricalPolicy(DiscreteActions, RecurrentPolicy):
     """Discrete actions `[E]`, numbered from 0, with a logit each; those outside the mask are never chosen."""
 
-    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         super().__init__(parameters, spec, networks, seed)
         self.spec = spec._replace(extras={LOGITS: ArraySpec((self.num_actions,), "float32")})
 
@@ -175,7 +171,7 @@ class RecurrentGaussianPolicy(ContinuousActions, RecurrentPolicy):
         min_variance: added to the variances.
     """
 
-    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         super().__init__(parameters, spec, networks, seed)
         head = parameters.networks[POLICY].head_parameters
         assert isinstance(head, GaussianPolicyHeadParameters)
@@ -193,12 +189,12 @@ class RecurrentGaussianPolicy(ContinuousActions, RecurrentPolicy):
         return {MEAN: policy.mean, VARIANCE: policy.variance}
 
 
-def average_of(name: str, networks: Mapping[str, Network]) -> str:
+def average_of(name: str, networks: Networks) -> str:
     """Returns the name of a network's average (its target network), or its own where it has none."""
     return name + TARGET if name + TARGET in networks else name
 
 
-def features_of_segments(networks: Mapping[str, Network], batch: Segments) -> dict[str, tf.Tensor]:
+def features_of_segments(networks: Networks, batch: Segments) -> dict[str, tf.Tensor]:
     """Returns what the heads of an agent's networks read, `[T + 1, B, F]` by network; the last row is after the
     segments.
     """
@@ -206,7 +202,7 @@ def features_of_segments(networks: Mapping[str, Network], batch: Segments) -> di
     is_first, valid = tf.concat([batch.is_first, 0.0 * ones_1B], 0), tf.concat([batch.length, ones_1B], 0) > 0
     features: dict[str, tf.Tensor] = {}
     for name, network in networks.items():
-        inputs: Mapping[str, tf.Tensor] = batch.observation
+        inputs: Tensors = batch.observation
         if TRUNK in networks and not name.startswith(TRUNK):
             inputs = {FEATURES: features[average_of(TRUNK, networks) if name.endswith(TARGET) else TRUNK]}
         state = {field: batch.initial_state[f"{name}_{field}"] for field in network.lstm_state}

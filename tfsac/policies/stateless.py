@@ -10,14 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.networks import Network, forward_of
+from tfsac.networks import forward_of
+from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters, class_of, is_of_tfsac
 from tfsac.policies.actions import ContinuousActions, DiscreteActions
 from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import ACTION_MASK, ActResult, DiscreteSpec, Spec
+from tfsac.types import ActResult, Arrays, DiscreteSpec, Spec, Tensors
 
 
 class StatelessPolicy(BasePolicy):
@@ -27,7 +28,7 @@ class StatelessPolicy(BasePolicy):
     before and unfolded after.
     """
 
-    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         super().__init__(parameters, spec, {"policy": networks["policy"]}, seed)
         self.forwards = {"policy": forward_of(networks["policy"], spec.single_agent())}
         exploration = parameters.exploration
@@ -48,15 +49,15 @@ class StatelessPolicy(BasePolicy):
             observation: that it computed them for.
         """
 
-    def distribution_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Any:
+    def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
         """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
         seen = dict(observation) if self.spec.num_agents is None else fold(dict(observation))
         return self.distribution(self.outputs("policy", seen), seen)
 
     def act(
         self,
-        observation: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray] | None = None,
+        observation: Arrays,
+        state: Arrays | None = None,
         is_first: np.ndarray | None = None,
         mode: Mode = "sample",
         env_steps: int = 0,
@@ -67,9 +68,7 @@ class StatelessPolicy(BasePolicy):
         action, state = self._act(fold(dict(observation)), state or {}, mode, env_steps)
         return ActResult(unfold(action, self.spec.num_agents), state)
 
-    def _act(
-        self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray], mode: Mode, env_steps: int
-    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+    def _act(self, observation: Arrays, state: Arrays, mode: Mode, env_steps: int) -> tuple[np.ndarray, Arrays]:
         """Returns actions and the exploration's next state."""
         rows = len(next(iter(observation.values())))
         if mode == "random":
@@ -83,31 +82,20 @@ class StatelessPolicy(BasePolicy):
         action = policy.sample(noise)
         changed = self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
         if not is_of_tfsac(type(self.exploration)):
-            self._check_explored(changed, action, observation)
+            self._check_explored(changed, action)
         return changed, state
 
-    def _check_explored(self, changed: Any, action: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
+    def _check_explored(self, changed: Any, action: np.ndarray) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
+        low, high = (0, self.num_actions - 1) if isinstance(self.spec.action, DiscreteSpec) else (-1, 1)
         expected = action.shape, action.dtype.kind
         fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
-        if fits and isinstance(self.spec.action, DiscreteSpec):
-            mask = observation.get(ACTION_MASK, np.ones((len(action), self.spec.action.num_actions), bool))
-            inside = (changed >= 0) & (changed < mask.shape[1])
-            fits = bool(inside.all()) and bool(np.take_along_axis(mask, changed[:, None], axis=1).all())
-        elif fits:
-            fits = bool((np.abs(changed) <= 1.0).all())
-        if not fits:
-            valid = "valid" if isinstance(self.spec.action, DiscreteSpec) else "[-1, 1]"
-            name = type(self.exploration).__name__
-            raise TfsacError(
-                f"{name} must return {valid} {action.dtype} actions of shape {action.shape}, got {changed!r}"
-            )
+        if not fits or not ((changed >= low) & (changed <= high)).all():
+            wanted = f"{action.dtype} actions of shape {action.shape} in [{low}, {high}]"
+            raise TfsacError(f"{type(self.exploration).__name__} must return {wanted}, got {changed!r}")
 
     def act_tensors(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        noise: tf.Tensor | None = None,
-        state: Mapping[str, tf.Tensor] | None = None,
+        self, observation: Tensors, noise: tf.Tensor | None = None, state: Tensors | None = None
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns actions as tensors; see `BasePolicy.act_tensors`. Any number of agents can share the policy here."""
         team = self.spec.num_agents is not None
@@ -116,7 +104,7 @@ class StatelessPolicy(BasePolicy):
         action = policy.mode() if noise is None else policy.sample(fold(noise) if team else noise)
         return unfold(action, leading_sizes(observation)[1]) if team else action, {}
 
-    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def sample_noise(self, observation: Tensors) -> tf.Tensor:
         """Draws noise `[E, A]`, of several agents `[E, P, A]`."""
         rows = leading_sizes(observation)
         if self.spec.num_agents is None:
@@ -124,7 +112,7 @@ class StatelessPolicy(BasePolicy):
         return unfold(self.noise_tensor(rows[0] * rows[1]), rows[1])
 
 
-def leading_sizes(observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def leading_sizes(observation: Tensors) -> tf.Tensor:
     """Returns the sizes of the first dimensions, E and with several agents P, where they are known only when it
     runs.
     """

@@ -11,13 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.networks import Network, forward_of
+from tfsac.networks import forward_of
 from tfsac.networks.layers import functions_of
+from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters
 from tfsac.policies.actions import ContinuousActions, fresh_uniform
 from tfsac.policies.base_policy import BasePolicy, Mode, check_keys, check_single, state_before
 from tfsac.policies.distributions import ROUNDING, SquashedGaussian
-from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, Spec
+from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, Arrays, ArraySpec, Spec, Tensors
 
 REPEATS = "repeats"
 MIN_ALPHA = 1e-10
@@ -42,9 +43,6 @@ class Trajectory:
         kind: "constant" repeats the action (TAAC), "linear" changes it by `tau_v` in each step (TaacL), "quadratic"
             changes that by `tau_u` (TaacQ).
         inverse: the proposal is the new action, otherwise the last field.
-
-    Attributes:
-        fields: names of its fields; the first is the action.
     """
 
     def __init__(self, kind: str, inverse: bool):
@@ -118,14 +116,12 @@ def pessimistic(q_BND: Any, weight_D: np.ndarray) -> Any:
 
 
 class Draws(NamedTuple):
-    """Random numbers of a step of E environments: standard normal `[E, A]` of the proposal and uniform `[E]` in [0, 1)
-    of the choice; and where each is sampled instead of the mode, `[E]`, None for everywhere.
+    """Random numbers of a step: of the proposal standard normal, `[E, A]`, where zeros make it the mode; of the choice
+    uniform in [0, 1), `[E]`, where 0.5 makes it the mode.
     """
 
     noise_EA: Any
     uniform_E: Any
-    proposal_sampled_E: np.ndarray | None = None
-    choice_sampled_E: np.ndarray | None = None
 
 
 class Decision(NamedTuple):
@@ -156,7 +152,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
 
     acts_through = ("policy", "q")
 
-    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         super().__init__(parameters, spec, {name: networks[name] for name in self.acts_through}, seed)
         algorithm: Any = parameters.algorithm
         self.algorithm = algorithm
@@ -191,9 +187,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         check_keys(spec, {*_trajectory_of(parameters).fields, REPEATS, "action"})
 
     @classmethod
-    def spec_of_network(
-        cls, name: str, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network]
-    ) -> Spec:
+    def spec_of_network(cls, name: str, parameters: AgentParameters, spec: Spec, networks: Networks) -> Spec:
         """Returns a spec with the trajectory: the state that the policy reads, and the action that critics judge."""
         fields, width = _trajectory_of(parameters).fields, spec.action.shape[0]
         if name == "policy":
@@ -204,8 +198,8 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
 
     def act(
         self,
-        observation: Mapping[str, np.ndarray],
-        state: Mapping[str, np.ndarray] | None = None,
+        observation: Arrays,
+        state: Arrays | None = None,
         is_first: np.ndarray | None = None,
         mode: Mode = "sample",
         env_steps: int = 0,
@@ -234,10 +228,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         return ActResult(after[self.trajectory.fields[0]], after, extras)
 
     def act_tensors(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        noise: tf.Tensor | None = None,
-        state: Mapping[str, tf.Tensor] | None = None,
+        self, observation: Tensors, noise: tf.Tensor | None = None, state: Tensors | None = None
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`."""
         assert state is not None
@@ -247,16 +238,14 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         after = self._follow(self._limited(switch_E, state[REPEATS]), kept, planned, state[REPEATS])
         return after[self.trajectory.fields[0]], after
 
-    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def sample_noise(self, observation: Tensors) -> tf.Tensor:
         """Draws `[E, A + 1]`: standard normal for the proposal, and in the last column uniform in [0, 1) for the
         choice.
         """
         rows = tf.shape(next(iter(observation.values())))[0]
         return tf.concat([self.noise_tensor(rows), fresh_uniform([rows, 1])], axis=-1)
 
-    def distribution_at(
-        self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]
-    ) -> SquashedGaussian:
+    def distribution_at(self, observation: Arrays, state: Arrays) -> SquashedGaussian:
         """Returns the distribution of proposals; see `BasePolicy.distribution_at`."""
         if not self.algorithm.inverse_mode:
             raise TfsacError(
@@ -264,7 +253,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
             )
         return SquashedGaussian(*self.outputs("policy", {**observation, **self._tau_at(observation, state)}))
 
-    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+    def is_tie(self, observation: Arrays, state: Arrays) -> bool:
         """Returns whether keeping and switching are worth the same but for rounding, in any of the rows."""
         decision = self._decide(observation, self._tau_at(observation, state), self.alpha)
         difference_E = np.abs(decision.switch_q_E - decision.keep_q_E)
@@ -273,7 +262,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
     def _tau(self, state: Mapping[str, Any]) -> Tau:
         return {name: state[name] for name in self.trajectory.fields}
 
-    def _tau_at(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> Tau:
+    def _tau_at(self, observation: Arrays, state: Arrays) -> Tau:
         return self._tau(state_before(state, None, self.initial_state(len(next(iter(observation.values()))))))
 
     def _trajectories(self, proposal: Any, previous: Tau) -> tuple[Tau, Tau]:
@@ -285,7 +274,8 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         if not probability:
             return None
         noise, proposal_sampled = self.noise(rows), self.rng.random(rows) < probability
-        return Draws(noise, self.rng.random(rows), proposal_sampled, self.rng.random(rows) < probability)
+        uniform, choice_sampled = self.rng.random(rows), self.rng.random(rows) < probability
+        return Draws(noise * proposal_sampled[:, None], np.where(choice_sampled, uniform, 0.5))
 
     def _decide(
         self, observation: Mapping[str, Any], previous: Tau, alpha: Any, draws: Draws | None = None
@@ -293,8 +283,6 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         """Returns what the policy proposes and chooses: modes, or samples of the draws; a tie keeps."""
         policy = SquashedGaussian(*self.outputs("policy", {**observation, **previous}))
         proposal = policy.mode() if draws is None else policy.sample(draws.noise_EA)
-        if draws is not None and draws.proposal_sampled_E is not None:
-            proposal = np.where(draws.proposal_sampled_E[:, None], proposal, policy.mode())
         kept, planned = self._trajectories(proposal, previous)
         keep_q, switch_q = (
             self.objective(self.outputs("q", observation, self.trajectory.concatenated(tau))[0])
@@ -302,8 +290,6 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         )
         of_both = choice(keep_q, switch_q, alpha, self.algorithm.b1_advantage_clipping)
         switch = of_both.better_B if draws is None else draws.uniform_E < of_both.switch_B
-        if draws is not None and draws.choice_sampled_E is not None:
-            switch = np.where(draws.choice_sampled_E, switch, of_both.better_B)
         return Decision(kept, planned, keep_q, switch_q, switch)
 
     def _limited(self, switch: Any, repeats: Any) -> Any:

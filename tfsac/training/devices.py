@@ -52,9 +52,7 @@ def configure_once() -> str | None:
 
 
 def set_numerics(run: RunParameters) -> str | None:
-    """Sets how this process computes from now on: deterministic kernels, and matrix products in bfloat16. Returns a
-    line where bfloat16 is slower than float32 on this CPU; else None.
-    """
+    """Sets how this process computes from now on. Returns a line where bfloat16 is slow on this CPU; else None."""
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
     narrow = run.mixed_precision == "bfloat16"
@@ -66,9 +64,8 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
     """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
     Workers connect the first time that this is called.
     """
-    if run.strategy != "none":
-        return _strategy(run.strategy, run.num_devices, task)
-    return tf.distribute.get_strategy()
+    named = run.strategy != "none"
+    return _strategy(run.strategy, run.num_devices, task) if named else tf.distribute.get_strategy()
 
 
 # A second one of the same devices would use the numbers of the first one's collective operations again.
@@ -78,11 +75,10 @@ def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distri
         print(f"tfsac: waiting for all workers of {', '.join(task.addresses)}", file=sys.stderr, flush=True)
         return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "mirrored":
-        devices = _devices(num_devices)
-        if tf.config.get_visible_devices("GPU"):
-            return tf.distribute.MirroredStrategy(devices)
         # Parts of a CPU share its memory: summing on the first is faster than a ring (benchmarks/devices.py).
-        return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+        one_memory = not tf.config.get_visible_devices("GPU")
+        sum_on = tf.distribute.ReductionToOneDevice() if one_memory else None
+        return tf.distribute.MirroredStrategy(_devices(num_devices), sum_on)
     return tf.distribute.OneDeviceStrategy("/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0")
 
 
@@ -102,4 +98,4 @@ def device() -> str:
     """Returns the names of the GPUs that TensorFlow sees, or of the CPU."""
     gpus = tf.config.get_visible_devices("GPU")
     names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
-    return ", ".join(names) or cpu()[0]
+    return ", ".join(names) or cpu()

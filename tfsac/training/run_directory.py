@@ -13,14 +13,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
-from tfsac.utils.files import LOCK, atomic_write, check_new_folder, differences, read_object, remove_temporary
+from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object, remove_temporary
 from tfsac.utils.imports import IMPORT_FOLDERS
 
 CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
@@ -69,10 +69,7 @@ class RunDirectory:
     def acquire_lock(self) -> None:
         """Locks the folder; raises BlockingIOError where another process, or another trainer of this one, has it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        try:
-            self.lock.acquire()
-        except Timeout:
-            raise BlockingIOError(f"{self.path} is being trained already: wait for its end") from None
+        acquire(self.lock)
 
     def create(self, preset: Preset, run: RunParameters, extra: Mapping[str, Any] | None = None) -> None:
         """Makes the folder and writes its config, with `extra` next to the parameters."""
@@ -124,7 +121,7 @@ class RunDirectory:
         spaces = read_object(self.config).get("spaces")
         return spaces and spec_in(spaces)
 
-    def check_spaces(self, spec: Spec, keys: Collection[str] | None = None, only: str | None = None) -> None:
+    def check_spaces(self, spec: Spec, keys: Collection[str] | None = None, only: str = "") -> None:
         """Refuses an environment with other spaces than those in which the policy was trained, if they are recorded.
 
         A policy that only acts needs its actions and the observations in `keys`; networks that are trained further read
@@ -133,17 +130,12 @@ class RunDirectory:
         trained, current = read_object(self.config).get("spaces"), spaces_of(spec)
         if trained is None:
             return
-        if keys is None:
-            for spaces, other in ((trained, current), (current, trained)):
-                spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
-        else:
-            trained, current = (
-                {"action": x["action"], "observation": {key: x["observation"].get(key) for key in keys}}
-                for x in (trained, current)
-            )
+        for spaces, other in ((trained, current), (current, trained)):
+            spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
+        compared = (only,) if keys is None else ("action.", *(f"observation.{key}." for key in keys))
         for name, before, now in differences(trained, current):
             same = name == "action.dtype" or (name in ("action.low", "action.high") and same_bounds(before, now))
-            if not same and only in (None, name):
+            if name.startswith(compared) and not same:
                 raise TfsacError(
                     f"the policy of {self.path} belongs to another environment: its {name} is {before}, got {now}"
                 )
@@ -152,12 +144,12 @@ class RunDirectory:
 def spaces_of(spec: Spec) -> dict[str, Any]:
     """Returns shapes and dtypes of observations, and shape and bounds (or number) of actions, as JSON values."""
     action = spec.action
+    acts: dict[str, Any] = {"shape": list(action.shape)}
     if isinstance(action, DiscreteSpec):
-        acts: dict[str, Any] = {"shape": list(action.shape), "num_actions": action.num_actions, "start": action.start}
-        acts["dtype"] = action.native_dtype
+        acts |= {"num_actions": action.num_actions, "start": action.start, "dtype": action.native_dtype}
     else:
-        low, high = (None if bound is None else bound.tolist() for bound in (action.low, action.high))
-        acts = {"shape": list(action.shape), "low": low, "high": high}
+        bounds = {"low": action.low, "high": action.high}
+        acts |= {name: None if bound is None else bound.tolist() for name, bound in bounds.items()}
     observation = {key: {"shape": list(array.shape), "dtype": array.dtype} for key, array in spec.observation.items()}
     return {"observation": observation, "action": acts, "num_rewards": spec.num_rewards}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -120,6 +120,10 @@ class Schedule:
 class Sampler:
     """Draws the batches of the updates that are pending, normalised as the agent sees them: from the memory, or from
     `device_memory`, its copy on the accelerator.
+
+    Attributes:
+        workers_status: whether the memories of all workers are ready, and whether any has a complete rollout, so that
+            each makes as many updates; None where there is one worker.
     """
 
     def __init__(
@@ -135,22 +139,7 @@ class Sampler:
         self.memory, self.device_memory, self.filters, self.schedule = memory, device_memory, filters, schedule
         self.batch_size, self.seed = preset.agent.batch_size, seed
         self.rng = np.random.default_rng([seed, Stream.SAMPLING])
-        self.merged: tuple[bool, bool] | None = None  # status of all workers
-
-    def reseed(self, seed: Sequence[int]) -> None:
-        """Draws from another stream of random numbers from now on."""
-        self.rng = np.random.default_rng(seed)
-
-    def local_status(self) -> dict[str, np.ndarray]:
-        """Returns what the memory of this worker has, booleans `[1]` by name, for `merge_status`."""
-        complete = getattr(self.memory, "rollout_complete", False)
-        return {"ready": np.array([self.memory.ready]), "rollout_complete": np.array([complete])}
-
-    def merge_status(self, status: dict[str, np.ndarray]) -> None:
-        """Takes that of all workers, `[workers]`, so that each makes as many updates: they sample when all are ready,
-        and learn from rollouts when any is complete.
-        """
-        self.merged = all(status["ready"]), any(status["rollout_complete"])
+        self.workers_status: tuple[bool, bool] | None = None
 
     def pending(self) -> Iterator[int]:
         """Yields the number of updates of each compiled call to make now.
@@ -161,13 +150,13 @@ class Sampler:
         if self.schedule.heating_up:
             return
         algorithm, memory, counters = self.algorithm, self.memory, self.schedule.counters
+        ready, complete = self.workers_status or (memory.ready, getattr(memory, "rollout_complete", False))
         if isinstance(memory, EpisodicMemory):
-            ready, complete = self.merged or (memory.ready, memory.rollout_complete)
             if complete:
                 # The same for all workers: every one of them makes the same number of updates.
                 rng = np.random.default_rng([self.seed, Stream.REPLAYING, counters.env_steps])
                 yield algorithm.replays(rng) if ready else 0
-        elif self.merged[0] if self.merged else memory.ready:
+        elif ready:
             playing = algorithm.num_consecutive_playing_steps
             periods = self.schedule.since_heatup(playing) // playing.num_steps
             pending = periods * algorithm.num_consecutive_training_steps - counters.updates

@@ -299,11 +299,6 @@ class Trainer:
             self.print("This run has completed its schedule: set a larger schedule.improve_steps to train on.")
 
     @property
-    def parts(self) -> Trainer:
-        """The trainer itself, as its parts were reached before."""
-        return self
-
-    @property
     def last_step(self) -> Step | None:
         """The last step of all environments in this process, with actions as they got them; None before the first."""
         step = self._newest_step
@@ -335,9 +330,8 @@ class Trainer:
         self._started, reason = True, "failed"
         use_bfloat16(self.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
         self.print(opening(self.directory, self.agent, self.settings.tensorboard))
-        with contextlib.ExitStack() as closing:
-            closing.callback(self.close)
-            closing.callback(lambda: self.reporter.close(reason))
+        self._closing.callback(lambda: self.reporter.close(reason))
+        with contextlib.closing(self):
             try:
                 with self.signals:
                     self.reporter.start(self.resumed_at)
@@ -398,8 +392,10 @@ class Trainer:
                 self.save()
             except Exception as unsaved:
                 line += f", which could not be saved: {unsaved}"
-        saved = [path.name for path in self.checkpoints.saved_checkpoints()] or ["none"]
-        self.print(f"{line}; {self.resume_command} continues from the last checkpoint, {saved[-1]}.")
+        advice = "there is no checkpoint to continue from"
+        if saved := self.checkpoints.saved_checkpoints():
+            advice = f"{self.resume_command} continues from the last checkpoint, {saved[-1].name}"
+        self.print(f"{line}; {advice}.")
         return error
 
     def train_one_step(self) -> None:
@@ -439,9 +435,10 @@ class Trainer:
 
     def _gather_step(self, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns a step of all workers, which agree on when they update and stop."""
-        stop = self.signals.received or (-1 if self.stop_reason else 0)
-        data = self.workers.gather({**data, **self.sampler.local_status(), "stop": np.array([stop])})
-        self.sampler.merge_status(data)
+        stop, complete = self.signals.received or (-1 if self.stop_reason else 0), "rollout_complete"
+        status = {"stop": stop, "ready": self.memory.ready, complete: getattr(self.memory, complete, False)}
+        data = self.workers.gather(data | {name: np.array([value]) for name, value in status.items()})
+        self.sampler.workers_status = all(data["ready"]), any(data[complete])
         if any(data["stop"]):
             self._workers_stop, received = True, int(max(data["stop"]))
             self.stop_reason = self.stop_reason or "another worker stopped"
@@ -582,5 +579,5 @@ class Trainer:
     def _reseed(self) -> None:
         """Gives this worker streams of random numbers that neither another one has nor itself had before this step."""
         position = [self.workers.task.index, self.workers.task.num_workers, self.counters.env_steps]
-        self.sampler.reseed([self.settings.seed, Stream.SAMPLING, *position])
+        self.sampler.rng = np.random.default_rng([self.settings.seed, Stream.SAMPLING, *position])
         self.collector.reseed([self.settings.seed, Stream.ACTING, *position])

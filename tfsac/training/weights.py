@@ -41,7 +41,7 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there: the first weights are saved with the first evaluation")
     arrays = read_arrays(path, "a file of weights")
-    statistics = json.loads(str(arrays.pop(STATISTICS)))
+    statistics = json.loads(str(arrays.pop(STATISTICS, '{"mean": {}}')))
     if isinstance(learned, Agent):
         variables, policy, trained = _variables(learned), learned.policy, _other_trained(learned)
         variables |= {name: variable for name, variable in trained.items() if name in arrays}

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
+from filelock import BaseFileLock, Timeout
 
 from tfsac.errors import TfsacError
 
@@ -61,6 +62,17 @@ def sync(path: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def acquire(lock: BaseFileLock, seconds: float = 0.0) -> contextlib.AbstractContextManager[Any]:
+    """Takes the lock of a folder, which the operating system releases when the process ends; raises BlockingIOError
+    where another process, or another part of this one, still has it after so many seconds.
+    """
+    try:
+        return lock.acquire(timeout=seconds)
+    except Timeout:
+        folder = pathlib.Path(lock.lock_file).parent
+        raise BlockingIOError(f"{folder} is being trained already: wait for its end") from None
 
 
 @contextlib.contextmanager

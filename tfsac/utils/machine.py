@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import platform
+import re
 import signal
 
 from tfsac.errors import TfsacError
@@ -22,14 +23,11 @@ def usable_cores() -> int:
     return max(1, min(cores, -(-int(quota) // int(period)))) if quota.isdecimal() and period.isdecimal() else cores
 
 
-def cpu() -> tuple[str, set[str]]:
-    """Returns the name of the processor and the flags that Linux knows of it."""
-    known: dict[str, str] = {}
+def cpu() -> str:
+    """Returns the name of the processor."""
     path = pathlib.Path("/proc/cpuinfo")
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        name, _, value = line.partition(":")
-        known.setdefault(name.strip(), value.strip())
-    return known.get("model name", platform.machine()), set(known.get("flags", "").split())
+    models = re.findall(r"^model name\s*: (.*)$", path.read_text() if path.is_file() else "", re.MULTILINE)
+    return models[0] if models else platform.machine()
 
 
 def usable_memory() -> int:

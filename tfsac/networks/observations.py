@@ -1,4 +1,8 @@
-"""Layers that embed observations, and the usual ones where a network's parameters do not say."""
+"""Which observations a network reads, and the layers that embed them.
+
+Every network has an embedder for each key that it reads (`input_embedders_parameters`), so a critic may read another
+observation than the policy, such as the state of all agents. What the parameters do not say is chosen here.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,20 @@ from collections.abc import Mapping
 import keras
 
 from tfsac.errors import TfsacError
+from tfsac.networks.bodies import Layers, plain_layers
 from tfsac.networks.initializers import Initializers
-from tfsac.parameters import Conv2d, EmbedderScheme, InputEmbedderParameters, NetworkParameters
+from tfsac.parameters import Conv2d, InputEmbedderParameters, NetworkParameters, Scheme
 from tfsac.parameters.base import nearest
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec
 
-Layers = tuple[int | Conv2d, ...]  # widths of dense layers after convolutions
-
-VECTOR_SCHEMES: dict[EmbedderScheme, Layers] = {
-    EmbedderScheme.Empty: (),
-    EmbedderScheme.Shallow: (128,),
-    EmbedderScheme.Medium: (256,),
-    EmbedderScheme.Deep: (128, 128, 128),
-}
 MEDIUM = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1))
-IMAGE_SCHEMES: dict[EmbedderScheme, Layers] = {
-    EmbedderScheme.Shallow: (Conv2d(32, 3, 1),),
-    EmbedderScheme.Medium: MEDIUM,
+VECTOR_SCHEMES: dict[Scheme, Layers] = {
+    Scheme.Empty: (),
+    Scheme.Shallow: (128,),
+    Scheme.Medium: (256,),
+    Scheme.Deep: (128, 128, 128),
 }
+IMAGE_SCHEMES: dict[Scheme, Layers] = {Scheme.Shallow: (Conv2d(32, 3, 1),), Scheme.Medium: MEDIUM}
 MAX_POSITIONS = 16  # that convolutions leave of a small image
 TO_CHOOSE = (
     "To choose, set agent.networks.*.input_embedders_parameters: "
@@ -37,45 +37,22 @@ DEFAULT_KEY = "observation"  # the key of an environment without a Dict, which p
 
 def embedder_layers(
     parameters: InputEmbedderParameters, spec: ArraySpec, initializers: Initializers
-) -> list[keras.Layer]:
-    """Returns the layers that turn one observation `[B, ...]` into features `[B, F]`.
-
-    Args:
-        parameters: of the embedder, which fit the observation; see `with_embedders`.
-        spec: of the observation.
-        initializers: of the layers.
-    """
-    # Bytes become numbers up to 1; a mask's booleans, numbers as they are.
-    layers: list[keras.Layer] = []
-    if spec.dtype != "float32":
+) -> list[keras.layers.Layer]:
+    """Returns the layers that turn one observation `[B, ...]` into features `[B, F]`."""
+    layers: list[keras.layers.Layer] = []
+    if spec.dtype != "float32":  # bytes become numbers up to 1; a mask's booleans, numbers as they are
         layers.append(keras.layers.Rescaling(1 / 255 if spec.dtype == "uint8" else 1.0))
-    layer_specs = layers_of(parameters, spec.shape)
-    for layer in layer_specs:
-        if isinstance(layer, Conv2d):
-            layers.append(
-                keras.layers.Conv2D(
-                    layer.num_filters,
-                    layer.kernel_size,
-                    layer.stride,
-                    layer.padding,
-                    activation=parameters.activation_function,
-                    kernel_initializer=initializers.next(),
-                )
-            )
+    specs, activation = layers_of(parameters, spec.shape), parameters.activation_function
+    convolutions = tuple(layer for layer in specs if isinstance(layer, Conv2d))
+    layers += plain_layers(convolutions, activation, initializers)
     if len(spec.shape) != 1:
         layers.append(keras.layers.Flatten())
-    dense = tuple(layer for layer in layer_specs if not isinstance(layer, Conv2d))
-    return layers + dense_layers(dense, parameters.activation_function, initializers)
-
-
-def dense_layers(sizes: tuple[int, ...], activation: str, initializers: Initializers) -> list[keras.Layer]:
-    """Returns dense layers of these widths."""
-    return [keras.layers.Dense(size, activation=activation, kernel_initializer=initializers.next()) for size in sizes]
+    return layers + plain_layers(specs[len(convolutions) :], activation, initializers)
 
 
 def layers_of(embedder: InputEmbedderParameters, shape: tuple[int, ...]) -> Layers:
     """Returns the convolutions and the widths of the dense layers of an embedder."""
-    if not isinstance(embedder.scheme, EmbedderScheme):
+    if not isinstance(embedder.scheme, Scheme):
         return embedder.scheme
     if len(shape) == 3 and not embedder.flatten and embedder.scheme in IMAGE_SCHEMES:
         return IMAGE_SCHEMES[embedder.scheme]
@@ -90,11 +67,6 @@ def with_embedders(
 
     Parameters that know an "observation" alone read every key of a Dict, but no mask, and each like that one. An image
     whose embedder has no convolutions gets the usual ones before the embedder's dense layers.
-
-    Args:
-        name: of the network.
-        parameters: as the preset has them.
-        observation: what the environment gives, of one agent.
 
     Raises:
         TfsacError: an embedder that does not fit its observation, or for a key that there is not.
@@ -115,29 +87,22 @@ def with_embedders(
             )
         shape = observation[key].shape
         usual, layers = usual_convolutions(shape), layers_of(embedder, shape)
-        if usual and not embedder.flatten and not is_convolutional(layers):
-            layers = (*usual, *layers)
+        is_dense = not any(isinstance(layer, Conv2d) for layer in layers)
+        if usual and is_dense and not embedder.flatten:
+            layers, is_dense = (*usual, *layers), False
             embedders[key] = dataclasses.replace(embedder, scheme=layers)
             which = "those of the scheme Medium" if usual == MEDIUM else "with a stride of 2"
             unsaid.append(
                 f"The preset does not say how to embed the image {key!r} of shape {shape}: convolutions {which} do."
             )
-        if is_convolutional(layers):
-            fits = len(shape) == 3 and have_room(layers, shape)
-            problem = "is no image [height, width, channels] that is large enough for the convolutions of its embedder"
-        else:
-            fits = embedder.flatten or len(shape) == 1
-            problem = "is neither a vector nor an image [height, width, channels], and needs flatten"
-        if not fits:
-            raise TfsacError(f"Observation {key!r} of shape {shape} {problem}. {TO_CHOOSE}")
+        if not ((embedder.flatten or len(shape) == 1) if is_dense else len(shape) == 3 and have_room(layers, shape)):
+            raise TfsacError(
+                f"Observation {key!r} of shape {shape} is neither a vector nor an image [height, width, channels] "
+                f"large enough for the convolutions of its embedder: other arrays need flatten. {TO_CHOOSE}"
+            )
     if unsaid:
         unsaid.append(TO_CHOOSE)
     return dataclasses.replace(parameters, input_embedders_parameters=embedders), " ".join(unsaid)
-
-
-def is_convolutional(layers: Layers) -> bool:
-    """Returns whether some of the layers are convolutions."""
-    return any(isinstance(layer, Conv2d) for layer in layers)
 
 
 def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:

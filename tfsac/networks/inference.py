@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, PolicyHead, QHead
-from tfsac.networks.layers import NUMPY_ACTIVATIONS, Activation, BodyLayer, CriticEnsemble, Residual
+from tfsac.networks.layers import NUMPY_ACTIVATIONS, Activation, BodyLayer, CriticEnsemble
 from tfsac.networks.network import Network, layers_of
 from tfsac.types import Spec
 from tfsac.utils.machine import use_tensorflow
@@ -24,14 +24,7 @@ HEADS = (PolicyHead, CategoricalHead, GaussianHead, QHead, FeaturesHead)  # user
 
 
 class GraphForward:
-    """Computes what any network computes, in a compiled graph.
-
-    Args:
-        network: to be evaluated.
-        spec: of what it reads.
-        with_actions: whether it judges actions.
-        with_head: False for what the head reads instead of what it computes.
-    """
+    """Computes what any network computes, in a compiled graph; see `forward_of`."""
 
     def __init__(self, network: Network, spec: Spec, with_actions: bool = False, with_head: bool = True):
         use_tensorflow()
@@ -60,14 +53,7 @@ class GraphForward:
 
 
 class NumpyForward:
-    """Computes what a network computes, from copies of its weights.
-
-    It knows dense networks of vector observations; `supports` says whether a network is one.
-
-    Args:
-        network: a network with a policy's head, with critics, or with none.
-        with_head: False for what the head reads instead of what it computes.
-    """
+    """Computes with NumPy what a dense network of vectors computes, from copies of its weights; see `supports`."""
 
     def __init__(self, network: Network, with_head: bool = True):
         # Plain dicts and lists: those of a module are wrapped by TensorFlow, which costs microseconds a step.
@@ -111,9 +97,7 @@ class NumpyForward:
 
     @staticmethod
     def supports(network: Network, with_head: bool = True) -> bool:
-        """Returns whether every layer is dense (or an LSTM), with an activation known here, under a head that is
-        known here.
-        """
+        """Returns whether every layer is dense (or an LSTM) with a known activation, under a known head."""
         parts = [network.embedders, network.state_embedders, network.middleware, network.head if with_head else None]
         supported_head = type(network.head) in HEADS if with_head else network.head is not None
         return supported_head and all(map(_is_known, layers_of(parts)))
@@ -123,14 +107,7 @@ class NumpyForward:
         self.weights = weights
 
     def __call__(self, observation: Mapping[str, Array], action: Array | None = None) -> list[Array]:
-        """Returns what the head computes: two parameters of a Gaussian, or logits `[B, A]`; of critics, `[B, N, D]`.
-
-        After that come hidden state and cells of an LSTM, `[B, H]`.
-
-        Args:
-            observation: and state, `[B, ...]` by key.
-            action: that critics judge, `[B, K]`.
-        """
+        """Returns the outputs for observations and state `[B, ...]` by key, and an action where it reads one."""
         x, *after = self.network.advance(observation, self.call)
         outputs = x if self.head is None else self.head(x, action, self.call)
         return [*(outputs if isinstance(outputs, list) else [outputs]), *after]
@@ -141,10 +118,13 @@ def forward_of(
 ) -> NumpyForward | GraphForward:
     """Returns the faster way to evaluate a network: NumPy where it is dense, a compiled graph otherwise.
 
-    The next state of an LSTM comes after the other outputs.
+    It returns a list of outputs, after which the next state of an LSTM comes.
 
     Args:
-        network, spec, with_actions, with_head: see `GraphForward`.
+        network: to be evaluated.
+        spec: of what it reads.
+        with_actions: whether it judges actions.
+        with_head: False for what the head reads instead of what it computes.
     """
     if NumpyForward.supports(network, with_head):
         return NumpyForward(network, with_head)
@@ -152,8 +132,6 @@ def forward_of(
 
 
 def _is_known(layer: keras.Layer) -> bool:
-    if isinstance(layer, Residual | CriticEnsemble):
-        return all(map(_is_known, layer.layers))
-    if isinstance(layer, BodyLayer) and not isinstance(layer, Activation):
+    if isinstance(layer, BodyLayer | CriticEnsemble) and not isinstance(layer, Activation):
         return True
     return isinstance(layer, keras.layers.Dense | Activation) and layer.activation.__name__ in NUMPY_ACTIVATIONS
