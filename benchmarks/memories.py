@@ -61,7 +61,8 @@ def episodes(spec: Spec, size: int) -> EpisodicMemory:
     episode = np.ones(EPISODE + 1, memory.dtype)
     for name in memory.frames:
         episode["earlier/" + name] = np.minimum(np.arange(EPISODE + 1), 3)
-    memory.keep([episode] * (size // EPISODE))
+    for _ in range(size // EPISODE):
+        memory.append(episode)
     return memory
 
 

@@ -1,8 +1,6 @@
-"""What quantisation costs a policy: the same episodes with the LiteRT files of a run in float32, float16 and int8.
+"""What float16 costs a policy: the same episodes with a run's LiteRT files in float32 and float16.
 
-    python benchmarks/quantization.py --run_dir=runs/pendulum --episodes=20
-
-The calibration of int8 takes the observations of 10 other episodes, as `tfsac export --quantize=int8` does.
+python benchmarks/quantization.py --run_dir=runs/pendulum --episodes=20
 """
 
 import argparse
@@ -11,14 +9,13 @@ import tempfile
 
 import numpy as np
 
-from tfsac import api, exporting
-from tfsac.cli.results import CALIBRATION_EPISODES
+from tfsac import exporting
 from tfsac.environments import as_arrays
 from tfsac.exporting import loading
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import evaluate
 
-SEED = 100  # of the episodes; the calibration's have seed 0
+SEED = 100  # of the episodes
 
 
 def played(run_dir, path, spec, episodes):
@@ -52,19 +49,14 @@ def main():
     parser.add_argument("--episodes", type=int, default=20)
     options = parser.parse_args()
     policy = loading.load_policy(options.run_dir)
-    spec, seen = policy.acting.spec, api.observations_of(options.run_dir, policy, CALIBRATION_EPISODES)
     with tempfile.TemporaryDirectory() as folder:
         files = {
-            name: exporting.export(
-                policy,
-                pathlib.Path(folder) / name,
-                "tflite",
-                quantize=name,
-                quantize_with=seen if name == "int8" else None,
-            )
-            for name in ("none", "float16", "int8")
+            name: exporting.export(policy, pathlib.Path(folder) / name, "tflite", quantize=name)
+            for name in ("none", "float16")
         }
-        done = {name: played(options.run_dir, path, spec, options.episodes) for name, path in files.items()}
+        done = {
+            name: played(options.run_dir, path, policy.acting.spec, options.episodes) for name, path in files.items()
+        }
         for name, (evaluation, _) in done.items():
             print(
                 f"{name:<8} return mean {evaluation.returns.mean():.2f}  std {evaluation.returns.std():.2f}  "

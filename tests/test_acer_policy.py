@@ -29,7 +29,7 @@ CAMERA = {
 MASKED = {"environment.kwargs": {"masked": True}}
 CASES = {  # level, LSTM, trunk, changes
     "discrete": ("CartPole-v1", False, False, NORMALISED),
-    "discrete, LSTM in a trunk": ("tfsac.testing:DiscreteIdentity-v0", True, True, MASKED),
+    "discrete, LSTM in a trunk": ("toys:DiscreteIdentity-v0", True, True, MASKED),
     "Gaussian, LSTM in a trunk": ("TfsacCameraArm-v0", True, True, {**CAMERA, **NORMALISED, **SPHERICAL}),
     "Gaussian, LSTMs": ("Pendulum-v1", True, False, NORMALISED),
     "Gaussian in a trunk": ("Pendulum-v1", False, True, {}),

@@ -149,7 +149,7 @@ def test_the_command_prints_the_report_and_its_status_says_whether_it_is_usable(
 
     assert status(f"--level={PLAIN}") == 0
     assert "\nusable\n" in capsys.readouterr().out
-    assert status("--level=tfsac.testing:DiscreteIdentity-v0", "--set=environment.kwargs.masked=true") == 0
+    assert status("--level=toys:DiscreteIdentity-v0", "--set=environment.kwargs.masked=true") == 0
     capsys.readouterr()
     assert status(f"--level={PLAIN}", "--set=environment.kwargs.reward=one") == 1
     assert "\nnot usable\n" in capsys.readouterr().out

@@ -75,7 +75,7 @@ def test_the_config_tells_what_was_run_the_metrics_how_well_and_the_export_is_th
     assert all(np.isfinite(float(last[name])) for name in (*names, "loss/policy", "loss/v", "loss/q1", "loss/q2"))
     assert last["evaluation/return_mean"] != last["stochastic_evaluation/return_mean"]
     policy = loading.load_policy(run_dir)
-    (observations,) = api.observations_of(run_dir, policy)
+    observations = api.observations_of(run_dir, policy)
     assert len(observations) == 50
     assert exporting.verify(policy, run_dir / "policy", observations) <= exporting.TOLERANCE
 

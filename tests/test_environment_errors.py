@@ -10,8 +10,9 @@ from environment_tools import ODD, ZEROS, Odd, Simulator
 from toys import tiny_preset
 
 import tfsac
-from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, vectorize
-from tfsac.environments.check import longest_episode
+from tfsac.environments import EnvironmentFailure, Environments, make, vectorize
+from tfsac.environments.check import time_limit_of
+from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, override
 from tfsac.training import evaluation
@@ -145,7 +146,7 @@ def test_an_isolated_environment_does_what_it_does_here_and_can_be_ended():
     space = Dict(a=Box(-1.0, 1.0, (2,)), b=Box(0, 9, (1,), np.int64))
     one = functools.partial(make, ODD, max_episode_steps=4, space=space)
     here, isolated = one(), IsolatedEnvironment(one(), one, 60.0)
-    assert longest_episode(isolated) == 4 and isolated.observation_space == space
+    assert time_limit_of(isolated) == 4 and isolated.observation_space == space
     results = [evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(2)) for env in (here, isolated)]
     np.testing.assert_array_equal(results[0].returns, results[1].returns)
     seen = [env.step(env.reset(seed=1)[0]["a"][:1])[0] for env in (here, isolated)]

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import threading
 
 import gymnasium as gym
 import numpy as np
@@ -252,20 +251,6 @@ def test_processes_are_as_many_as_cores_and_ctrl_c_does_not_reach_them(environme
     assert sync.state() == processes.state() and max(sync.episode) > 0
     os.kill(processes.groups[0].process.pid, signal.SIGINT)
     processes.step(given)
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_function_that_cannot_be_sent_to_processes_is_refused(environments):
-    lock = threading.Lock()
-
-    def made():
-        assert lock
-        return Counting()
-
-    with pytest.raises(TfsacError, match="cannot be sent"):
-        environments(num_envs=2, vectorization="subprocess", one=made)
 
 
 # -- coming back -------------------------------------------------------------------------------------------------------

@@ -335,7 +335,6 @@ def test_an_export_replaces_nothing_else(pendulum, tmp_path, format):
     [
         {"format": "onnx"},
         {"quantize": "float16"},
-        {"format": "tflite", "quantize": "int8", "quantize_with": [[], []]},
     ],
 )
 def test_what_export_cannot_do_is_refused_and_writes_nothing(pendulum, tmp_path, arguments):

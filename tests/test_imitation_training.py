@@ -234,7 +234,7 @@ def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path, monke
     path.unlink()
     assert api.evaluate(tmp_path / "run", 2).lengths.max() <= 20
     policy = tfsac.load_policy(tmp_path / "run")
-    (observations,) = api.observations_of(tmp_path / "run", policy)
+    observations = api.observations_of(tmp_path / "run", policy)
     assert exporting.verify(policy, tmp_path / "run" / "policy", observations) == 0
     made = api.record(tmp_path / "run", tmp_path / "again.npz", 2)
     assert made.records.dtype == TransitionMemory(policy.acting.spec._replace(extras={}), 1).ring.dtype

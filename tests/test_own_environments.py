@@ -15,9 +15,9 @@ from pages import ROOT, run_page
 
 from tfsac import cli
 from tfsac.catalog import load_preset, read_config
-from tfsac.environments import make
-from tfsac.environments.make import Maker
+from tfsac.environments import make, maker
 from tfsac.errors import TfsacError
+from tfsac.parameters import EnvironmentParameters
 from tfsac.utils import imports
 
 ENVIRONMENT = """
@@ -52,10 +52,10 @@ class Locked(gym.Env):
 
 
 def test_environments_that_were_made_stay_in_their_process():
-    one = Maker(Locked)
+    one = maker(EnvironmentParameters(), Locked)
     kept = one()
     copy = cloudpickle.loads(cloudpickle.dumps(one))
-    assert isinstance(copy().unwrapped, Locked) and list(one.open_environments.values()) == [kept.unwrapped]
+    assert isinstance(copy().unwrapped, Locked) and one.newest is kept.unwrapped
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tfsac.training.build import build_agent
 from tfsac.training.weights import save_weights
 
 STEPS, ROWS = 6, 3
-MASKED, MASKS = "tfsac.testing:DiscreteIdentity-v0", {"environment.kwargs": {"masked": True}}
+MASKED, MASKS = "toys:DiscreteIdentity-v0", {"environment.kwargs": {"masked": True}}
 NORMALISED = {"environment.filters.observation_normalization": True}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tfsac.errors import TfsacError
 from tfsac.memories import PrioritizedMemory
-from tfsac.memories.sum_tree import SumTree
+from tfsac.memories.prioritized import SumTree
 from tfsac.types import ArraySpec, Spec
 
 SPEC = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))

@@ -110,7 +110,7 @@ def test_with_its_functions_a_run_is_loaded_evaluated_exported_recorded_and_resu
     policy = tfsac.load_policy(own, **GIVEN, critics=True)
     actions = [policy.act(np.float32([x, -x, 0.3])) for x in np.linspace(-1, 1, 9)]
     assert own_code.LOW <= min(actions) < max(actions) <= own_code.HIGH
-    (observations,) = api.observations_of(own, policy, env_fn=arm)
+    observations = api.observations_of(own, policy, env_fn=arm)
     for format in ("saved_model", "tflite"):
         out = tfsac.export(policy, tmp_path / format, format, values=True)
         assert tfsac.verify(policy, out, observations) < 1e-5
@@ -212,7 +212,7 @@ def test_custom_networks_of_other_agents_are_trained_loaded_and_exported(name, t
     policy = tfsac.load_policy(tmp_path / "run", **given, critics=True)
     for format in ("saved_model", "tflite"):
         out = tfsac.export(policy, tmp_path / format, format, values=True)
-        assert tfsac.verify(policy, out, api.observations_of(tmp_path / "run", policy, env_fn=env_fn)[0]) < 1e-5
+        assert tfsac.verify(policy, out, api.observations_of(tmp_path / "run", policy, env_fn=env_fn)) < 1e-5
 
 
 @pytest.mark.usefixtures("untraced")

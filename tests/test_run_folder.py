@@ -270,7 +270,7 @@ def test_a_folder_may_have_any_name_and_stays_where_it_is(tmp_path, finished, mo
     np.testing.assert_array_equal(api.evaluate(folder, 1).returns, api.evaluate(finished, 1).returns)
     policy = loading.load_policy(folder)
     for path in (folder / "policy", export(policy, folder.with_name("lite"), "tflite")):
-        assert verify(policy, path, api.observations_of(folder, policy)[0]) < 1e-5
+        assert verify(policy, path, api.observations_of(folder, policy)) < 1e-5
 
 
 def test_only_chunks_are_deleted_and_no_link_is_followed(run, tmp_path):

@@ -21,11 +21,11 @@ from pydantic import ValidationError
 import tfsac
 from tfsac import api, exporting
 from tfsac.catalog import load_preset, read_config
-from tfsac.environments import make, spec_of
+from tfsac.environments import make
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.spinning_up import sac_function
-from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
+from tfsac.spinning_up import functions
+from tfsac.spinning_up.functions import mlp_actor_critic, model_maker
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.training import Callback, CheckpointError
 
@@ -103,7 +103,7 @@ def watched(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
         return api.finish(trainer)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.setattr(sac_function, "finish", finish)
+        patch.setattr(functions, "finish", finish)
         result = tfsac.sac(env_fn, actor_critic, **{**TINY, **arguments})
     return result, spy, printed.getvalue()
 
@@ -146,7 +146,7 @@ def planned(monkeypatch, env_fn=pendulum, **arguments):
         given.update(preset=preset, run_dir=run_dir, run=run, resume=resume, callbacks=callbacks, **others)
         raise Stopped
 
-    monkeypatch.setattr(sac_function, "Trainer", trainer)
+    monkeypatch.setattr(functions, "Trainer", trainer)
     with pytest.raises(Stopped):
         tfsac.sac(env_fn, **arguments)
     return given
@@ -356,7 +356,7 @@ def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_wei
         created.append(actor_critic(*spaces))
         return created[-1]
 
-    make_models = model_maker(remembered, env.observation_space, env.action_space, {}, spec_of(env), seed=4)
+    make_models = model_maker(remembered, env, {}, seed=4)
     first, second = make_models(), make_models()
     observation, action = np.float32([[0.1, -0.5], [0.7, 0.2], [0.0, 0.9]]), np.float32([[0.5, -1], [0.1, 1], [0, 0]])
     both = first["q"]([{"observation": observation}, action]).numpy()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Dict, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from tfsac.parameters import (
     EnvironmentEpisodes,
@@ -25,7 +25,6 @@ from tfsac.parameters import (
     override,
     soft_actor_critic_networks,
 )
-from tfsac.testing import DiscreteIdentity  # noqa: F401 (which registers it)
 from tfsac.types import (
     FIRST,
     LAST,
@@ -58,6 +57,35 @@ class Identity(gym.Env):
 
     def step(self, action):
         return self.state, -float(np.square(action - self.state).sum()), True, False, {}
+
+
+class DiscreteIdentity(gym.Env):
+    """One step: the reward is 1 for choosing the target that the observation shows as a one-hot vector, else 0. Masked,
+    half of the wrong actions, rounded up, are not valid and raise a ValueError.
+    """
+
+    def __init__(self, size: int = 4, masked: bool = False):
+        observation = Box(0.0, 1.0, (size,), np.float32)
+        self.observation_space = Dict(observation=observation, action_mask=MultiBinary(size)) if masked else observation
+        self.action_space = Discrete(size)
+        self.size, self.masked, self.target, self.mask = size, masked, 0, np.ones(size, np.int8)
+
+    def _observe(self):
+        observation = np.eye(self.size, dtype=np.float32)[self.target]
+        return {"observation": observation, "action_mask": self.mask} if self.masked else observation
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.target, self.mask = int(self.np_random.integers(self.size)), np.ones(self.size, np.int8)
+        if self.masked:
+            wrong = np.delete(np.arange(self.size), self.target)
+            self.mask[self.np_random.permutation(wrong)[: self.size // 2]] = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        if not self.mask[action]:
+            raise ValueError(f"The action must be valid, one of {np.flatnonzero(self.mask)}. Received: {action}")
+        return self._observe(), float(action == self.target), True, False, {}
 
 
 class TeamIdentity(gym.Env):
@@ -130,6 +158,7 @@ class Faulty(gym.Env):
         return observation, reward, False, self.length == 10, {}
 
 
+gym.register("DiscreteIdentity-v0", entry_point="toys:DiscreteIdentity")
 gym.register("Identity-v0", entry_point="toys:Identity")
 gym.register("TeamIdentity-v0", entry_point="toys:TeamIdentity")
 gym.register("Faulty-v0", entry_point="toys:Faulty")

@@ -36,9 +36,7 @@ _NAMES = {  # by module
     "tfsac.exporting": ("export", "load_exported", "load_policy", "verify"),
     "tfsac.memories": ("save_demonstrations",),
     "tfsac.parameters": ("ParameterError", "Preset", "RunParameters", "override"),
-    "tfsac.spinning_up.actor_critic": ("mlp_actor_critic",),
-    "tfsac.spinning_up.policy_testing": ("test_policy",),
-    "tfsac.spinning_up.sac_function": ("sac",),
+    "tfsac.spinning_up.functions": ("mlp_actor_critic", "sac", "test_policy"),
     "tfsac.training": ("Callback", "Policy", "Trainer"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -54,9 +52,7 @@ if TYPE_CHECKING:
     from tfsac.exporting import export, load_exported, load_policy, verify
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import ParameterError, Preset, RunParameters, override
-    from tfsac.spinning_up.actor_critic import mlp_actor_critic
-    from tfsac.spinning_up.policy_testing import test_policy
-    from tfsac.spinning_up.sac_function import sac
+    from tfsac.spinning_up.functions import mlp_actor_critic, sac, test_policy
     from tfsac.training import Callback, Policy, Trainer
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +24,8 @@ from tfsac.environments import (
 )
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.environments.video import check_display, write_video
-from tfsac.experiments.plots import Picture
-from tfsac.exporting.loading import EnvFn, environment_of, playing_environment, policy_in
+from tfsac.experiments import plots
+from tfsac.exporting.loading import EnvFn, environment_of, load_policy, playing_environment
 from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
@@ -58,7 +57,7 @@ def train(
     """Trains a preset; afterwards the run's folder has its learning curve and its best policy as a SavedModel.
 
     Args:
-        preset: the experiment: what `tfsac.load_preset` returns, or the name or path that it takes.
+        preset: the experiment, or the name or path that `tfsac.load_preset` takes.
         run_dir: a new folder, or one to resume.
         run: seed, checkpoints, strategy and so on; None for the defaults, or those of the run that is resumed.
         resume: continue from the newest checkpoint in `run_dir`.
@@ -67,14 +66,11 @@ def train(
         initial_weights: run directory whose best weights to begin with; see docs/runs.md.
         env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function
             is not: give it again to resume the run, and to `load_policy` and `evaluate`.
-        models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for
-            it.
+        models: makes custom Keras models, instead of the preset's layers; give it again as well. See
+            docs/own_networks.md.
         restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
         loggers: where metrics go besides metrics.csv, the terminal and TensorBoard: "wandb", "mlflow", "module:Class"
             or objects; see docs/callbacks.md.
-
-    Returns:
-        how it ended and how well.
 
     Example:
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
@@ -93,10 +89,8 @@ def finish(trainer: Trainer) -> Result:
             shutil.rmtree(directory.policy)  # a run that has one counts as ended
         result = trainer.run()
         if result.signal is None and trainer.evaluator.best_weights:
-            from tfsac.experiments.plots import plot_run
-
             load_weights(directory.best, trainer.agent, trainer.filters)
-            plot_run(directory.path)
+            plots.plot_run(directory.path)
             export(trainer.policy, directory.policy, replace=True)
             if trainer.evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
@@ -112,16 +106,13 @@ def play(
     plot_actions: str | pathlib.Path | None = None,
     env_fn: EnvFn | None = None,
 ) -> Evaluation:
-    """Plays episodes in an environment, then draws their video and actions; see `evaluate`.
-
-    Args:
-        parameters: of the environment.
-        run_in: evaluates in an environment, from seeds of `AFTER_TRAINING`; calls its second argument at every step.
-        seed, render, dump_mp4, plot_actions, env_fn: as `evaluate` takes them.
+    """Plays episodes in an environment, then draws their video and actions as `evaluate` does. `run_in` evaluates in an
+    environment, with seeds of `AFTER_TRAINING`, and calls its second argument at every step.
     """
     check_display(render)
-    render_kwargs = {"render_mode": render} if render and env_fn is None else {}
-    playing = dataclasses.replace(parameters, kwargs={**parameters.kwargs, **render_kwargs})
+    playing = parameters
+    if render and env_fn is None:
+        playing = dataclasses.replace(parameters, kwargs={**parameters.kwargs, "render_mode": render})
     steps: list[np.ndarray] = []
     with contextlib.closing(maker(playing, env_fn, to_play=True)()) as env:
         video = dump_mp4 and new_file(dump_mp4, ".mp4", ".gif")
@@ -133,8 +124,6 @@ def play(
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(len(actions))]
             write_video(parameters, seeds, actions, video, env_fn, evaluation.returns.tolist())
         if plot_path:
-            from tfsac.experiments import plots
-
             switched = None if evaluation.switched is None else evaluation.switched[: len(actions[0])]
             plots.plot_actions(actions[0], plot_path, switched, f"{parameters.name}, one episode")
     except Exception as error:
@@ -164,25 +153,25 @@ def evaluate(
         episodes: how many.
         deterministic: the policy's mode instead of samples.
         seed: of the episodes.
-        render: "human" to open a window; an `env_fn` must then make its environment with `render_mode="human"`.
-        dump_mp4: a new .mp4 or .gif file for a video of the episodes; an `env_fn` must then make its environment with
-            `render_mode="rgb_array"`.
+        render: "human" to open a window; an `env_fn` must make its environment with this `render_mode`.
+        dump_mp4: a new .mp4 or .gif file for a video of the episodes; an `env_fn` needs `render_mode="rgb_array"`.
         plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
         env_fn, models: the functions that the run was trained with, if it was; or another env_fn, as in `load_policy`.
         step, last: as in `load_policy`.
         changes: of the run's environment, as `tfsac.override` takes them: {"environment.kwargs.g": 3.7}, or a path
             "environment.level". A line says that it is another environment.
 
-    Returns:
-        returns and lengths of the episodes.
-
     Raises:
         TfsacError, OSError: as `load_policy`; or the environment failed, or cannot be drawn here.
+
+    Example:
+        >>> tfsac.evaluate("runs/pendulum", episodes=20, changes={"environment.kwargs.g": 3.7}).returns.mean()
     """
     parameters = playing_environment(run_dir, env_fn, changes, quiet=False)
 
     def run_in(env: gym.Env, each_step: Callable[..., None]) -> Evaluation:
-        policy = policy_in(spec_of(env), run_dir, models, [seed, EVALUATION, AFTER_TRAINING], step=step, last=last)
+        stream = [seed, EVALUATION, AFTER_TRAINING]
+        policy = load_policy(run_dir, models=models, step=step, last=last, seed=stream, spec=spec_of(env))
         number = EnvironmentEpisodes(episodes)
         return evaluate_policy(policy, env, number, deterministic, seed, AFTER_TRAINING, each_step)
 
@@ -201,19 +190,16 @@ def record(
     models: ModelMaker | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Demonstrations:
-    """Records whole episodes of a run's best policy as a demonstration file.
+    """Records whole episodes of a run's best policy in a new .npz file, and returns what was written: raw observations
+    and rewards, actions in [-1, 1] or numbers from 0. The other arguments are those of `evaluate`.
 
-    Args:
-        run_dir: of the run.
-        out: a new .npz file.
-        episodes, deterministic, seed, env_fn, models, changes: as in `evaluate`.
-
-    Returns:
-        what was written: raw observations and rewards, actions in [-1, 1] or numbers from 0.
+    Example:
+        >>> tfsac.record("runs/pendulum", "expert.npz", episodes=20)
     """
     parameters = playing_environment(run_dir, env_fn, changes, quiet=False)
     with contextlib.closing(maker(parameters, env_fn, to_play=True)()) as env:
-        policy = policy_in(spec_of(env), run_dir, models, [seed, EVALUATION, AFTER_TRAINING])
+        stream = [seed, EVALUATION, AFTER_TRAINING]
+        policy = load_policy(run_dir, models=models, seed=stream, spec=spec_of(env))
         new_file(out, ".npz")
         recorded = demonstrate(lambda seen: policy.act(seen, deterministic), env, episodes, seed, policy.reset)
     level = recorded.level if env_fn else parameters.name
@@ -234,12 +220,8 @@ def demonstrate(
     Args:
         act: raw observation of one environment to its own action.
         env: from `tfsac.environments.make`, or any other that the agents can use.
-        episodes: how many.
-        seed: of the episodes.
+        episodes, seed: how many, and their seed.
         begin: called at the begin of every episode, such as a policy's `reset`.
-
-    Returns:
-        raw observations and rewards, actions in [-1, 1] or numbers from 0.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -258,38 +240,28 @@ def demonstrate(
         checked_act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
     )
 
-    def rows(seen: Any) -> dict[str, np.ndarray]:
+    def batch(seen: Any) -> dict[str, np.ndarray]:
         return {key: value[None] for key, value in as_arrays(seen, spec).items()}
 
     memory = TransitionMemory(spec._replace(num_rewards=None).unstacked(), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
-        ends = np.array([terminated]), np.array([truncated])
-        added = inverse(action)[None], np.array([reward], np.float32), *ends
-        memory.add(rows(observation), *added, rows(next_observation))
+        outcome = np.array([reward], np.float32), np.array([terminated]), np.array([truncated])
+        memory.add(batch(observation), inverse(action)[None], *outcome, batch(next_observation))
     return Demonstrations(memory.ring[:, 0], level, evaluation.returns, action_bounds=action_bounds_of(spec))
 
 
-def plot(run_dir: str | pathlib.Path) -> Picture:
+def plot(run_dir: str | pathlib.Path) -> plots.Picture:
     """Draws the learning curve of a run, also while it trains, to `learning_curve.png` in its folder.
 
     Example:
         >>> tfsac.plot("runs/pendulum")
     """
-    from tfsac.experiments.plots import plot_run
-
-    return Picture(plot_run(pathlib.Path(run_dir)))
+    return plots.Picture(plots.plot_run(run_dir))
 
 
-def observations_of(
-    run_dir: str | pathlib.Path,
-    policy: Policy,
-    episodes: int = 1,
-    env_fn: EnvFn | None = None,
-) -> list[list[Any]]:
-    """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
+def observations_of(run_dir: str | pathlib.Path, policy: Policy, env_fn: EnvFn | None = None) -> list[Any]:
+    """Returns the raw observations of an episode of a run's environment, to verify an export with."""
     observations: list[Any] = []
     with contextlib.closing(environment_of(run_dir, env_fn)) as env:
-        number = EnvironmentEpisodes(episodes)
-        evaluation = evaluate_policy(policy, env, number, each_step=lambda seen, *_: observations.append(seen))
-    remaining = iter(observations)
-    return [list(itertools.islice(remaining, int(length))) for length in evaluation.lengths]
+        evaluate_policy(policy, env, EnvironmentEpisodes(1), each_step=lambda seen, *_: observations.append(seen))
+    return observations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
+import importlib.resources
 import json
 import pathlib
 import pkgutil
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
 def preset_names() -> list[str]:
     """Returns the names of the presets that come with the package."""
-    package = importlib.import_module("tfsac.presets")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    return sorted(module.name for module in pkgutil.iter_modules(importlib.import_module("tfsac.presets").__path__))
 
 
 def describe_preset(name: str) -> str:
-    """Returns the first paragraph of a preset's docstring in one line, without running the file."""
-    module_spec = importlib.util.find_spec(f"tfsac.presets.{name}")
-    assert module_spec is not None and module_spec.origin is not None
-    doc = ast.get_docstring(ast.parse(pathlib.Path(module_spec.origin).read_text(encoding="utf-8"))) or ""
+    """Returns the first paragraph of a preset's docstring, without running the file."""
+    source = importlib.resources.files("tfsac.presets").joinpath(f"{name}.py").read_text(encoding="utf-8")
+    doc = ast.get_docstring(ast.parse(source)) or ""
     return " ".join(doc.partition("\n\n")[0].split())
 
 
@@ -40,15 +38,23 @@ def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> P
 
     Raises:
         ParameterError: no such preset (naming the nearest), or the file defines none.
+
+    Example:
+        >>> preset = tfsac.load_preset("mujoco_sac", level="Hopper-v5")
     """
-    from tfsac.parameters import ParameterError, for_level
+    from tfsac.parameters import ParameterError, Preset, for_level
     from tfsac.parameters.base import nearest
 
     path, names = pathlib.Path(name_or_path), preset_names()
     if path.suffix == ".json":
         preset, _ = read_config(path)
     elif path.suffix == ".py":
-        preset = _defined_in(path)
+        make_importable(path.parent)
+        defined = runpy.run_path(str(path), run_name=path.stem).get("preset")  # leaves no bytecode beside it
+        if not isinstance(defined, Preset):
+            wanted = "define preset = Preset(...); --level=MODULE:ID names a level"
+            raise ParameterError(f"{path} must {wanted}, got {defined!r}")
+        preset = defined
     elif str(path) in names:
         preset = importlib.import_module(f"tfsac.presets.{path}").preset
     else:
@@ -62,12 +68,6 @@ def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> P
 def show(preset: Preset | str | pathlib.Path) -> None:
     """Prints every parameter of a preset as `path=value`, as `tfsac show` does and `tfsac.override` takes them.
 
-    Args:
-        preset: a preset, or its name or path.
-
-    Raises:
-        ParameterError: as `load_preset` raises it.
-
     Example:
         >>> tfsac.show("pendulum_sac")
     """
@@ -78,26 +78,13 @@ def show(preset: Preset | str | pathlib.Path) -> None:
     print("\n".join(f"{path}={text}" for path, text in parameter_texts(loaded).items()))
 
 
-def _defined_in(path: pathlib.Path) -> Preset:
-    """Runs a preset file, without leaving its bytecode beside it, and returns what it defines."""
-    from tfsac.parameters import ParameterError, Preset
-
-    make_importable(path.parent)
-    preset = runpy.run_path(str(path), run_name=path.stem).get("preset")
-    if not isinstance(preset, Preset):
-        raise ParameterError(
-            f"{path} must define preset = Preset(...), got {preset!r}; --level=MODULE:ID names a level"
-        )
-    return preset
-
-
 def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
     """Returns the preset and the run parameters of a config.json; the folders with the user's code can be imported from
     then on.
 
     Raises:
         FileNotFoundError: there is none.
-        ParameterError: it cannot be understood, or has parameters that this version does not know.
+        ParameterError: it is damaged, or has parameters that this version does not know.
     """
     from tfsac.parameters import ParameterError, Preset, RunParameters, from_json
     from tfsac.utils.files import read_object
@@ -106,15 +93,14 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
         raise FileNotFoundError(f"{path.parent} is no run directory: it has no config.json")
     try:
         content = read_object(path)
-        preset, run = content["preset"], content["run"]
+        preset, run = (json.dumps(content[name]) for name in ("preset", "run"))
     except (ValueError, LookupError) as error:
-        copies = sorted(path.parent.glob(f"checkpoints/[0-9]*/{path.name}"))
-        advice = f"; {copies[-1]} is a copy that can take its place" if copies else ""
-        raise ParameterError(f"{path} is not the config of a run ({error!r}){advice}") from error
+        copies = "where checkpoints are, each has a copy that can take its place"
+        raise ParameterError(f"{path} is not the config of a run ({error!r}); {copies}") from error
     for folder in content.get("import_folders", ()):
         make_importable(folder, first=False)
     try:
-        return from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
+        return from_json(Preset, preset), from_json(RunParameters, run)
     except ParameterError as error:
         version = content.get("versions", {}).get("tfsac", "another version")
         raise ParameterError(f"{path}, of tfsac {version}, does not fit this version: {error}") from error

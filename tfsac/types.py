@@ -1,7 +1,4 @@
-"""The few structs that travel between environments, memories and agents.
-
-They are NamedTuples, so ``tf.nest`` maps over them. This module imports no TensorFlow.
-"""
+"""The structs that travel between environments, memories and agents: NamedTuples, over which `tf.nest` maps."""
 
 from __future__ import annotations
 
@@ -11,29 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfsac.errors import TfsacError
-
-# Names with a meaning: observations of valid actions and of each agent, and the mark of demonstrated steps.
+# Observations of valid actions and of each agent, and the mark of demonstrated steps.
 ACTION_MASK, AGENT_STATE, EXPERT = "action_mask", "agent_state", "expert"
-
-# Extras: parameters of the distribution that an action was drawn from, by name.
-BEHAVIOUR = "behaviour/"
-
+BEHAVIOUR = "behaviour/"  # extras: parameters of the distribution that an action was drawn from, by name
 # Extras of policies with a state: what it was before and after the step, by field, and whether the step switched.
 STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
-
-# Prefix of the observations' keys where they stand among other arrays: in memories, checkpoints and files.
-OBSERVATION = "observation/"
-
+OBSERVATION = "observation/"  # begins an observation's key among other arrays, in memories, checkpoints and files
 TARGET = "_target"  # ends the name of a target network
 # Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
 FIRST, MID, LAST = 0, 1, 2
 
 
 def input_name(key: str) -> str:
-    """Returns how TensorFlow names the input of an exported policy that is the observation of this key, `arm_angle`
-    for `arm.angle`.
-    """
+    """Returns how TensorFlow names an exported policy's input for an observation's key: `arm_angle` for `arm.angle`."""
     name = re.sub(r"[^A-Za-z0-9]", "_", key)
     return name if name[:1].isalpha() else f"arg_{name}"
 
@@ -43,9 +30,8 @@ class ArraySpec(NamedTuple):
 
     Attributes:
         shape: sizes of the dimensions.
-        dtype: name of a NumPy dtype: ``"float32"``, ``"uint8"`` for images, ``"bool"`` for action masks.
-        low: lower bounds `shape`, or None where there are none.
-        high: upper bounds `shape`, or None where there are none.
+        dtype: name of a NumPy dtype: "float32", "uint8" for images, "bool" for action masks.
+        low, high: bounds `shape`, or None where there are none.
         stacked: whether it is an image `[H, W, k]` of the last k frames of its episode, one after each step, the
             newest last; an episode's first observation repeats its first frame. Memories store each frame once.
     """
@@ -74,18 +60,13 @@ class DiscreteSpec(NamedTuple):
     dtype: str = "int32"
     native_dtype: str = "int64"
 
-    @property
-    def export_dtype(self) -> str:
-        """Of an exported policy's actions: int32, or the space's own where that has no int32 and LiteRT knows it."""
-        return self.native_dtype if self.native_dtype in ("int8", "uint8", "int16", "uint32") else "int32"
-
 
 class Spec(NamedTuple):
     """What an agent sees and does; every network and memory is built from it.
 
     Attributes:
-        observation: the arrays of one observation by key; a plain box has the one key ``"observation"``. The key
-            ``"action_mask"`` tells which discrete actions are valid.
+        observation: the arrays of one observation by key; a plain box has the one key "observation". The key
+            "action_mask" tells which discrete actions are valid.
         action: continuous, with the environment's own bounds while the agent acts in [-1, 1], or discrete.
         extras: what is stored beside each step: what `act` returns, and whether an expert made the step.
         num_agents: None, or P agents that share one policy; every array of observation and action then begins with P.
@@ -109,14 +90,13 @@ class Spec(NamedTuple):
         if self.num_agents is None:
             return self
 
-        def one(array: ArraySpec) -> ArraySpec:
+        def single(array: ArraySpec) -> ArraySpec:
             low, high = (None if bound is None else bound[0] for bound in (array.low, array.high))
             return ArraySpec(array.shape[1:], array.dtype, low, high)
 
-        action = self.action._replace(shape=()) if isinstance(self.action, DiscreteSpec) else one(self.action)
-        return self._replace(
-            observation={key: one(array) for key, array in self.observation.items()}, action=action, num_agents=None
-        )
+        action = self.action._replace(shape=()) if isinstance(self.action, DiscreteSpec) else single(self.action)
+        observation = {key: single(array) for key, array in self.observation.items()}
+        return self._replace(observation=observation, action=action, num_agents=None)
 
 
 class Step(NamedTuple):
@@ -159,8 +139,7 @@ class Transition(NamedTuple):
         observation: arrays `[B, ...]` by key.
         action: `[B, A]`, in [-1, 1], or `[B]` discrete ones, numbered from 0.
         reward: `[B]`, after the reward filters.
-        discount: `[B]`, the bootstrap discount gamma^n * (1 - terminated): it is zero where the task ended and not
-            where time ran out.
+        discount: `[B]`, the bootstrap discount gamma^n * (1 - terminated): not zero where time ran out.
         next_observation: arrays `[B, ...]` by key.
         weight: `[B]` importance weights, or ().
         extras: arrays `[B, ...]` by name.
@@ -178,8 +157,8 @@ class Transition(NamedTuple):
 class Sequence(NamedTuple):
     """A batch of B sequences of T consecutive rows, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
 
-    A row is an observation and the step made there. An episode's end adds a row of its own, without a step: the
-    observation after the last action, of step type LAST; a new episode may follow it in the same sequence.
+    A row is an observation and the step made there. An episode's end adds a row without a step: the observation after
+    the last action, of step type LAST; a new episode may follow it in the same sequence.
 
     Attributes:
         observation: arrays `[T, B, ...]` by key.
@@ -200,23 +179,20 @@ class Sequence(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """A batch of B segments of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` when stacked for U
-    updates.
+    """A batch of B segments of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` for U updates.
 
     A replayed segment belongs to one episode. One of a fresh rollout continues with the next episode after a terminated
     step. Where there is no step, at the end of a segment or in a whole one, everything is zero.
 
     Attributes:
-        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the segment's last step,
-            wherever in it that step is.
+        observation: arrays `[T + 1, B, ...]` by key; the last one is that after the segment's last step, wherever.
         action: `[T, B, A]`, or `[T, B]` discrete ones, numbered from 0.
         reward: `[T, B]`, of the action beside it, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated.
         is_first: `[T, B]`, 1 for the first step of an episode, else 0.
         length: `[T, B]`, number of steps of the step's episode within the segment; zero where there is no step.
         on_policy: `[T, B]`, 1 for steps of a fresh rollout of the current policy, 0 for others.
-        initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed
-            segments.
+        initial_state: arrays `[B, ...]` by field, of LSTMs before the first step; zero for replayed segments.
         extras: arrays `[T, B, ...]` by name, with the parameters of the behaviour's distribution.
     """
 
@@ -232,12 +208,7 @@ class Segments(NamedTuple):
 
 
 class BatchesOnDevice(NamedTuple):
-    """Batches that a compiled call draws itself, from a memory on its device.
-
-    Attributes:
-        num_updates: how many, one for each update.
-        inputs: tensors that the call needs to draw them.
-    """
+    """Batches, one for each update, that a compiled call draws itself from a memory on its device, with `inputs`."""
 
     num_updates: int
     inputs: Any
@@ -265,11 +236,8 @@ class ActResult(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Result of one update: metrics and TD errors.
-
-    Attributes:
-        metrics: scalars by name, in the order in which they arise.
-        td_error_B: absolute TD errors, mean over the critics, `[B]`; `[0]` of agents that learn from sequences.
+    """Result of one update: scalars by name, in the order in which they arise, and absolute TD errors, mean over the
+    critics, `[B]`; `[0]` of agents that learn from sequences.
     """
 
     metrics: Metrics
@@ -280,13 +248,11 @@ class UpdateResult(NamedTuple):
     """What `Agent.update` returns.
 
     Attributes:
-        metrics: `[U, M]` float32, one row an update; `Agent.metric_names` names the columns. NaN where an update does
-            not report one.
-        priority: `[U, B]` float32, the absolute TD error of every row, mean over the critics; empty unless the agent's
-            memory is prioritised.
+        metrics: `[U, M]` float32 of U updates; `Agent.metric_names` names the columns. NaN where one is not reported.
+        priority: `[U, B]` float32, absolute TD errors, mean over the critics; empty unless the memory is prioritised.
         actor_weights: arrays with which acting computes in NumPy from now on; None for those that the agent has now.
-        reported: `[U, M]`, which metrics an update reports: the last updates of a call all of them, the others losses
-            alone, and updates that a policy delay leaves the policy out of none of its metrics.
+        reported: `[U, M]`, which metrics an update reports: the last ones of a call all, the others losses alone, and
+            those that a policy delay leaves out nothing of the policy.
     """
 
     metrics: np.ndarray
@@ -295,22 +261,6 @@ class UpdateResult(NamedTuple):
     reported: np.ndarray
 
 
-def is_loss(metric: str) -> bool:
-    """Returns whether a metric is one that updates report always, not only when they are diagnosed."""
-    return metric.startswith("loss/")
-
-
-def check_actions(kind: str, discrete: bool | None, action: ArraySpec | DiscreteSpec) -> None:
-    """Raises TfsacError where an agent of this kind, with discrete actions or not (None: it checks them itself), cannot
-    choose an environment's actions.
-    """
-    if discrete in (None, isinstance(action, DiscreteSpec)):
-        return
-    actions, preset = ("continuous", "pendulum_twin_sac") if discrete else ("discrete", "cart_pole_discrete_sac")
-    raise TfsacError(f"The agent {kind!r} cannot choose {actions} actions; that of the preset {preset!r} can")
-
-
 def same_bounds(a: Any, b: Any) -> bool:
     """Returns whether bounds of actions, as nested lists, are the same but for rounding."""
-    theirs, ours = np.array(a, float), np.array(b, float)
-    return theirs.shape == ours.shape and np.allclose(theirs, ours, rtol=1e-6, atol=0.0)
+    return np.shape(a) == np.shape(b) and np.allclose(np.array(a, float), np.array(b, float), rtol=1e-6, atol=0.0)

@@ -250,7 +250,7 @@ def whole(preset, run_dir, run, user):
     assert len(api.evaluate(run_dir, 1, **user).returns) == 1
     policy = loading.load_policy(run_dir, **user)
     path = exporting.export(policy, run_dir / "exported")
-    (observations,) = api.observations_of(run_dir, policy, env_fn=user.get("env_fn"))
+    observations = api.observations_of(run_dir, policy, env_fn=user.get("env_fn"))
     difference = exporting.verify(policy, path, observations)
     assert difference <= exporting.TOLERANCE, f"exported actions differ by {difference}"
 

@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from tfsac.agents.batches import Packing
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import Batch, Batches, BatchesOnDevice, Transition, UpdateResult, is_loss
+from tfsac.types import Batch, Batches, BatchesOnDevice, Transition, UpdateResult
 
+LOSS = "loss/"  # begins the names of metrics that every update reports
 MAX_PROGRAMS = 2  # that XLA compiles for calls of several updates; another number of updates is divided among them
 
 
@@ -122,7 +123,7 @@ class CompiledUpdates:
     def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns which metrics are losses, and which a policy delay leaves out, `[M]` each."""
         left_out = set(self.metric_names) - self.critics_metrics if self.has_policy_delay else set()
-        losses_M = np.array([is_loss(name) for name in self.metric_names], bool)
+        losses_M = np.array([name.startswith(LOSS) for name in self.metric_names], bool)
         return losses_M, np.array([name in left_out for name in self.metric_names], bool)
 
     def _packed_actor_weights(self) -> tf.Tensor:
@@ -213,7 +214,7 @@ class CompiledUpdates:
             self.metric_names = list(metrics)
         else:
             self.critics_metrics = frozenset(metrics)
-        reported = [name for name in metrics if agent.full_metrics or is_loss(name)]
+        reported = [name for name in metrics if agent.full_metrics or name.startswith(LOSS)]
         values = [
             tf.cast(metrics[name], tf.float32) if name in reported else np.float32(np.nan) for name in self.metric_names
         ]

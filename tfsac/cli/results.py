@@ -15,7 +15,6 @@ from tfsac.errors import TfsacError
 if TYPE_CHECKING:
     from tfsac.training import Evaluation
 
-CALIBRATION_EPISODES = 10
 RUNS = "RUN... | SWEEP... | LABEL=RUN,RUN..."
 
 RUN_DIR = string("run_dir", "the run's folder")
@@ -82,11 +81,7 @@ def _episodes(number: int) -> str:
     RUN_DIR,
     string("out", "a new folder"),
     enum("format", ["saved_model", "tflite"], "tflite: for LiteRT"),
-    enum(
-        "quantize",
-        ["none", "float16", "int8"],
-        "weights of a LiteRT file; int8: activations too, calibrated in 10 episodes",
-    ),
+    enum("quantize", ["none", "float16"], "float16: round the weights of a LiteRT file"),
     boolean("values", "also export the values of observations and actions"),
     *POLICY,
     boolean("verify", "compare exported and live actions over an episode"),
@@ -97,19 +92,16 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac import api, exporting
 
     policy = exporting.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
-    num_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
-    episodes = api.observations_of(run_dir, policy, num_calibration + f.verify) if num_calibration or f.verify else []
-    path = exporting.export(
-        policy, out, f.format, f.values, quantize=f.quantize, quantize_with=episodes[:num_calibration]
-    )
+    path = exporting.export(policy, out, f.format, f.values, quantize=f.quantize)
     print(f"exported to {path}")
     if not f.verify:
         return 0
-    difference, rounded = exporting.verify(policy, path, episodes[-1]), f.quantize != "none"
+    observations = api.observations_of(run_dir, policy)
+    difference, rounded = exporting.verify(policy, path, observations), f.quantize != "none"
     good = rounded or difference <= exporting.TOLERANCE
     within = f"{'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g}"
     judged = f"of {f.quantize}, without a tolerance" if rounded else within
-    print(f"largest difference of an action over {len(episodes[-1])} observations: {difference:.2e} ({judged})")
+    print(f"largest difference of an action over {len(observations)} observations: {difference:.2e} ({judged})")
     return 0 if good else 1
 
 

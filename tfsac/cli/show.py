@@ -27,7 +27,7 @@ VARIABLES = re.compile("(TF|OMP)_NUM_.*|TF_CONFIG|TF_ENABLE_.*|CUDA_VISIBLE_DEVI
 def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
     from tfsac.catalog import load_preset
-    from tfsac.environments import check_environments, maker, spec_of
+    from tfsac.environments import check_environment, maker, spec_of
     from tfsac.parameters import Preset, RunParameters, for_level, override
 
     if not (f.level or f.preset):
@@ -38,7 +38,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     preset = override(preset, assignments(f))
     environment = preset.environment
     print(f"tfsac check: {environment.level}, {f.num_steps} random steps, seed {f.seed}", flush=True)
-    report = check_environments(environment, f.num_steps, f.seed)
+    report = check_environment(environment, f.num_steps, f.seed)
     if report.usable and f.preset:
         try:
             (env := maker(environment)()).close()

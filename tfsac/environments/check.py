@@ -17,7 +17,6 @@ from tfsac.environments.spaces import NUM_REWARDS, FrameStack, float32_bound, na
 from tfsac.errors import TfsacError
 from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
-SPACES = ("observation_space", "action_space")
 VECTOR_REWARD = "vector_reward"  # key of the info of a step
 FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")  # of environments that reset themselves
 RESERVED = ("action", "noise", "self")  # other inputs of exported policies, and of Python's methods
@@ -53,23 +52,15 @@ def placed(error: Exception, level: str, place: str) -> EnvironmentFailure:
     return EnvironmentFailure(f"{level}: {format_error(error)} ({place})")
 
 
-# -- spaces ------------------------------------------------------------------------------------------------------------
-
-
 def check(env: gym.Env) -> None:
-    """Refuses environments whose spaces the agents cannot use, with the first of `space_problems`."""
-    for problem in space_problems(env):
+    """Refuses environments that cannot be used: unbounded actions, observations that are not boxes, a mask or a team
+    whose shapes do not fit, and wrappers that normalise with running statistics.
+    """
+    for problem in _problems(env):
         raise TfsacError(f"{name_of_environment(env)}: {problem}")
 
 
-def space_problems(env: gym.Env) -> Iterator[str]:
-    """Yields why an environment cannot be used: unbounded actions, observations that are not boxes, a mask or a team
-    whose shapes do not fit, and wrappers that normalise with running statistics.
-    """
-    for name in SPACES:
-        if not isinstance(getattr(env, name, None), gym.Space):
-            yield f"an environment needs the attribute {name}, one of gymnasium.spaces"
-            return
+def _problems(env: gym.Env) -> Iterator[str]:
     yield from _running_statistics(env)
     action: Any = env.action_space
     spaces = dict(spaces_by_key(env.observation_space))
@@ -82,8 +73,6 @@ def space_problems(env: gym.Env) -> Iterator[str]:
         expected = (*team, int(action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]))
         if mask.shape != expected:
             yield f"'action_mask' must have an entry for each action, shape {expected}, got {mask}"
-    if not spaces:
-        yield f"an observation needs more than its action mask, got {env.observation_space}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
             yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
@@ -99,11 +88,11 @@ def space_problems(env: gym.Env) -> Iterator[str]:
 
 def _running_statistics(env: gym.Env) -> Iterator[str]:
     while isinstance(env, gym.Wrapper):
-        for wrapper, filter_name in (("Observation", "observation"), ("Reward", "reward")):
-            kind = getattr(gym.wrappers, f"Normalize{wrapper}")
-            if isinstance(env, kind) and env.update_running_mean:
-                instead = f"environment.filters.{filter_name}_normalization=true"
-                yield f"exports lack the running statistics of {kind.__name__}; remove it and set {instead}"
+        if isinstance(env, gym.wrappers.NormalizeObservation | gym.wrappers.NormalizeReward):
+            kind = "observation" if isinstance(env, gym.wrappers.NormalizeObservation) else "reward"
+            if env.update_running_mean:
+                instead = f"environment.filters.{kind}_normalization=true"
+                yield f"exports lack the running statistics of {type(env).__name__}; remove it and set {instead}"
         env = env.env
 
 
@@ -128,21 +117,12 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
 
 
 def time_limit_of(env: gym.Env) -> int | None:
-    """Returns the steps of the shortest `TimeLimit` around an environment."""
-    limits = []
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            limits.append(env._max_episode_steps)
-        env = env.env
-    return min(limits, default=None)
-
-
-def longest_episode(env: gym.Env) -> int | None:
     """Returns the steps after which an environment's registration or one of its wrappers ends its episodes, or None."""
-    return (env.spec and env.spec.max_episode_steps) or time_limit_of(env)
-
-
-# -- what reset and step return ----------------------------------------------------------------------------------------
+    limits = [env.spec.max_episode_steps if env.spec else None]
+    while isinstance(env, gym.Wrapper):
+        limits.append(env._max_episode_steps if isinstance(env, gym.wrappers.TimeLimit) else None)
+        env = env.env
+    return min((limit for limit in limits if limit), default=None)
 
 
 class CheckedEnv(gym.Wrapper):
@@ -161,9 +141,12 @@ class CheckedEnv(gym.Wrapper):
         self.parts: dict[str, tuple[Any, Any]] = {key: (space.shape, space.dtype) for key, space in spaces.items()}
         self.stacks = [key for key, space in spaces.items() if isinstance(space, FrameStack)]
         self.frames: dict[str, np.ndarray] = {}  # the stacks before this step
-        self.rewards_shape = _rewards_shape(env)
-        if self.rewards_shape:
-            self.metadata = {**(env.metadata or {}), NUM_REWARDS: self.rewards_shape[0]}
+        self.rewards_shape: tuple[int, ...] = ()  # (D,) of D rewards a step, as MO-Gymnasium's environments have them
+        rewards = env.get_wrapper_attr("reward_space") if env.has_wrapper_attr("reward_space") else None
+        summed = NUM_REWARDS in (env.metadata or {})
+        if isinstance(rewards, gym.spaces.Box) and len(rewards.shape) == 1 and not summed:
+            self.rewards_shape = rewards.shape
+            self.metadata = {**(env.metadata or {}), NUM_REWARDS: rewards.shape[0]}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; raises EnvironmentFailure for an observation that does not fit its space."""
@@ -219,11 +202,3 @@ class CheckedEnv(gym.Wrapper):
             if last_info.get(key) is not None and not data_equivalence(last_info[key], observation):
                 advice = "step must return the last observation of an episode, and leave the reset to tfsac"
                 yield f"info[{key!r}] is another observation: {advice}"
-
-
-def _rewards_shape(env: gym.Env) -> tuple[int, ...]:
-    """Returns `(D,)` where a step returns D rewards, as MO-Gymnasium's do, else `()`."""
-    if NUM_REWARDS in (env.metadata or {}) or not env.has_wrapper_attr("reward_space"):  # summed already, or one
-        return ()
-    space = env.get_wrapper_attr("reward_space")
-    return space.shape if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 else ()

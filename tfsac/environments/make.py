@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
-from tfsac.environments import pettingzoo_team
-from tfsac.environments.check import SPACES, CheckedEnv, check, time_limit_of
+from tfsac.environments.check import CheckedEnv, check, time_limit_of
+from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, name_of_environment
 from tfsac.errors import TfsacError
-from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
+from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 
-ATARI = "ALE/"  # the beginning of these levels
+ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # the beginning of these levels
 LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (atari, mujoco, ...)"
 
 
@@ -26,28 +25,33 @@ class Maker:
     """Makes and checks environments that have the same spaces, also where it was sent to another process.
 
     Args:
-        unchecked: makes one; see `make_unchecked`.
-        visible_entries: see `make`.
-        one_at_a_time: whether each is closed before the next is made, so that it may be the same one again.
+        parameters: of the environments.
+        env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden.
+        to_play: a trained policy acts in it: what env_fn makes in place of a level keeps its own time limit.
 
     Attributes:
         prepared: environments that were made already, returned before others are made.
     """
 
     def __init__(
-        self,
-        unchecked: Callable[[], gym.Env],
-        visible_entries: Sequence[int] | None = None,
-        one_at_a_time: bool = False,
+        self, parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None, to_play: bool = False
     ):
-        self.unchecked, self.visible_entries, self.one_at_a_time = unchecked, visible_entries, one_at_a_time
+        self.parameters, self.env_fn, self.to_play = parameters, env_fn, to_play
         self.spaces: dict[str, gym.Space[Any]] = {}  # of the first one
         self.prepared: list[gym.Env] = []
-        # By identity: environments may have an equality of their own, as dataclasses have.
-        self.open_environments: weakref.WeakValueDictionary[int, gym.Env] = weakref.WeakValueDictionary()
+        self.newest: gym.Env | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Maker, (self.unchecked, self.visible_entries, self.one_at_a_time), {"spaces": self.spaces}
+        return Maker, (self.parameters, self.env_fn, self.to_play), {"spaces": self.spaces}
+
+    def unchecked(self) -> gym.Env:
+        """Makes one environment, without checks."""
+        parameters = self.parameters
+        if self.env_fn is None:
+            return _make_level(parameters, parameters.kwargs)
+        env = self.env_fn()
+        keeps_own_limit = self.to_play and not parameters.by_env_fn and time_limit_of(env) is not None
+        return env if keeps_own_limit else _limited(env, parameters.max_episode_steps)
 
     def __call__(self) -> gym.Env:
         """Makes one environment.
@@ -58,14 +62,15 @@ class Maker:
         if self.prepared:
             return self.prepared.pop()
         env = self.unchecked()
-        if self.open_environments.get(id(env.unwrapped)) is env.unwrapped and not self.one_at_a_time:
+        one_at_a_time = self.parameters.evaluation != "separate" and self.parameters.num_envs == 1
+        if env.unwrapped is self.newest and not one_at_a_time:
             raise TfsacError(
                 "env_fn must return a new environment at each call, got the same one twice; environment.evaluation is "
                 '"shared" or "none" for one that exists once'
             )
-        self.open_environments[id(env.unwrapped)] = env.unwrapped
-        env = checked(env, self.visible_entries)
-        for name in SPACES:
+        self.newest = env.unwrapped
+        env = checked(env, self.parameters.visible_entries)
+        for name in ("observation_space", "action_space"):
             space = getattr(env, name)
             if self.spaces.setdefault(name, space) != space:
                 env.close()
@@ -73,28 +78,7 @@ class Maker:
         return env
 
 
-def maker(
-    parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None, to_play: bool = False
-) -> Maker:
-    """Returns what makes and checks environments.
-
-    Args:
-        parameters: of the environments.
-        env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden.
-        to_play: a trained policy acts in it: what env_fn makes in place of a level keeps its own time limit.
-    """
-    limit = parameters.max_episode_steps
-    if env_fn is None:
-        make_env = functools.partial(make_unchecked, parameters.level, limit, parameters.atari, **parameters.kwargs)
-    else:
-        keeps_own_limit = to_play and not parameters.by_env_fn
-        make_env = functools.partial(_call, env_fn, limit, keeps_own_limit)
-    return Maker(make_env, parameters.visible_entries, parameters.evaluation != "separate" and parameters.num_envs == 1)
-
-
-def _call(env_fn: Callable[[], gym.Env], limit: int | None, keeps_own_limit: bool) -> gym.Env:
-    env = env_fn()
-    return env if keeps_own_limit and time_limit_of(env) is not None else _limited(env, limit)
+maker = Maker  # what it returns makes environments
 
 
 def make(
@@ -108,40 +92,36 @@ def make(
     """Makes and checks one environment.
 
     Args:
-        level: a Gymnasium environment id, such as "Pendulum-v1" or "ALE/Pong-v5", MODULE:ID such as "my_env:MyEnv-v0",
-            whose module is imported and registers the id, or "pettingzoo:" and a module, such as
-            "pettingzoo:mpe2.simple_spread_v3".
+        level: as `EnvironmentParameters` has it, such as "Pendulum-v1", or "my_env:MyEnv-v0", whose module is imported
+            and registers the id.
         max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and
             PettingZoo environments keep themselves stay as well.
-        atari: preprocessing of an Atari game.
-        visible_entries: indices of the entries of a vector observation that are shown, in this order; None shows all.
+        atari, visible_entries: see `EnvironmentParameters`.
         **kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
 
     Raises:
         TfsacError: no such level, a package is missing, arguments that it does not take, spaces that the agents
             cannot use, or visible entries that the observation does not have.
     """
-    return checked(make_unchecked(level, max_episode_steps, atari, **kwargs), visible_entries)
+    parameters = EnvironmentParameters(level, max_episode_steps=max_episode_steps, atari=atari)
+    return checked(_make_level(parameters, kwargs), visible_entries)
 
 
-def make_unchecked(
-    level: str,
-    /,
-    max_episode_steps: int | None = None,
-    atari: AtariPreprocessingParameters | None = None,
-    **kwargs: Any,
-) -> gym.Env:
-    """Makes one environment as `make` does, without checks."""
-    if level.startswith(BY_ENV_FN):
+def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any]) -> gym.Env:
+    level, atari, max_episode_steps = parameters.level, parameters.atari, parameters.max_episode_steps
+    if parameters.by_env_fn:
         raise TfsacError(
-            f"the environment {level.removeprefix(BY_ENV_FN)} was made by a Python function: pass it again as "
-            "env_fn=..., or register the environment with Gymnasium and train with --level=MODULE:ID"
+            f"the environment {parameters.name} was made by a Python function: pass it again as env_fn=..., or "
+            "register the environment with Gymnasium and train with --level=MODULE:ID"
         )
     if atari is not None and not level.startswith(ATARI):
         raise TfsacError(f"`atari` preprocesses Atari games, whose levels begin with {ATARI!r}, got {level!r}")
     try:
-        if level.startswith(pettingzoo_team.PREFIX):
-            return _limited(pettingzoo_team.make_team(level, **kwargs), max_episode_steps)
+        if level.startswith(PETTINGZOO):
+            module = importlib.import_module(level.removeprefix(PETTINGZOO))
+            team = Team(module.parallel_env(**kwargs))
+            team.spec = EnvSpec(level)  # its name in messages
+            return _limited(team, max_episode_steps)
         if level.startswith(ATARI):
             return _limited(_make_atari(level, atari, **kwargs), max_episode_steps)
         # `check` looks at the bounds; Gymnasium's checker would warn about every unbounded observation.

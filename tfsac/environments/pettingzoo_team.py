@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from tfsac.errors import TfsacError
 from tfsac.types import ACTION_MASK, AGENT_STATE
-
-PREFIX = "pettingzoo:"
-
-
-def make_team(level: str, **kwargs: Any) -> Team:
-    """Makes the parallel environment of a module, such as "pettingzoo:mpe2.simple_spread_v3", with these arguments."""
-    team = Team(importlib.import_module(level.removeprefix(PREFIX)).parallel_env(**kwargs))
-    team.spec = EnvSpec(level)  # its name in messages
-    return team
 
 
 class Team(gym.Env):

@@ -13,8 +13,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_step_passive_checker
 
-from tfsac.environments.check import EnvironmentFailure, format_error, longest_episode
-from tfsac.environments.make import maker
+from tfsac.environments.check import EnvironmentFailure, format_error, time_limit_of
+from tfsac.environments.make import Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vectorize import Environments
 from tfsac.parameters import EnvironmentParameters
@@ -50,13 +50,14 @@ class EnvironmentReport(NamedTuple):
         return "\n".join([f"{self.name}:", *lines, "usable" if self.usable else "not usable"])
 
 
-def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 1000, seed: int = 0) -> EnvironmentReport:
+def check_environment(
+    env: gym.Env | Callable[[], gym.Env] | EnvironmentParameters, num_steps: int = 1000, seed: int = 0
+) -> EnvironmentReport:
     """Makes random steps in an environment, as training does, and reports everything that hinders training or may
     surprise.
 
     Args:
-        env: a function that makes an environment at each call; training makes two. Or an environment, which is not
-            closed.
+        env: a function that makes an environment; parameters of one; or an environment, which is not closed.
         num_steps: how many, at least one.
         seed: of the episodes and the actions.
 
@@ -65,45 +66,30 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
         >>> print(report)
         >>> assert report.usable
     """
-    parameters = EnvironmentParameters(getattr(env, "__name__", "env_fn"))
-    if not isinstance(env, gym.Env):
-        return check_environments(parameters, num_steps, seed, env)
-    parameters = dataclasses.replace(parameters, evaluation="none")  # there is this one alone
-    return check_environments(parameters, num_steps, seed, lambda: env, keep_open=True)
+    if isinstance(env, EnvironmentParameters):
+        maker = Maker(env)
+    else:
+        name = EnvironmentParameters(getattr(env, "__name__", "env_fn"))
+        maker = Maker(name, (lambda: env) if isinstance(env, gym.Env) else env)
+    unwatched = [first := maker.unchecked()]
 
+    def watched() -> gym.Env:
+        return _Watched(unwatched.pop() if unwatched else maker.unchecked(), keep_open=first is env)
 
-def check_environments(
-    parameters: EnvironmentParameters,
-    num_steps: int,
-    seed: int,
-    env_fn: Callable[[], gym.Env] | None = None,
-    keep_open: bool = False,
-) -> EnvironmentReport:
-    """Returns the report of `check_environment` on a level's environment, or one that a function makes; makes a second
-    one where training has several.
-    """
-    make_env, number = maker(parameters, env_fn), parameters.num_envs + (parameters.evaluation == "separate")
-    make_unchecked = make_env.unchecked
-    unwatched = [first := make_unchecked()]
-    make_env.unchecked = lambda: _Watched(unwatched.pop() if unwatched else make_unchecked(), keep_open)
-    parameters = dataclasses.replace(parameters, num_envs=1, vectorization="sync", step_timeout_seconds=None)
+    parameters = dataclasses.replace(
+        maker.parameters, num_envs=1, vectorization="sync", step_timeout_seconds=None, evaluation="none"
+    )
     report = EnvironmentReport(name_of_environment(first), [], [], [])
     with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as closing:
         warnings.simplefilter("always")
-        many = ""
         try:
-            environments = Environments(parameters, seed, make_env, begin=False)
+            environments = Environments(parameters, seed, watched, begin=False)
             closing.callback(environments.close)
             _look_at_spaces(first, report)
-            if number > 1:
-                shared = ' (environment.evaluation="shared" makes one)' * (number == 2)
-                many = f"training makes {number} environments at once{shared}: "
-                closing.callback(make_env().close)
-                many = ""
-            _step(environments, num_steps, np.random.default_rng(seed), longest_episode(first), report)
+            _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report)
         except Exception as error:
             text = format_error(error).removeprefix(f"{parameters.name}: ").removeprefix(f"{report.name}: ")
-            report.problems.append(many + text)
+            report.problems.append(text)
     for each in caught:
         if not issubclass(each.category, DeprecationWarning | ResourceWarning):
             report.warnings.append(COLOURS.sub("", str(each.message)).removeprefix("WARN: "))
@@ -138,12 +124,9 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
         shape = space.shape or ()
         if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:
             continue
-        if len(shape) == 3 and shape[0] <= 4 < min(shape[1:]):
-            report.warnings.append(f"observation {key!r} of the shape {shape}: convolutions read channels last")
-        elif len(shape) == 2 or min(shape[:2]) < 3:  # convolutions need as many pixels
-            report.warnings.append(f"observation {key!r} of the shape {shape} is no vector and no image: flatten it")
-        elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
-            report.warnings.append(f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
+        if len(shape) != 3 or min(shape[:2]) < 3 or shape[0] <= 4 < min(shape[1:]):
+            kinds = "no vector, which flattening makes of it, and no image, which has its channels last"
+            report.warnings.append(f"observation {key!r} of the shape {shape} is {kinds}")
 
 
 def _step(
@@ -168,7 +151,18 @@ def _step(
         else:
             before = environments.state(), actions, environments.observation, environments.began
     report.facts.append(f"{num_steps} random steps")
-    _look_at_episodes(num_steps, episodes, limit, report)
+    if episodes:
+        returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
+        ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
+        means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
+        report.facts.append(f"ended episodes: {ends}, {means}")
+        if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
+            every = f"every episode was terminated after exactly {lengths[0]} steps"
+            report.warnings.append(f"{every}: for a time limit return truncated=True, so that values go on beyond it")
+    elif limit is None or num_steps > limit:
+        known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
+        advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
+        report.warnings.append(f"no episode ended within {num_steps} steps, {known}; {advice}")
     for key, bound in largest.items():
         if bound > LARGE_OBSERVATION:
             advice = "environment.filters.observation_normalization=true divides it by its deviation"
@@ -189,23 +183,6 @@ def _step(
         advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"
         different = "the same seed and actions give different trajectories, so no resume is exact"
         report.warnings.append(f"{different}: draw random numbers from {advice}")
-
-
-def _look_at_episodes(
-    num_steps: int, episodes: list[tuple[float, int, bool]], limit: int | None, report: EnvironmentReport
-) -> None:
-    if episodes:
-        returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
-        ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
-        means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
-        report.facts.append(f"ended episodes: {ends}, {means}")
-        if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
-            every = f"every episode was terminated after exactly {lengths[0]} steps"
-            report.warnings.append(f"{every}: for a time limit return truncated=True, so that values go on beyond it")
-    elif limit is None or num_steps > limit:
-        known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
-        advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
-        report.warnings.append(f"no episode ended within {num_steps} steps, {known}; {advice}")
 
 
 def _random_action(environments: Environments, rng: np.random.Generator) -> np.ndarray:

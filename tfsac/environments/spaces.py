@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -155,52 +155,34 @@ def checked_action(
     raise TfsacError(f"{what} {kind} of the shape {shape} from {low} to {high}{allowed}, got {action!r}")
 
 
-class ActionRescaling:
-    """Maps [-1, 1] to `[low, high]`, each dimension on its own.
+class ActionMap:
+    """Turns an agent's actions into an environment's: [-1, 1] into `[low, high]`, each dimension on its own, or numbers
+    from 0 into its own numbers.
 
     Args:
-        low, high: bounds `[A]`, or `[P, A]` of P agents.
+        action: the spec of one action, of one agent or of P.
     """
 
-    def __init__(self, low: np.ndarray, high: np.ndarray):
-        self.low: np.ndarray = low
-        self.high: np.ndarray = high
-        self.scale = 0.5 * (high - low)
-
-    def inverse(self, action: np.ndarray) -> np.ndarray:
-        """Returns actions `[..., A]` in [-1, 1] for actions in the environment's units."""
-        return (action - self.low) / self.scale - 1.0
+    def __init__(self, action: ArraySpec | DiscreteSpec):
+        self.action = action
+        if isinstance(action, ArraySpec):
+            assert action.low is not None and action.high is not None
+            self.low, self.high, self.scale = action.low, action.high, 0.5 * (action.high - action.low)
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
-        """Returns actions `[..., A]` in the environment's units, clipped to its bounds."""
+        """Returns the environment's actions for an agent's with any leading dimensions, clipped to the bounds."""
+        if isinstance(self.action, DiscreteSpec):
+            return (np.asarray(action, np.int64) + self.action.start).astype(self.action.native_dtype, copy=False)
         scaled = self.low + (action + 1.0) * self.scale
         return np.minimum(np.maximum(scaled, self.low), self.high)  # in half the time of np.clip
 
-
-class ActionNumbering(NamedTuple):
-    """Maps discrete actions, numbered from 0, to the environment's own numbers.
-
-    Attributes:
-        start: the environment's number of the first action.
-        dtype: of the environment's numbers.
-    """
-
-    start: int
-    dtype: str = "int64"
-
     def inverse(self, action: np.ndarray) -> np.ndarray:
-        """Returns int32 numbers from 0 for the environment's numbers, of any shape."""
-        return (np.asarray(action, np.int64) - self.start).astype(np.int32)
-
-    def __call__(self, action: np.ndarray) -> np.ndarray:
-        """Returns the environment's numbers of actions that are numbered from 0, of any shape."""
-        return (np.asarray(action, np.int64) + self.start).astype(self.dtype, copy=False)
+        """Returns the agent's actions for an environment's with any leading dimensions."""
+        if isinstance(self.action, DiscreteSpec):
+            return (np.asarray(action, np.int64) - self.action.start).astype(np.int32)
+        return (action - self.low) / self.scale - 1.0
 
 
-def action_map(spec: Spec) -> ActionRescaling | ActionNumbering:
+def action_map(spec: Spec) -> ActionMap:
     """Returns what turns an agent's actions into an environment's."""
-    action = spec.action
-    if isinstance(action, DiscreteSpec):
-        return ActionNumbering(action.start, action.native_dtype)
-    assert action.low is not None and action.high is not None
-    return ActionRescaling(action.low, action.high)
+    return ActionMap(spec.action)

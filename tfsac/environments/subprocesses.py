@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import pickle
 import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tfsac.environments.check import VECTOR_REWARD, EnvironmentFailure, format_error, longest_episode
+from tfsac.environments.check import VECTOR_REWARD, EnvironmentFailure, format_error, time_limit_of
 from tfsac.environments.spaces import name_of_environment, spec_of
-from tfsac.errors import TfsacError
 from tfsac.types import Spec
 from tfsac.utils.machine import ENDING
 
@@ -32,41 +29,30 @@ SPIN_SECONDS = 0.001
 CLOSE_SECONDS = 5.0  # that processes get to close their environments
 
 
-class GroupStep(NamedTuple):
-    """What a step of G environments returns beside the observations: `[G]` each, rewards and ends as arrays."""
-
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    info: list[dict[str, Any]]
-
-
 class Group:
     """G environments of this process.
 
     Args:
         make_env: makes one.
-        size: G.
-        first: number of the first one in the run, for failures.
+        members: numbers of G environments in the run, for failures.
         buffer: bytes for the observations; None allocates them.
 
     Attributes:
         envs: the environments.
-        members: their numbers in the run.
         spec: of one.
         observation: the newest ones, `[G, ...]` by key, overwritten in every step.
     """
 
-    def __init__(self, make_env: Callable[[], gym.Env], size: int, first: int = 0, buffer: Any = None):
-        self.envs, self.members, self.result = list[gym.Env](), range(first, first + size), None
+    def __init__(self, make_env: Callable[[], gym.Env], members: Sequence[int], buffer: Any = None):
+        self.envs, self.members, self.result = list[gym.Env](), members, None
         with contextlib.ExitStack() as failed:  # environments that were made may hold a simulator or a port
             failed.callback(self.close)
-            while len(self.envs) < size:
+            for _ in members:
                 self.envs.append(make_env())
             failed.pop_all()
         self.spec = spec_of(self.envs[0])
         self.several_keys = isinstance(self.envs[0].observation_space, gym.spaces.Dict)
-        self.observation = _observation(self.spec, size, buffer)
+        self.observation = _observation(self.spec, len(members), buffer)
 
     def send(self, method: str, argument: Any) -> None:
         """Calls "reset" or "step"; `receive` returns the result."""
@@ -82,17 +68,17 @@ class Group:
             if seed is not None:
                 self._store(i, self._call(i, self.envs[i].reset, seed=seed)[0])
 
-    def step(self, action: np.ndarray) -> GroupStep:
-        """Steps all environments with actions `[G, ...]`."""
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Steps all with actions `[G, ...]`; returns rewards, terminated and truncated, `[G]` each, and infos."""
         steps = []
         for i, env in enumerate(self.envs):
-            observation, *step = self._call(i, env.step, action[i])
-            self._store(i, observation)
+            step = self._call(i, env.step, action[i])
+            self._store(i, step[0])
             steps.append(step)
-        rewards, terminated, truncated, infos = zip(*steps, strict=True)
+        _, rewards, terminated, truncated, infos = zip(*steps, strict=True)
         several = self.spec.num_rewards is not None
         reward = np.array([info[VECTOR_REWARD] for info in infos] if several else rewards, np.float64)
-        return GroupStep(reward, np.array(terminated, bool), np.array(truncated, bool), list(infos))
+        return reward, np.array(terminated, bool), np.array(truncated, bool), list(infos)
 
     def _call(self, i: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
@@ -101,8 +87,11 @@ class Group:
             raise EnvironmentFailure(format_error(error), self.members[i]) from error
 
     def _store(self, i: int, observation: Any) -> None:
+        if not self.several_keys:
+            self.observation["observation"][i] = observation
+            return
         for key, array in self.observation.items():
-            array[i] = observation[key] if self.several_keys else observation
+            array[i] = observation[key]
 
     def close(self) -> None:
         """Closes the environments."""
@@ -123,7 +112,7 @@ class RemoteGroup:
     """A `Group` in another process, which can be killed when it hangs.
 
     Args:
-        make_env, size, first: see `Group`.
+        make_env, members: see `Group`.
         spec: of one environment.
         timeout: seconds for a step or reset of one environment, or None.
 
@@ -131,17 +120,19 @@ class RemoteGroup:
         observation: as that of `Group`, in shared memory.
     """
 
-    def __init__(self, make_env: Callable[[], gym.Env], size: int, first: int, spec: Spec, timeout: float | None):
-        maker = serialize(make_env)
+    def __init__(
+        self, make_env: Callable[[], gym.Env], members: Sequence[int], spec: Spec, timeout: float | None = None
+    ):
         # Forking a process in which TensorFlow runs threads can hang.
         context: Any = multiprocessing.get_context("spawn")
-        buffer = context.RawArray("B", size * _record(spec).itemsize)
-        self.observation = _observation(spec, size, buffer)
-        self.members, self.timeout = range(first, first + size), timeout and timeout * size
-        self.deadline: float | None = None  # starting may take as long as it takes
+        buffer = context.RawArray("B", len(members) * _record(spec).itemsize)
+        self.observation = _observation(spec, len(members), buffer)
+        self.members, self.timeout = members, timeout and timeout * len(members)
+        self.deadline: float | None = None
         self.pipe, child_pipe = context.Pipe()
-        self.spin, self.unanswered = False, True
-        self.process = context.Process(target=_work, args=(maker, child_pipe, size, first, buffer), daemon=True)
+        self.spin = self.started = self.unanswered = False
+        arguments = cloudpickle.dumps(make_env), child_pipe, members, buffer
+        self.process = context.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
         child_pipe.close()
 
@@ -150,13 +141,14 @@ class RemoteGroup:
         if self.unanswered:  # another group failed before this answer was received
             with contextlib.suppress(EnvironmentFailure):
                 self.receive()
-        self.unanswered = True
-        self.deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        # Making the environments, before the first answer, may take as long as it takes.
+        self.deadline = time.monotonic() + self.timeout if self.timeout and self.started else None
+        self.started = self.unanswered = True
         with contextlib.suppress(OSError):  # it has ended, as its missing answer will say
             self.pipe.send((method, argument))
 
     def receive(self) -> Any:
-        """Returns the result of what was asked for; the first one, None, says that the environments are made.
+        """Returns the result of what was asked for.
 
         Raises:
             EnvironmentFailure: an environment raised, or the process ended or did not answer in time.
@@ -177,7 +169,7 @@ class RemoteGroup:
         self.unanswered = False
         if isinstance(result, EnvironmentFailure):
             raise result
-        return result and result._replace(info=[convert(info, pickle.loads) for info in result.info])
+        return result and (*result[:3], [convert(info, pickle.loads) for info in result[3]])
 
     def close(self) -> None:
         """Ends the process; one that does not close its environments within seconds is killed."""
@@ -199,49 +191,27 @@ def _receive(pipe: Any, spin: bool) -> tuple[bool, Any]:
     return time.perf_counter() - began < SPIN_SECONDS, message
 
 
-def _work(maker: bytes, pipe: Any, *size_and_place: Any) -> None:
-    """Serves a `Group` until the pipe is closed. Ctrl-C and a closed terminal do not reach this process, and it does
-    not outlive the run.
-    """
+def _work(maker: bytes, pipe: Any, members: Sequence[int], buffer: Any) -> None:
+    """Serves a `Group` until the pipe is closed; Ctrl-C and a closed terminal do not reach this process."""
     for number in {*ENDING} - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
     multiprocessing.current_process().daemon = False  # an environment may have processes of its own
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
     group: Group | None = None
-    spin, message = False, ("make", None)
+    spin = False
     with contextlib.suppress(EOFError, OSError):  # the run closed the pipe
         while True:
+            spin, (method, argument) = _receive(pipe, spin)
             try:
-                if group is None:
-                    group, result = Group(pickle.loads(maker), *size_and_place), None
-                else:
-                    result = getattr(group, message[0])(message[1])
-                if isinstance(result, GroupStep):
-                    result = result._replace(info=[convert(info, pickle.dumps) for info in result.info])
+                group = group or Group(pickle.loads(maker), members, buffer)
+                result = getattr(group, method)(argument)
+                if result is not None:  # of a step
+                    result = *result[:3], [convert(info, pickle.dumps) for info in result[3]]
             except BaseException as error:  # also SystemExit
                 result = EnvironmentFailure(format_error(error), getattr(error, "environment", None))
                 result.add_note(traceback.format_exc())
             pipe.send(result)
-            spin, message = _receive(pipe, spin)
     if group is not None:
         group.close()
-
-
-def _exit_with_parent() -> None:
-    run = multiprocessing.parent_process()
-    if run is not None:
-        run.join()
-        os._exit(1)
-
-
-def serialize(value: Any) -> bytes:
-    """Returns what `pickle.loads` of another process makes the same of."""
-    try:
-        return cloudpickle.dumps(value)
-    except Exception as error:  # whatever the user's objects raise
-        raise TfsacError(
-            f"env_fn cannot be sent to another process ({error}); create what it holds inside it"
-        ) from error
 
 
 def convert(info: Mapping[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:
@@ -264,10 +234,9 @@ class IsolatedEnvironment(gym.Env):
 
     def __init__(self, env: gym.Env, make_env: Callable[[], gym.Env], timeout: float | None):
         self.observation_space, self.action_space, self.metadata = env.observation_space, env.action_space, env.metadata
-        self.spec = EnvSpec(name_of_environment(env), max_episode_steps=longest_episode(env))
+        self.spec = EnvSpec(name_of_environment(env), max_episode_steps=time_limit_of(env))
         env.close()
-        self.group = RemoteGroup(make_env, 1, 0, spec_of(env), timeout)
-        self.group.receive()
+        self.group = RemoteGroup(make_env, [0], spec_of(env), timeout)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; needs a seed and takes no options."""

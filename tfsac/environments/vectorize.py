@@ -27,10 +27,10 @@ def episode_seed(seed: int, purpose: int, *position: int) -> int:
 
 def number(value: Any) -> float:
     """Returns a finite number, also a bool or an array with one entry, as a float; raises for anything else."""
-    array = np.asarray(value, np.float64)
-    if array.size != 1 or not np.isfinite(array).all():
+    result = np.asarray(value, np.float64).item()
+    if not np.isfinite(result):
         raise ValueError(value)
-    return array.item()
+    return result
 
 
 class Environments:
@@ -47,7 +47,7 @@ class Environments:
         spec: of one environment.
         observation: `[E, ...]` by key, to act on next.
         is_first: `[E]`, whether an episode just began.
-        groups: of equal size, which step at the same time; the last, which may be smaller, in this process.
+        groups: which step at the same time; the last in this process, unless there is a timeout.
 
     Raises:
         TfsacError: from `make`.
@@ -69,7 +69,6 @@ class Environments:
         self.nothing_logged = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
-        self.is_first = np.ones(self.num_envs, bool)
         self.observation: dict[str, np.ndarray] = {}
         self.groups: list[Group | RemoteGroup] = []
         with contextlib.ExitStack() as failed:
@@ -81,38 +80,29 @@ class Environments:
             failed.pop_all()
 
     def _make(self) -> None:
-        parallel, timeout = self.parameters.vectorization == "subprocess", self.parameters.step_timeout_seconds
-        size = -(-self.num_envs // (usable_cores() if parallel else 1))
-        if timeout is not None:  # no group in this process, where nothing could be killed
-            while self.num_envs % size:
-                size -= 1
-        num_remote = (self.num_envs - (timeout is None)) // size * size
-        local = [Group(self.maker, self.num_envs - num_remote, num_remote)] if num_remote < self.num_envs else []
-        self.groups = [*local]
-        if local:
-            self.spec = local[0].spec
-        else:
+        timeout = self.parameters.step_timeout_seconds
+        cores = usable_cores() if self.parameters.vectorization == "subprocess" else 1
+        parts = [part.tolist() for part in np.array_split(np.arange(self.num_envs), min(cores, self.num_envs))]
+        self.groups = [Group(self.maker, parts.pop())] if timeout is None else []  # here nothing could be killed
+        if not self.groups:
             (env := self.maker()).close()
-            self.spec = spec_of(env)
-        remote = [RemoteGroup(self.maker, size, first, self.spec, timeout) for first in range(0, num_remote, size)]
-        self.groups = [*remote, *local]
-        try:
-            for group in remote:
-                group.receive()
-        except EnvironmentFailure as error:
-            raise self._failure(error) from error
+        self.spec = spec_of((self.local_envs or [env])[0])
+        self.groups = [*(RemoteGroup(self.maker, part, self.spec, timeout) for part in parts), *self.groups]
 
     def _call(self, method: str, argument: Any) -> list[Any]:
         """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
-        parts = [(group, argument[group.members[0] : group.members[-1] + 1]) for group in self.groups]
-        # A reset may be of some groups alone.
-        requests = [(group, part) for group, part in parts if any(value is not None for value in part)]
+        called = []
         try:
-            for group, part in requests:
-                group.send(method, part)
-            return [group.receive() for group, _ in requests]
+            for group in self.groups:
+                part = argument[group.members[0] : group.members[-1] + 1]
+                if method == "step" or any(seed is not None for seed in part):  # a reset may be of some groups alone
+                    group.send(method, part)
+                    called.append(group)
+            return [group.receive() for group in called]
         except Exception as error:
-            raise self._failure(error) from error
+            environment = getattr(error, "environment", None)
+            which = "" if environment is None else f"environment {self.first + environment}, "
+            raise placed(error, self.level, f"{which}step {self.steps}") from error
 
     def _observation(self) -> dict[str, np.ndarray]:
         # The groups' arrays are overwritten in every step.
@@ -122,11 +112,6 @@ class Environments:
     def local_envs(self) -> list[gym.Env]:
         """The environments of this process."""
         return [env for group in self.groups if isinstance(group, Group) for env in group.envs]
-
-    def _failure(self, error: Exception) -> EnvironmentFailure:
-        environment = getattr(error, "environment", None)
-        which = "" if environment is None else f"environment {self.first + environment}, "
-        return placed(error, self.level, f"{which}step {self.steps}")
 
     def _reset(self, mask: np.ndarray, episode: np.ndarray) -> dict[str, np.ndarray]:
         """Starts these episodes `[E]` of the environments in the mask."""
@@ -138,15 +123,14 @@ class Environments:
         return self.began
 
     def _reset_everywhere(self) -> None:
-        everywhere = np.ones(self.num_envs, bool)
-        self.observation, self.is_first = self._reset(everywhere, self.episode), everywhere
-        self.length = np.zeros(self.num_envs, np.int64)
+        self.is_first, self.length = np.ones(self.num_envs, bool), np.zeros(self.num_envs, np.int64)
+        self.observation = self._reset(self.is_first, self.episode)
 
     def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
         """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
         steps = self._call("step", self.action_map(action))
         reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
-        infos = [info for step in steps for info in step.info]
+        infos = [info for step in steps for info in step[3]]
         return self._observation(), reward.astype(np.float32), terminated, truncated, infos
 
     def step(self, action: np.ndarray) -> Step:
@@ -213,7 +197,7 @@ class Environments:
 
     def start_episodes(self) -> None:
         """Starts a new episode everywhere; one that has no step yet keeps its seed."""
-        self.episode, self.length = self.episode + (self.length > 0), np.zeros_like(self.length)
+        self.episode = self.episode + (self.length > 0)
         self._reset_everywhere()
 
     def _begin(self) -> None:

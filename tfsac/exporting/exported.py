@@ -20,13 +20,6 @@ from tfsac.utils.machine import use_tensorflow
 
 TFLITE_FILE = "policy.tflite"
 SAVED_MODEL_FILE = "saved_model.pb"
-EXPORT_FILES = {TFLITE_FILE, SAVED_MODEL_FILE, "fingerprint.pb", "variables", "assets"}
-
-
-def holds_only_export(path: pathlib.Path) -> bool:
-    """Returns whether a folder holds an exported policy and nothing else, as a model card or a server's folder may."""
-    names = {part.name for part in path.iterdir()} if path.is_dir() else set()
-    return bool(names & {TFLITE_FILE, SAVED_MODEL_FILE}) and names <= EXPORT_FILES
 
 
 class Exported:
@@ -43,10 +36,6 @@ class Exported:
         fields: names of the parts of the state.
         reads: shape and dtype by name of the observations.
 
-    Raises:
-        FileNotFoundError: no exported policy there.
-        TfsacError: a LiteRT file without the package that runs it.
-
     Example:
         >>> policy = tfsac.load_exported("exported")
         >>> action = policy(observation)
@@ -60,28 +49,23 @@ class Exported:
         if self.lite:
             interpreter, self.lock = litert_interpreter(path), threading.Lock()
             signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
-            serve = signatures["serving_default"]
-            inputs = {
-                name: (x["shape_signature"].tolist(), x["dtype"]) for name, x in serve.get_input_details().items()
-            }
-            outputs = set(serve.get_output_details())
+            self.serve = signatures["serving_default"]
+            details, outputs = self.serve.get_input_details(), set(self.serve.get_output_details())
+            inputs = {name: (x["shape_signature"].tolist(), x["dtype"]) for name, x in details.items()}
         elif (path / SAVED_MODEL_FILE).is_file():
             use_tensorflow()
             with glob_safe(path) as folder:
                 self.loaded = tf.saved_model.load(str(folder))
             signatures = self.loaded.signatures
-            serve = signatures["serving_default"]
-            specs = serve.structured_input_signature[1]
+            self.serve = signatures["serving_default"]
+            specs, outputs = self.serve.structured_input_signature[1], set(self.serve.structured_outputs)
             inputs = {name: (x.shape.as_list(), x.dtype.as_numpy_dtype) for name, x in specs.items()}
-            outputs = set(serve.structured_outputs)
         else:
             hint = " (a run: `tfsac export` makes one of it)" if (path / "config.json").is_file() else ""
             raise FileNotFoundError(f"no SavedModel and no .tflite file in {path}{hint}")
-        self.serve, self.sample, self.initial = serve, signatures["sample"], signatures.get(INITIAL_STATE)
+        self.sample, self.initial = signatures["sample"], signatures.get(INITIAL_STATE)
         self.wanted, self.fields = set(inputs), outputs - {"action"}
-        self.reads = {
-            name: (tuple(shape[1:]), np.dtype(x)) for name, (shape, x) in inputs.items() if name not in outputs
-        }
+        self.reads = {name: (tuple(x[0][1:]), np.dtype(x[1])) for name, x in inputs.items() if name not in outputs}
         self.reset()
 
     def __reduce__(self) -> Any:
@@ -93,16 +77,7 @@ class Exported:
         self.state: dict[str, np.ndarray] = {}
 
     def __call__(self, observation: Any, deterministic: bool = True) -> np.ndarray:
-        """Returns an action for an observation, with the same leading dimensions, as `Policy.act` does.
-
-        Args:
-            observation: raw, an array or by key; keys that the policy does not read are left out.
-            deterministic: the policy's mode; a SavedModel also returns samples.
-
-        Raises:
-            TfsacError: an observation that `Policy.act` refuses, a sample of a LiteRT file, or a state of another
-                number of environments.
-        """
+        """Returns an action for an observation as `Policy.act` does; a LiteRT file returns no samples."""
         if not deterministic and self.lite:
             raise TfsacError("a LiteRT file takes the noise of its samples as an input; call its signature `sample`")
         by_key = observation if isinstance(observation, Mapping) else {"observation": observation}
@@ -115,13 +90,10 @@ class Exported:
         if self.fields and not self.state:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
         if other_sizes := {len(value) for value in self.state.values()} - {rows}:
-            raise TfsacError(
-                f"the state is of {other_sizes.pop()} environments; call reset before acting in {rows} others"
-            )
+            raise TfsacError(f"the state is of {other_sizes.pop()} environments; call reset before acting in {rows}")
         inputs = {**arrays, **self.state}
         outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
-        action = outputs.pop("action")
-        self.state = outputs
+        action, self.state = outputs.pop("action"), outputs
         return unflattened(action, leading)
 
     def _spec(self, name: str, value: Any) -> ArraySpec:
@@ -140,6 +112,4 @@ class Exported:
         return {name: x.numpy() for name, x in function(**{k: tf.constant(x) for k, x in inputs.items()}).items()}
 
 
-def load_exported(path: str | pathlib.Path) -> Exported:
-    """Loads an exported policy; see `Exported`."""
-    return Exported(path)
+load_exported = Exported

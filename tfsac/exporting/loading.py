@@ -31,7 +31,8 @@ def load_policy(
     critics: bool = False,
     step: int | None = None,
     last: bool = False,
-    seed: int | None = None,
+    seed: int | Sequence[int] | None = None,
+    spec: Spec | None = None,
 ) -> Policy:
     """Loads a run's policy: that of the best evaluation, or the last one.
 
@@ -44,6 +45,7 @@ def load_policy(
         step: of a checkpoint, for the best policy until then.
         last: take the policy as it was at the newest checkpoint, or that of `step`, whatever its evaluations.
         seed: of the samples that `act(observation, deterministic=False)` takes; None for others at every load.
+        spec: of the environment in which it is to play; None makes one and looks.
 
     Raises:
         OSError: no run there, or one without an evaluation yet and not `last`.
@@ -54,31 +56,18 @@ def load_policy(
         >>> policy = tfsac.load_policy("runs/pendulum")
         >>> action = policy.act(observation)
     """
-    directory = RunDirectory(pathlib.Path(run_dir))
-    in_use = directory.read()[0].environment.evaluation != "separate"  # perhaps, the only environment that there is
-    spec = directory.spec() if in_use else None
+    directory = RunDirectory(run_dir)
+    preset, run = directory.read()
+    trained = directory.spec()  # not of old runs
+    if spec is None and preset.environment.evaluation != "separate":  # its only environment may be in use
+        spec = trained
     if spec is None:
         with contextlib.closing(environment_of(run_dir, env_fn)) as env:
             spec = spec_of(env)
-    return policy_in(spec, run_dir, models, seed, critics, step, last)
-
-
-def policy_in(
-    spec: Spec,
-    run_dir: str | pathlib.Path,
-    models: ModelMaker | None,
-    seed: int | Sequence[int] | None = None,
-    critics: bool = False,
-    step: int | None = None,
-    last: bool = False,
-) -> Policy:
-    """Returns a run's policy for the spec of an environment in which it can play; see `load_policy`."""
     configure_once()
-    directory = RunDirectory(pathlib.Path(run_dir))
-    preset, run = directory.read()
     if models is not None and not any(network.made_by for network in preset.agent.networks.values()):
         raise ParameterError(f"{directory.path} was trained without models: leave models out")
-    trained = directory.spec() or spec
+    trained = trained or spec
     if isinstance(trained.action, DiscreteSpec) and isinstance(spec.action, DiscreteSpec):
         trained = trained._replace(action=trained.action._replace(native_dtype=spec.action.native_dtype))
     filters = Filters(preset.environment.filters, trained)
@@ -100,15 +89,12 @@ def environment_of(run_dir: str | pathlib.Path, env_fn: EnvFn | None = None) -> 
 
 
 def playing_environment(
-    run_dir: str | pathlib.Path,
-    env_fn: EnvFn | None,
-    changes: Mapping[str, Any] | None = None,
-    quiet: bool = True,
+    run_dir: str | pathlib.Path, env_fn: EnvFn | None, changes: Mapping[str, Any] | None = None, quiet: bool = True
 ) -> EnvironmentParameters:
     """Returns the parameters of the environment in which a run's policy is to play, with the changes of
     `tfsac.evaluate`; unless it is quiet, a line says where it is another environment than that of training.
     """
-    directory, changes = RunDirectory(pathlib.Path(run_dir)), changes or {}
+    directory, changes = RunDirectory(run_dir), changes or {}
     preset, _ = directory.read()
     playing, trained = override(preset, changes).environment, preset.environment
     if playing.filters != trained.filters or any(not path.startswith("environment.") for path in changes):

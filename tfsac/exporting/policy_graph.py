@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.environments import ActionNumbering, action_map
+from tfsac.environments import action_map
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import INITIAL_STATE
 from tfsac.policies.base_policy import read_by
@@ -17,11 +17,8 @@ from tfsac.types import DiscreteSpec, input_name
 
 
 class PolicyGraph:
-    """Observation normalisation, network, distribution and the map to the environment's own actions, as one graph.
-
-    Args:
-        policy: to be exported.
-        values: whether the agent's values are exported too.
+    """Observation normalisation, network, distribution and the map to the environment's own actions of a policy as one
+    graph, on request with the agent's values.
 
     Attributes:
         weights: the variables that the functions use. Saving these alone keeps Keras and tfsac out of the SavedModel.
@@ -34,7 +31,9 @@ class PolicyGraph:
         self.acting, self.filters, self.critics = policy.acting, policy.filters, policy.critics if values else None
         self.map = action_map(self.acting.spec.single_agent())  # the same for each of several agents
         action = self.acting.spec.action
-        self.action_dtype = action.export_dtype if isinstance(action, DiscreteSpec) else action.dtype
+        self.action_dtype = action.dtype  # or an integer space's own, where LiteRT knows it
+        if isinstance(action, DiscreteSpec) and action.native_dtype in ("int8", "uint8", "int16", "uint32"):
+            self.action_dtype = action.native_dtype
         self.networks = {**self.acting.networks, **(self.critics.networks if self.critics else {})}
         variables = [v.value for network in self.networks.values() for v in network.variables]
         self.weights = [*variables, *(v for v in self.acting.variables.values() if isinstance(v, tf.Variable))]
@@ -45,16 +44,16 @@ class PolicyGraph:
 
     def to_environment(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the environment's actions for the agent's."""
-        if isinstance(self.map, ActionNumbering):
-            return tf.cast(action + self.map.start, self.action_dtype)
+        if isinstance(self.map.action, DiscreteSpec):
+            return tf.cast(action + self.map.action.start, self.action_dtype)
         low, high = self.map.low, self.map.high
         # No sum in units of [-1, 1], for which an int8 export would have few of its 256 numbers.
         return tf.clip_by_value(action * self.map.scale + (0.5 * low + 0.5 * high), low, high)
 
     def to_agent(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the agent's actions for the environment's."""
-        if isinstance(self.map, ActionNumbering):
-            return tf.cast(action, tf.int32) - self.map.start
+        if isinstance(self.map.action, DiscreteSpec):
+            return tf.cast(action, tf.int32) - self.map.action.start
         return (action - self.map.low) / self.map.scale - 1.0
 
     def normalized(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -75,10 +74,6 @@ class PolicyGraph:
         state = {name: inputs[name] for name in self.state}
         action, next_state = self.acting.act_tensors(self.normalized(inputs), noise, state)
         return {"action": self.to_environment(action), **next_state}
-
-    def sample(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns sampled actions, with randomness of TensorFlow's own."""
-        return self.act(inputs, self.acting.sample_noise(inputs))
 
     def values(self, inputs: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the agent's values of observations (and a state) and the environment's actions."""
@@ -116,7 +111,8 @@ class PolicyGraph:
             noise = tf.TensorSpec(shape, tf.float32, name="noise")
             signatures["sample"] = function(self.act).get_concrete_function(inputs, noise)
         else:
-            signatures["sample"] = function(self.sample).get_concrete_function(inputs)
+            sample = function(lambda tensors: self.act(tensors, self.acting.sample_noise(tensors)))
+            signatures["sample"] = sample.get_concrete_function(inputs)
         if self.critics:
             inputs = self.inputs(*self.critics.values_through)
             action_spec = tf.TensorSpec(self._batched(action.shape), self.action_dtype, name="action")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 import re
@@ -12,7 +13,6 @@ import numpy as np
 import pydantic
 
 from tfsac.errors import TfsacError
-from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import NEXT, TransitionMemory
 from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
 from tfsac.utils.files import atomic_write, new_file, read_arrays
@@ -93,11 +93,15 @@ def load_demonstrations(
     if minari := str(path).startswith(MINARI):
         if inverse is None:
             raise TfsacError(f"{path} has the environment's actions: pass inverse, such as action_map(spec).inverse")
-        fields, recorded_level, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
+        fields, recorded_level, returns = _read_minari(str(path).removeprefix(MINARI), num_episodes)
         origin = _Origin(format=1, level=recorded_level)
     else:
         fields = read_arrays(pathlib.Path(path), KIND)
-        origin = _read_origin(path, str(fields.get(META)))
+        try:
+            origin = _Origin.model_validate_json(str(fields.get(META)))
+        except pydantic.ValidationError as error:
+            wrong = f"{META} is {str(fields.get(META))[:200]!r}"
+            raise TfsacError(f"{path} is not a demonstration file of format {FORMAT}: {wrong}") from error
         returns = np.asarray(fields.get(RETURNS, ()), float)
     if level is not None:
         _check_origin(path, origin, level, visible_entries)
@@ -132,13 +136,6 @@ class _Origin(pydantic.BaseModel):
     level: str
     visible_entries: tuple[int, ...] | None = None
     action_bounds: tuple[list[Any], list[Any]] | None = None
-
-
-def _read_origin(path: str | pathlib.Path, text: str) -> _Origin:
-    try:
-        return _Origin.model_validate_json(text)
-    except pydantic.ValidationError as error:
-        raise TfsacError(f"{path} is not a demonstration file of format {FORMAT}: {META} is {text[:200]!r}") from error
 
 
 def _check_origin(path: str | pathlib.Path, origin: _Origin, level: str, visible_entries: Sequence[int] | None) -> None:
@@ -195,3 +192,38 @@ def _check_values(
         if len(wrong):
             rule = "does not allow the action, or no action after a step that did not terminate"
             raise TfsacError(f"{path} has a mask that {rule}, at step {wrong[0]}")
+
+
+def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
+    """Reads a Minari dataset of this machine, such as "mujoco/halfcheetah/expert-v0".
+
+    Returns:
+        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment; its id, ""
+        where the dataset names none; the undiscounted return of each episode, `[E]`. Episodes that were left off are
+        truncated.
+    """
+    try:
+        import minari
+    except ImportError as error:
+        raise TfsacError("Minari datasets need: pip install 'tfsac[minari]'") from error
+    local = minari.list_local_datasets()
+    if dataset_id not in local:
+        raise FileNotFoundError(f"Minari datasets on this machine are {', '.join(local) or 'none'}, got {dataset_id}")
+    dataset = minari.load_dataset(dataset_id)
+    episodes = [_minari_steps(episode) for episode in itertools.islice(dataset.iterate_episodes(), num_episodes)]
+    if not episodes:
+        raise TfsacError(f"The Minari dataset {dataset_id} has no episodes")
+    fields = {name: np.concatenate([steps[name] for steps in episodes]) for name in episodes[0]}
+    level = dataset.env_spec.id if dataset.env_spec else ""
+    return fields, level, np.array([steps["reward"].sum() for steps in episodes])
+
+
+def _minari_steps(episode: Any) -> dict[str, np.ndarray]:
+    seen, terminated, truncated = episode.observations, episode.terminations, np.array(episode.truncations)
+    truncated[-1:] |= ~terminated[-1:]
+    steps = {"action": episode.actions, "reward": episode.rewards, "terminated": terminated, "truncated": truncated}
+    for key, array in (seen if isinstance(seen, dict) else {"observation": seen}).items():
+        if key == ACTION_MASK:  # a MultiBinary space keeps integers
+            array = np.asarray(array) != 0
+        steps |= {OBSERVATION + key: array[:-1], NEXT + key: array[1:]}
+    return steps

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.memories.frames import EpisodeFrames, observation_fields, without_frames
-from tfsac.memories.storage import Allocate
-from tfsac.memories.transitions import EXTRA, MemoryContext, check_fields
+from tfsac.memories.storage import Allocate, Ring
+from tfsac.memories.transitions import EXTRA, MemoryContext
 from tfsac.parameters import Preset
 from tfsac.types import OBSERVATION, STATE, ArraySpec, Segments, Spec
 
 
-class EpisodicMemory:
+class EpisodicMemory(Ring):
     """The newest finished episodes of E environments, the running ones, and the rollout since the last one was taken.
 
     A finished episode of L steps is L + 1 records of a ring, the last of which has only the observation after the last
@@ -165,11 +165,11 @@ class EpisodicMemory:
         episode = self.tape[start : self.size + 1, env]
         self.cut = bool(start > self.begin[env])
         self.begin[env] = self.size
-        self._append(episode)
+        self.append(episode)
 
-    def _append(self, episode: np.ndarray) -> None:
-        """Stores the records of a finished episode."""
-        self.ring[self._slots(self.total_rows, self.total_rows + len(episode))] = episode
+    def append(self, episode: np.ndarray) -> None:
+        """Stores the L + 1 records of a finished episode, whose L steps fit the capacity."""
+        self.put(self.total_rows, episode)
         self.episodes.append((self.total_rows, len(episode) - 1))
         self.total_rows += len(episode)
         self.num_steps += len(episode) - 1
@@ -179,10 +179,6 @@ class EpisodicMemory:
         """Drops the oldest episodes that are too much, or partly overwritten."""
         while self.num_steps > self.capacity or self.total_rows - self.oldest_row > len(self.ring):
             self.num_steps -= self.episodes.popleft()[1]
-
-    def _slots(self, start: int, stop: int) -> np.ndarray:
-        """Returns where in the ring the records with absolute indices start to stop - 1 lie."""
-        return np.arange(start, stop) % len(self.ring)
 
     def end_episodes(self) -> None:
         """Finishes the running episodes, as if truncated after their newest steps, and drops the rollout."""
@@ -282,35 +278,6 @@ class EpisodicMemory:
     def oldest_row(self) -> int:
         """Absolute index of the oldest record that is kept."""
         return self.total_rows - self.num_steps - len(self.episodes)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one record."""
-        return self.dtype.itemsize
-
-    def between(self, start: int, stop: int) -> np.ndarray:
-        """Returns copies of the finished episodes' records with absolute indices start to stop - 1, which must be
-        kept.
-        """
-        return self.ring.take(self._slots(start, stop))
-
-    def put(self, start: int, rows: np.ndarray) -> None:
-        """Writes records back at their absolute indices, as a checkpoint does, before `restore`.
-
-        Raises:
-            TfsacError: records with other fields, which another agent recorded.
-        """
-        check_fields(self.ring, rows)
-        self.ring[self._slots(start, start + len(rows))] = rows
-
-    def keep(self, episodes: Sequence[np.ndarray]) -> None:
-        """Replaces all episodes by finished ones, `[L + 1]` records each, oldest first; those longer than the capacity
-        are left out.
-        """
-        self.episodes, self.num_steps, self.total_rows, self.cut = deque(), 0, 0, False
-        for episode in episodes:
-            if len(episode) <= self.capacity + 1:
-                self._append(episode)
 
     def state(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps beside the records and `total_rows`; views, to be written before the next

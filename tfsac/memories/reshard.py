@@ -40,7 +40,9 @@ def reshard(
         each = [_episodes(chunks, state, total) for chunks, state, total in zip(rows, states, total_rows, strict=True)]
         # In turns, so that the oldest stay in front.
         everything = [episode for turn in itertools.zip_longest(*each) for episode in turn if episode is not None]
-        memory.keep(everything[index::count])
+        for episode in everything[index::count]:
+            if len(episode) <= memory.capacity + 1:
+                memory.append(episode)
         return
     own = slice(index * memory.num_envs, (index + 1) * memory.num_envs)
     for chunks in zip(*rows, strict=True):  # workers step together, so their chunks end together
@@ -48,26 +50,18 @@ def reshard(
         parts = [part[begin - start :] for start, part in chunks]
         memory.put(begin, np.concatenate(parts, axis=1)[:, own])
     memory.total_rows = total_rows[0]
-    state = {
-        name: array for name, array in states[0].items() if name != "sampled"
-    }  # updates that were underway are dropped
+    state = {name: array for name, array in states[0].items() if name != "sampled"}  # updates underway are dropped
     for key in memory.frames:
-        frames = np.concatenate([state_of_worker[FRAMES + key] for state_of_worker in states])
         envs = memory.num_envs * count // len(states)  # of each memory before
-        places = np.concatenate(
-            [state_of_worker[PLACES + key] + [0, envs * i, 0] for i, state_of_worker in enumerate(states)]
-        )
+        places = np.concatenate([before[PLACES + key] + [0, envs * i, 0] for i, before in enumerate(states)])
         is_local = (own.start <= places[:, 1]) & (places[:, 1] < own.stop)
+        frames = np.concatenate([before[FRAMES + key] for before in states])
         state |= {PLACES + key: places[is_local] - [0, own.start, 0], FRAMES + key: frames[is_local]}
     if "leaves" in state:
         num_stored = min(memory.total_rows, memory.rows)
-        leaves = np.concatenate(
-            [state_of_worker["leaves"].reshape(num_stored, -1) for state_of_worker in states], axis=1
-        )
-        state |= {
-            "leaves": leaves[:, own].ravel(),
-            "largest": np.max([state_of_worker["largest"] for state_of_worker in states]),
-        }
+        leaves = np.concatenate([before["leaves"].reshape(num_stored, -1) for before in states], axis=1)
+        largest = np.max([before["largest"] for before in states])
+        state |= {"leaves": leaves[:, own].ravel(), "largest": largest}
     memory.restore(state)
 
 

@@ -1,4 +1,4 @@
-"""Where the records of a memory lie: in RAM, or in a file on disk."""
+"""Where the records of a memory lie, in RAM or in a file on disk, and what a checkpoint takes of them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,49 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tfsac.errors import TfsacError
 from tfsac.utils.machine import usable_memory
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]  # shape and dtype -> zeros
 
 
+class Ring:
+    """Base of memories, whose records lie in a ring and are saved row by row.
+
+    Attributes:
+        ring: the newest rows, `[R, ...]`; the one with the absolute index i is in slot i % R.
+        total_rows: rows ever stored; the absolute index of the next one.
+    """
+
+    ring: np.ndarray
+    total_rows: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.ring[0].nbytes
+
+    def between(self, start: int, stop: int) -> np.ndarray:
+        """Returns copies of the rows with absolute indices start to stop - 1, which must be kept."""
+        return self.ring.take(np.arange(start, stop) % len(self.ring), axis=0)
+
+    def put(self, start: int, rows: np.ndarray) -> None:
+        """Writes rows at their absolute indices, as a checkpoint does before `restore`.
+
+        Raises:
+            TfsacError: rows with other fields, which another agent recorded, or of another number of environments.
+        """
+        own, given = ((array.dtype, array.shape[1:]) for array in (self.ring, rows))
+        if own != given:  # NumPy would take fields by their places
+            raise TfsacError(
+                "The replay was recorded with other fields or another number of environments: this memory has "
+                f"{own[0].names} of {own[1]}, got {given[0].names} of {given[1]}"
+            )
+        self.ring[np.arange(start, start + len(rows)) % len(self.ring)] = rows
+
+
 def in_ram(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Returns zeros, which the operating system hands out page by page as they are written.
-
-    Args:
-        shape: of the array.
-        dtype: of its elements.
 
     Raises:
         MemoryError: there are more bytes than RAM in the machine or container, or the operating system refuses them.
@@ -35,16 +67,10 @@ def in_ram(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def on_disk(folder: pathlib.Path) -> Allocate:
-    """Returns what takes the place of `np.zeros` for arrays that lie in files of a folder, mapped into memory.
+    """Returns what takes the place of `np.zeros`: arrays mapped into memory from files of an existing folder.
 
     The files have no name and are gone with their arrays, however the process ends. Their space is reserved at once,
-    because a mapped file that finds the disk full kills the process.
-
-    Args:
-        folder: an existing one.
-
-    Returns:
-        A function of shape and dtype, which raises an OSError where the array does not fit or no file can be made.
+    because a mapped file that finds the disk full kills the process. An array that does not fit is an OSError.
     """
 
     def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -60,8 +86,6 @@ def on_disk(folder: pathlib.Path) -> Allocate:
             content.madvise(mmap.MADV_RANDOM)  # samples lie anywhere: what is read ahead is hardly ever wanted
         except OSError as error:
             raise OSError(f"The replay memory needs {size} bytes of the disk of {folder}: {error}") from error
-        return np.ndarray(
-            shape, dtype, content
-        )  # a plain array: what is taken from a np.memmap is one too, which is slower
+        return np.ndarray(shape, dtype, content)  # what is taken from a np.memmap is one too, which is slower
 
     return allocate

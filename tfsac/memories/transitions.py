@@ -9,7 +9,7 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 from tfsac.memories.frames import FRAMES, PLACES, RingFrames, observation_fields, without_frames
-from tfsac.memories.storage import Allocate
+from tfsac.memories.storage import Allocate, Ring
 from tfsac.parameters import Preset
 from tfsac.types import OBSERVATION, ArraySpec, Sequence, Spec, Transition
 
@@ -36,7 +36,7 @@ class MemoryContext(NamedTuple):
     older_policies: bool = False
 
 
-class TransitionMemory:
+class TransitionMemory(Ring):
     """The newest `capacity` transitions of E environments, in a ring `[capacity // E, E]` of records.
 
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
@@ -139,11 +139,6 @@ class TransitionMemory:
     def oldest_row(self) -> int:
         """Absolute index of the oldest row that is kept."""
         return max(self.total_rows - self.rows, 0)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row."""
-        return self.ring[0].nbytes
 
     def __len__(self) -> int:
         return min(self.total_rows, self.rows) * self.num_envs
@@ -256,19 +251,6 @@ class TransitionMemory:
             row = self.ring[(self.total_rows - 1) % self.rows]
             row["truncated"] |= ~row["terminated"]
 
-    def between(self, start: int, stop: int) -> np.ndarray:
-        """Returns copies of the rows with absolute indices start to stop - 1, which must be kept."""
-        return self.ring.take(np.arange(start, stop) % self.rows, axis=0)
-
-    def put(self, start: int, rows: np.ndarray) -> None:
-        """Writes rows back at their absolute indices, as a checkpoint does.
-
-        Raises:
-            TfsacError: rows with other fields, which another agent recorded, or of another number of environments.
-        """
-        check_fields(self.ring, rows)
-        self.ring[np.arange(start, start + len(rows)) % self.rows] = rows
-
     def state(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps beside the rows and `total_rows`: the stacks' extra frames,
         "places/<key>" and "frames/<key>".
@@ -282,16 +264,3 @@ class TransitionMemory:
         """Loads what `state` returned, after the rows were put back and `total_rows` was set."""
         for key, frames in self.frames.items():
             frames.restore(arrays[PLACES + key], arrays[FRAMES + key])
-
-
-def check_fields(own: np.ndarray, rows: np.ndarray) -> None:
-    """Checks that records fit a memory; NumPy would take fields by their places.
-
-    Raises:
-        TfsacError: they have other fields, or are of another number of environments.
-    """
-    if (own.dtype, own.shape[1:]) != (rows.dtype, rows.shape[1:]):
-        raise TfsacError(
-            "The replay was recorded with other fields or another number of environments: this memory has "
-            f"{own.dtype.names} of {own.shape[1:]}, got {rows.dtype.names} of {rows.shape[1:]}"
-        )

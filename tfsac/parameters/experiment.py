@@ -112,7 +112,7 @@ class EnvironmentParameters:
         level: a Gymnasium environment id; "pettingzoo:" and the module of a PettingZoo environment, whose agents then
             share one policy; or "env_fn:" and the name of an environment that only a Python function makes again.
         num_envs: environments that run side by side.
-        vectorization: "sync" steps them in this process, "subprocess" in equal groups on all cores, one of them here.
+        vectorization: "sync" steps them in this process, "subprocess" in a group for each core, one of them here.
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.

@@ -17,7 +17,7 @@ from tfsac.networks.heads import action_size
 from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters
 from tfsac.random_streams import Stream
-from tfsac.types import ACTION_MASK, ActResult, Arrays, ArraySpec, Spec, Tensors, check_actions, input_name
+from tfsac.types import ACTION_MASK, ActResult, Arrays, ArraySpec, DiscreteSpec, Spec, Tensors, input_name
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 
@@ -85,7 +85,13 @@ class BasePolicy(ABC):
         """Raises a TfsacError for what the policy cannot act in, perhaps with custom Keras models, before networks are
         made.
         """
-        check_actions(parameters.kind, parameters.discrete_actions, spec.action)
+        discrete = isinstance(spec.action, DiscreteSpec)
+        if parameters.discrete_actions not in (None, discrete):
+            actions, preset = (
+                ("discrete", "cart_pole_discrete_sac") if discrete else ("continuous", "pendulum_twin_sac")
+            )
+            instead = f"that of the preset {preset!r} can"
+            raise TfsacError(f"The agent {parameters.kind!r} cannot choose {actions} actions; {instead}")
 
     @classmethod
     def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:

@@ -30,15 +30,11 @@ class EpochLog(Callback):
     """Writes a row to progress.txt and prints it as a table at every evaluation, which ends an epoch.
 
     What did not happen in an epoch is nan. Averages are those of metrics.csv; Std, Max and Min of Q1Vals, Q2Vals and
-    LogPi are over the epoch's updates, of each update's batch mean.
-
-    Args:
-        config: what is added to the top level of config.json.
+    LogPi are over the epoch's updates, of each update's batch mean. `config` goes to the top level of config.json.
     """
 
     def __init__(self, config: Mapping[str, Any]):
-        self.config = dict(config)
-        self.updates: list[np.ndarray] = []  # [U, 3] each
+        self.config, self.updates = config, list[np.ndarray]()  # [U, 3] each
         self.lines: list[str] = []
 
     def on_training_begin(self, trainer: Trainer) -> None:
@@ -70,8 +66,7 @@ class EpochLog(Callback):
             values |= {word + name: float(getattr(np, key)(of_update)) for word, key in [*WORDS.items()][1:]}
         values |= {name: row.get(metric, math.nan) for name, metric in LOSSES.items()}
         values["Time"] = row["wall_seconds"]
-        self.lines = self.lines or ["\t".join(values)]
-        self.lines.append("\t".join(str(value) for value in values.values()))
+        self.lines = [*(self.lines or ["\t".join(values)]), "\t".join(map(str, values.values()))]
         content = "".join(f"{line}\n" for line in self.lines).encode()
         with atomic_write(self.path) as file:
             file.write(content)

@@ -35,11 +35,6 @@ class SpinningUpArguments:
         num_test_episodes: of the test of an epoch.
         max_ep_len: time limit of episodes in steps.
         save_freq: epochs between checkpoints.
-
-    Example:
-        >>> arguments = SpinningUpArguments(gamma=0.98)
-        >>> arguments.preset(EnvironmentParameters("Hopper-v5")).agent.algorithm.discount
-        0.98
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -86,5 +81,5 @@ class SpinningUpArguments:
 
     def run_parameters(self) -> RunParameters:
         """Returns the seed, when to save, and that the averages of progress.txt are over all updates."""
-        save_steps = self.save_freq * self.steps_per_epoch
-        return RunParameters(seed=self.seed, checkpoint_save_steps=save_steps, updates_between_diagnostics=1)
+        steps = self.save_freq * self.steps_per_epoch
+        return RunParameters(seed=self.seed, checkpoint_save_steps=steps, updates_between_diagnostics=1)

@@ -35,16 +35,8 @@ def check_new_folder(path: pathlib.Path, advice: str = "choose a new or empty fo
 
 
 def new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) -> pathlib.Path:
-    """Makes room for a file: its folder exists afterwards.
-
-    Args:
-        path: of the file.
-        *suffixes: endings that its name may have; none means any.
-        replace: an existing file is fine.
-
-    Raises:
-        TfsacError: another ending.
-        FileExistsError: there is something already.
+    """Returns the path of a file to write, whose name has one of the suffixes, and makes its folder; raises TfsacError
+    for other suffixes, and FileExistsError unless something may be replaced.
     """
     path = pathlib.Path(path)
     if suffixes and path.suffix not in suffixes:
@@ -77,11 +69,7 @@ def acquire(lock: BaseFileLock, seconds: float = 0.0) -> contextlib.AbstractCont
 
 @contextlib.contextmanager
 def atomic_write(path: pathlib.Path) -> Iterator[IO[bytes]]:
-    """Gives a temporary file to write to; it is synced and renamed to `path` when all went well, else removed.
-
-    Raises:
-        OSError: it cannot be written; `path` is as it was.
-    """
+    """Gives a temporary file to write to; it is synced and renamed to `path` when all went well, else removed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -105,9 +93,7 @@ def remove_temporary(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def glob_safe(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a path to a folder that has no characters of a pattern, for TensorFlow, which reads paths of
-    checkpoints as patterns.
-    """
+    """Gives a path to a folder without characters of a pattern: TensorFlow reads paths of checkpoints as patterns."""
     absolute = folder.absolute()
     if not set("[]*?\\") & set(str(absolute)):
         yield folder
@@ -118,27 +104,25 @@ def glob_safe(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         yield link
 
 
-# -- JSON --------------------------------------------------------------------------------------------------------------
-
-
 def leaves(value: Any, path: str = "", empty: bool = False) -> Iterator[tuple[str, Any]]:
     """Yields dotted path and value of everything in nested dicts; on request, empty dicts inside are values, too."""
-    if not isinstance(value, dict) or (empty and path and not value):
+    if isinstance(value, dict) and (value or not (empty and path)):
+        for key, entry in value.items():
+            yield from leaves(entry, f"{path}.{key}" if path else key, empty)
+    else:
         yield path, value
-        return
-    for key, entry in value.items():
-        yield from leaves(entry, f"{path}.{key}" if path else key, empty)
 
 
-def differences(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def differences(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
     """Returns what differs between nested dicts: dotted path, value before, value after (None where there is none)."""
-    left, right = dict(leaves(before, empty=True)), dict(leaves(after, empty=True))
-
-    def value(side: dict[str, Any], name: str) -> Any:  # a dict with entries differs from None, whatever they are
-        return side.get(name, {} if any(path.startswith(f"{name}.") for path in side) else None)
-
-    pairs = [(name, value(left, name), value(right, name)) for name in left | right]
-    return [(name, old, new) for name, old, new in pairs if old != new]
+    changed = []
+    for name in before | after:
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            changed += differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            changed.append((f"{prefix}{name}", old, new))
+    return changed
 
 
 def read_object(path: pathlib.Path) -> dict[str, Any]:
@@ -150,9 +134,6 @@ def read_object(path: pathlib.Path) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise TfsacError(f"{path} is damaged: it holds no JSON object")
     return parsed
-
-
-# -- npz ---------------------------------------------------------------------------------------------------------------
 
 
 def read_arrays(path: pathlib.Path, kind: str = "an npz file") -> dict[str, np.ndarray]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import pathlib
+import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +15,7 @@ IMPORT_FOLDERS: list[str] = []  # what `make_importable` added; the config of a 
 
 
 def make_importable(folder: str | pathlib.Path, first: bool = True) -> None:
-    """Lets Python import the modules in a folder, as those beside a script.
-
-    Args:
-        folder: is left alone where it is not there.
-        first: they come before installed packages of the same name; else after them.
-    """
+    """Lets Python import the modules in a folder, if it exists, before installed packages of the same name or after."""
     path = str(pathlib.Path(folder).absolute())
     if not pathlib.Path(path).is_dir():
         return
@@ -31,30 +26,23 @@ def make_importable(folder: str | pathlib.Path, first: bool = True) -> None:
 
 
 def load(name: str) -> Any:
-    """Returns what "MODULE:NAME" names, such as the class of "my_agents:MyAgent"; imports the module.
-
-    Raises:
-        TfsacError: there is no such module, or nothing of this name in it.
-        Exception: the module raises.
-    """
+    """Returns what "MODULE:NAME" names, such as the class of "my_agents:MyAgent", or raises TfsacError."""
     module, _, inner = name.partition(":")
     try:
-        value: Any = importlib.import_module(module)
-        for part in inner.split("."):
-            value = getattr(value, part)
+        value = pkgutil.resolve_name(name)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # one that the user's module needs
             raise
         raise TfsacError(f"no module {error.name!r} for {name!r} in {IMPORT_FOLDERS} or where Python looks") from error
     except (AttributeError, ValueError) as error:
         raise TfsacError(f"{name!r} must be MODULE:NAME of something in a module: {error}") from error
+    if not inner:
+        raise TfsacError(f"{name!r} must be MODULE:NAME, such as my_agents:MyAgent")
     return value
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial those of its
-    function, of another object those of its class.
-    """
+    """Returns module and name of a function, such as "experiments.make_arm", or of any other object's class."""
     while isinstance(function, functools.partial):
         function = function.func
     callable_ = function if hasattr(function, "__qualname__") else type(function)

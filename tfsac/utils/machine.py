@@ -38,10 +38,8 @@ def usable_memory() -> int:
 
 
 def use_tensorflow() -> None:
-    """Notes that this process computes with TensorFlow.
-
-    Raises:
-        TfsacError: it was forked from one that did, whose threads TensorFlow would wait for forever.
+    """Notes that this process computes with TensorFlow; raises TfsacError where it was forked from one that did, whose
+    threads TensorFlow would wait for forever.
     """
     if os.getpid() not in TENSORFLOW_IN:
         if TENSORFLOW_IN:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -16,14 +15,14 @@ class QuietImport(importlib.abc.MetaPathFinder):
     """Hides what TensorFlow's libraries print while they load, whoever imports it; TF_CPP_MIN_LOG_LEVEL=0 shows it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Returns how TensorFlow is loaded, once."""
+        """Returns how TensorFlow is loaded."""
         if name != "tensorflow":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None and os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":
-            load = functools.partial(_load_quietly, spec.loader.exec_module)
-            spec.loader.exec_module = load  # type: ignore[method-assign]
+        if spec and spec.loader and os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":
+            load = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: _load_quietly(load, module)  # type: ignore[method-assign]
         return spec
 
 
