@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from learning_suites import Run
 
-from tfsac.distributed.ray_jobs import end_with_parent
+from tfsac.distributed.ray_cluster import end_with_parent
 from tfsac.experiments.learning_curves import read_evaluations
 from tfsac.experiments.run_processes import PlannedRun
 from tfsac.utils.files import atomic_write, differences

@@ -8,7 +8,7 @@ RUNS = """
 import json, sys
 import numpy as np
 import tensorflow as tf
-from tfsac.distributed.tf_config import WorkerTask
+from tfsac.distributed.partition import WorkerTask
 from tfsac.parameters import RunParameters
 from toys import tiny_preset
 from tfsac.training import Trainer
@@ -48,7 +48,7 @@ def test_every_strategy_of_one_process_trains_the_same_run(run_python, tmp_path)
 
 BITS = """
 import numpy as np, tensorflow as tf
-from tfsac.distributed.tf_config import WorkerTask
+from tfsac.distributed.partition import WorkerTask
 from tfsac.distributed.workers import Workers
 
 cpu = tf.config.list_physical_devices("CPU")[0]

@@ -100,7 +100,7 @@ def test_loggers_of_services_end_as_the_run_did(tmp_path):
 
 
 def test_metrics_csv_is_whole_after_every_row(tmp_path):
-    path, info = tmp_path / "metrics.csv", RunInfo(tmp_path, ["env_steps", "a"], [], [], 1, "", {}, {})
+    path, info = tmp_path / "metrics.csv", RunInfo(tmp_path, [], [], 1, "", {}, {})
     logger = CSVLogger(path)
     logger.start(info, None)
     logger.write("episode", 1, {"a": 1})
@@ -219,7 +219,7 @@ def test_episodes_and_losses_are_written_between_evaluations(tmp_path, monkeypat
 def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-    info = RunInfo(tmp_path, [], [], [], 1, "", {}, {})
+    info = RunInfo(tmp_path, [], [], 1, "", {}, {})
     first, second = (TensorBoardLogger(tmp_path / "events") for _ in range(2))
     first.start(info, None)
     for step in (10, 20, 30, 40):

@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 import tiny
-from info_tools import EPISODE
+from environment_tools import EPISODE
 from toys import tiny_preset
 
 from tfsac.environments import Environments, episode_seed
@@ -14,7 +14,7 @@ from tfsac.environments.vectorize import EVALUATION, TRAINING, number
 from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer
 
-LEVEL = "info_tools:TfsacTelling-v0"
+LEVEL = "environment_tools:TfsacTelling-v0"
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
 
 
@@ -86,7 +86,7 @@ def test_infos_become_columns_of_training_and_evaluations(trained):
         for kind, values in (("training", part), ("evaluation", played)):
             assert float(row[f"{kind}/number"]) == pytest.approx(values.mean())
             assert float(row[f"{kind}/is_success"]) == pytest.approx((values % 2).mean())
-            assert row[f"{kind}/three"] == ("3.0" if 3 in values else "") and row[f"{kind}/words"] == ""
+            assert row.get(f"{kind}/three", "") == ("3.0" if 3 in values else "") and f"{kind}/words" not in row
 
 
 def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interrupted(trained, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from tfsac.training.loggers import RunInfo, TerminalLogger
 
 ROW = {"evaluation/return_mean": -1234.5, "evaluation/return_std": 10.0, "steps_per_second": 321.0}
-INFO = RunInfo(pathlib.Path("run"), [], [], ["mine"], 10, "steps", {}, {})
+INFO = RunInfo(pathlib.Path("run"), [], ["mine"], 10, "steps", {}, {})
 TINY = (
     "--set=schedule.heatup_steps=130", "--set=schedule.improve_steps=100000", "--set=schedule.steps_between_evaluation_periods=20",
     "--set=schedule.evaluation_steps=1", "--set=environment.max_episode_steps=10",

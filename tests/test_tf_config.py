@@ -3,8 +3,7 @@
 import json
 
 from tfsac.catalog import load_preset
-from tfsac.distributed.partition import preset_of_worker
-from tfsac.distributed.tf_config import WorkerTask, worker_task
+from tfsac.distributed.partition import WorkerTask, preset_of_worker, worker_task
 from tfsac.parameters import RunParameters, override
 
 RUN = RunParameters(strategy="multi_worker")

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from return_tools import statistics_of
 from strategy_tools import cluster, free_ports
-from toys import tiny_preset
+from toys import statistics_of, tiny_preset
 
-from tfsac.distributed.tf_config import WorkerTask
+from tfsac.distributed.partition import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments
 from tfsac.errors import TfsacError
@@ -321,8 +320,7 @@ def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(
 
 def test_workers_must_have_the_same_settings(monkeypatch):
     second = Workers(tf.distribute.get_strategy(), WorkerTask(1, 2))
-    of_the_chief = b'{"run": {"seed": 1, "eager": false}}'
-    monkeypatch.setattr(second, "broadcast", lambda source, content: of_the_chief if source == 0 else content)
+    monkeypatch.setattr(second, "gather_objects", lambda value: [{"run": {"seed": 1, "eager": False}}, value])
     second.check_shared({"run": {"seed": 1, "eager": False}})
     with pytest.raises(TfsacError, match=r"run\.seed=2 at worker 1, 1 at worker 0"):
         second.check_shared({"run": {"seed": 2, "eager": False}})

@@ -69,8 +69,7 @@ def _train(series: Series, jobs: int, ray_address: str | None, cpus_per_run: int
     if ray_address is None:
         stopped_by = series.train(jobs)
     else:
-        from tfsac.distributed.ray_cluster import connect
-        from tfsac.distributed.ray_jobs import RayJob, job_capacity
+        from tfsac.distributed.ray_cluster import RayJob, connect, job_capacity
         from tfsac.experiments.run_processes import TRAIN
 
         with connect(ray_address) as ray:

@@ -59,7 +59,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.cli.results import print_evaluation
     from tfsac.cli.show import presets
     from tfsac.cli.sweep_and_tune import train_grid
-    from tfsac.distributed.tf_config import worker_task
+    from tfsac.distributed.partition import worker_task
 
     if f.list:
         return presets(f, rest)

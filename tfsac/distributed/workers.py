@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributed.tf_config import WorkerTask
+from tfsac.distributed.partition import WorkerTask
 from tfsac.errors import TfsacError
 from tfsac.utils.files import differences
-
-MESSAGE_BYTES = 16 * 2**20  # bytes of one message
 
 
 class Workers:
@@ -59,8 +57,11 @@ class Workers:
 
     def gather_objects(self, value: Any) -> list[Any]:
         """Returns the JSON values that all workers give, in their order."""
-        content = json.dumps(value).encode()
-        return [json.loads(self.broadcast(worker, content)) for worker in range(self.task.num_workers)]
+        content = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        sizes = self.gather({"size": np.array([content.size])})["size"]
+        padded = np.pad(content, (0, int(sizes.max()) - content.size))
+        contents = self.gather({"content": padded[None]})["content"]
+        return [json.loads(padded[:size].tobytes()) for padded, size in zip(contents, sizes, strict=True)]
 
     def check_shared(self, shared_config: dict[str, Any]) -> None:
         """Raises TfsacError at every worker where the settings, JSON values by name, differ between workers."""
@@ -71,25 +72,3 @@ class Workers:
                     "All workers of a run must have the same preset and flags, "
                     f"got {name}={own!r} at worker {worker}, {chiefs!r} at worker 0"
                 )
-
-    def broadcast(self, source: int, content: bytes) -> bytes:
-        """Returns the content that the worker of index `source` gives, at every worker."""
-        if self.task.num_workers == 1:
-            return content
-        is_source = source == self.task.index
-        size = int(self.gather({"size": np.array([len(content)])})["size"][source])
-        pieces = []
-        for start in range(0, size, MESSAGE_BYTES):
-            buffer = np.zeros(-(-min(size - start, MESSAGE_BYTES) // 8), np.int64)
-            if is_source:
-                part = content[start : start + MESSAGE_BYTES]
-                buffer.view(np.uint8)[: len(part)] = np.frombuffer(part, np.uint8)
-            pieces.append(self._sum(tf.constant(buffer)).numpy().tobytes())
-        return b"".join(pieces)[:size]
-
-
-def worker_lost_error(error: tf.errors.OpError, advice: str) -> TfsacError:
-    """Returns the error to raise where a collective operation failed, with advice how to continue the run."""
-    lines = str(error.message).splitlines()
-    reason = next((line for line in lines if "aborted by" in line), lines[0])
-    return TfsacError(f"Another worker of this run ended or cannot be reached ({reason}). {advice}")

@@ -55,7 +55,7 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
         names = list(reader.fieldnames or ())
         if column == RETURN and column not in names and RECENT in names:
             column = RECENT
-        for name in {STEPS, column} - set(names):
+        for name in {STEPS, column} - set(names) if names else ():
             raise TfsacError(f"{file} has no column {name!r}, only {', '.join(names)}")
         # A run that was killed may end in half a line.
         rows = [row for row in reader if None not in row.values() and row[STEPS] and row[column]]

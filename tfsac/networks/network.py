@@ -74,8 +74,7 @@ class Network(tf.Module):
     ):
         super().__init__(name=name)
         self.head: Head | None = None
-        self.note, self.parameters = "", parameters
-        self.encoder = encoder
+        self.note, self.encoder = "", encoder
         self.embedders: dict[str, list[keras.Layer]] = {key: [] for key in spec.observation}
         self.state_embedders: dict[str, keras.layers.Dense | None] = dict.fromkeys(spec.state)
         self.middleware: list[keras.Layer] = []
@@ -90,18 +89,14 @@ class Network(tf.Module):
                 self.state_embedders = {key: None for key in spec.state if key in read}
             return
         parameters, self.note = with_embedders(name, parameters, spec.observation)
-        self.parameters = parameters
         seeds = np.random.default_rng(seed)
         hidden = Initializers(parameters.initializer, seeds)
         self.merger = parameters.embedding_merger_type
-        self.embedders = (
-            encoder.embedders
-            if encoder
-            else {
-                key: embedder_layers(embedder, spec.observation[key], hidden)
-                for key, embedder in parameters.input_embedders_parameters.items()
-            }
-        )
+        if encoder:
+            self.embedders = encoder.embedders
+        else:
+            embedders = parameters.input_embedders_parameters.items()
+            self.embedders = {key: embedder_layers(each, spec.observation[key], hidden) for key, each in embedders}
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
         head = parameters.head_parameters
         self.head = class_of(head, Head)(head, spec, hidden, seeds)

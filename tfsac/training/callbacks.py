@@ -86,7 +86,7 @@ class Hooks:
         values: dict[str, float] = {}
         for callback in self.callbacks:
             returned = (self._call(callback, "metrics") or {}) if callback.metric_names else {}
-            values |= {name: float(returned[name]) for name in callback.metric_names if name in returned}
+            values |= {name: float(returned.get(name, np.nan)) for name in callback.metric_names}
         return values
 
     def _call(self, callback: Callback, hook: str, *arguments: Any) -> Any:

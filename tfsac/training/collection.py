@@ -93,15 +93,13 @@ class Collector:
         `actions` are those of the running episode, see `Environments.restore`; `learned` is the agent's policy.
         """
         self.policy.rng.bit_generator.state = state["rng"]
-        self.policy_state = {
-            name.removeprefix(POLICY_STATE): value for name, value in arrays.items() if name.startswith(POLICY_STATE)
-        }
-        weights = [arrays[f"{ACTOR_WEIGHTS}{i}"] for i in range(sum(name.startswith(ACTOR_WEIGHTS) for name in arrays))]
+        prefixes = POLICY_STATE, ACTOR_WEIGHTS, OBSERVATION, BEGAN
+        self.policy_state, weights, observation, began = (
+            {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+            for prefix in prefixes
+        )
         if weights and learned is not self.policy:
-            self._set_weights(weights)
+            self._set_weights(list(weights.values()))
         else:
             self.sync_from(learned)
-        keys = self.environments.spec.observation
-        observation = {key: arrays[OBSERVATION + key] for key in keys if OBSERVATION + key in arrays}
-        began = {key: arrays[BEGAN + key] for key in keys if BEGAN + key in arrays}
         return self.environments.restore(state["environments"], actions, observation, began)

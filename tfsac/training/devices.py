@@ -8,7 +8,7 @@ import sys
 
 import tensorflow as tf
 
-from tfsac.distributed.tf_config import WorkerTask
+from tfsac.distributed.partition import WorkerTask
 from tfsac.errors import TfsacError
 from tfsac.networks.bfloat16 import use_bfloat16, warning_about_bfloat16
 from tfsac.parameters import RunParameters

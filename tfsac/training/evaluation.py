@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import pathlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -20,16 +19,15 @@ from tfsac.environments.vectorize import EVALUATION, number
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
-from tfsac.training.loggers.means import RECENT, SUMMARY, summary
 from tfsac.training.non_finite import refuse_non_finite_weights
+from tfsac.training.reporting import summary
 from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
 from tfsac.training.trained_policy import Policy
 from tfsac.training.weights import save_weights
-from tfsac.types import SWITCH
 
 LONGEST_EPISODE = 100_000  # steps of an evaluation episode that does not end
-SWITCHING = ("switch_rate", "repeats_mean")
+SAVED = ("evaluated_at", "best_step", "best_updates", "accepted")  # attributes of an evaluator
 
 
 class Evaluation(NamedTuple):
@@ -55,7 +53,7 @@ class Evaluation(NamedTuple):
         row = {f"{prefix}/{key}": float(np.nanmean(values)) for key, values in self.info.items()}
         row |= summary(prefix, self.returns, self.lengths)
         if self.switched is not None:
-            row |= dict(zip([f"{prefix}/{name}" for name in SWITCHING], self.switching(), strict=True))
+            row[f"{prefix}/switch_rate"], row[f"{prefix}/repeats_mean"] = self.switching()
         return row
 
     def switching(self) -> tuple[float, float]:
@@ -69,18 +67,11 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_policy(
-    policy: Policy,
-    env: gym.Env,
-    duration: StepMethod,
-    deterministic: bool = True,
-    seed: int = 0,
-    evaluation_index: int = 0,
-    each_step: Callable[..., None] | None = None,
-    first_observation: Any = None,
+    policy: Policy, env: gym.Env, duration: StepMethod, deterministic: bool = True, *arguments: Any, **keywords: Any
 ) -> Evaluation:
     """Runs whole episodes of a policy, its mode or samples, whose state is reset at each episode start.
 
-    The other arguments are those of `evaluate`.
+    The other arguments are those of `evaluate`, from `seed` on.
     """
     switched: list[bool] = []
 
@@ -90,7 +81,7 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    evaluation = evaluate(act, env, duration, seed, evaluation_index, each_step, policy.reset, first_observation)
+    evaluation = evaluate(act, env, duration, *arguments, **{"begin": policy.reset, **keywords})
     return evaluation._replace(switched=np.array(switched) if switched else None)
 
 
@@ -100,7 +91,7 @@ def evaluate(
     duration: StepMethod,
     seed: int = 0,
     evaluation_index: int = 0,
-    each_step: Callable[..., None] | None = None,
+    each_step: Callable[..., None] = lambda *step: None,
     begin: Callable[[], None] | None = None,
     first_observation: Any = None,
 ) -> Evaluation:
@@ -120,29 +111,28 @@ def evaluate(
     Raises:
         EnvironmentFailure: the environment raised, or returned what it must not.
     """
-    returns: list[float] = []
-    lengths: list[int] = []
-    infos: list[dict[str, float]] = []
+    returns, lengths, infos = list[float](), list[int](), list[dict[str, float]]()
     longest = max(LONGEST_EPISODE, time_limit_of(env) or 0)
     name = name_of_environment(env)
-    completed = 0  # episodes, or steps
-    while completed < duration.num_steps:
-        with _failing_in(name, len(returns), 0):
-            observation, first_observation = first_observation, None
-            if observation is None:
-                observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns)))
+
+    def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        try:
+            return function(*arguments, **keywords)
+        except Exception as error:
+            raise placed(error, name, f"evaluation episode {len(returns)}, step {length}") from error
+
+    while (len(returns) if isinstance(duration, EnvironmentEpisodes) else sum(lengths)) < duration.num_steps:
         total, length, done = 0.0, 0, False
+        observation, first_observation = first_observation, None
+        if observation is None:
+            observation, _ = call(env.reset, seed=episode_seed(seed, EVALUATION, evaluation_index, len(returns)))
         if begin is not None:
             begin()
         while not done:
-            before = observation
-            if each_step is not None:  # environments may write the next one into the same array, and so may act
-                observation = copy.deepcopy(observation)
-            action = act(before)
-            with _failing_in(name, len(returns), length):
-                step_action = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
-                next_observation, reward, terminated, truncated, info = env.step(step_action)
-                total, length = total + float(reward), length + 1
+            before = copy.deepcopy(observation)  # environments may write the next one into the same array
+            action = act(observation)
+            observation, reward, terminated, truncated, info = call(env.step, copy.deepcopy(action))
+            total, length = total + float(reward), length + 1
             if length == longest and not terminated and not truncated:
                 truncated = True
                 warnings.warn(
@@ -151,24 +141,13 @@ def evaluate(
                     stacklevel=2,
                 )
             done = bool(terminated or truncated)
-            if each_step is not None:
-                each_step(observation, action, reward, terminated, truncated, copy.deepcopy(next_observation))
-            observation = next_observation
+            each_step(before, action, reward, terminated, truncated, copy.deepcopy(observation))
         returns.append(total)
         lengths.append(length)
         infos.append(convert(info, number))
-        completed += 1 if isinstance(duration, EnvironmentEpisodes) else length
     keys = dict.fromkeys(key for each in infos for key in each)
     info_values = {key: np.array([each.get(key, np.nan) for each in infos]) for key in keys}
     return Evaluation(np.array(returns), np.array(lengths), info=info_values)
-
-
-@contextlib.contextmanager
-def _failing_in(name: str, episode: int, step: int) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise placed(error, name, f"evaluation episode {episode}, step {step}") from error
 
 
 class Evaluator:
@@ -198,25 +177,14 @@ class Evaluator:
         """The mean return of the best evaluation, None before the first."""
         return None if np.isinf(self.best_return) else self.best_return
 
-    def columns(self) -> list[str]:
-        """Returns the names of what `evaluate` returns."""
-        if self.preset.environment.evaluation == "none":
-            return [RECENT]
-        names = (*SUMMARY, *SWITCHING) if SWITCH in self.policy.acting.spec.extras else SUMMARY
-        kinds = ["evaluation", "stochastic_evaluation"] if self.settings.stochastic_evaluation else ["evaluation"]
-        return [f"{kind}/{name}" for kind in kinds for name in names]
-
     def due(self, counters: Counters) -> bool:
         """Returns whether a period between evaluations has passed since the last evaluation that was completed."""
-        return self.period.due(self._count(counters))
+        return self.period.due(counters.of(self.preset.schedule.steps_between_evaluation_periods))
 
     def completed(self, counters: Counters) -> None:
         """Notes that the run was evaluated at these counters."""
-        self.period.start(self._count(counters))
+        self.period.start(counters.of(self.preset.schedule.steps_between_evaluation_periods))
         self.evaluated_at = counters.env_steps
-
-    def _count(self, counters: Counters) -> int:
-        return counters.of(self.preset.schedule.steps_between_evaluation_periods)
 
     def evaluate(self, env_steps: int, first_observation: dict[str, np.ndarray] | None = None) -> dict[str, float]:
         """Returns the summary of an evaluation, and of one with sampled actions where the run asks for it.
@@ -226,17 +194,17 @@ class Evaluator:
         kinds = {"evaluation": self.preset.agent.algorithm.use_deterministic_for_evaluation}
         if self.settings.stochastic_evaluation:
             kinds["stochastic_evaluation"] = False
-        acting, amount, seed = self.policy.acting, self.preset.schedule.evaluation_steps, self.settings.seed
+        acting, duration, seed = self.policy.acting, self.preset.schedule.evaluation_steps, self.settings.seed
         row: dict[str, float] = {}
-        training = acting.rng  # samples drawn here must not shift the stream of training
+        training_rng = acting.rng  # samples drawn here must not shift it
         try:
             for kind, deterministic in kinds.items():
                 acting.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
-                arguments = self.policy, self.env, amount, deterministic, seed, env_steps
+                arguments = self.policy, self.env, duration, deterministic, seed, env_steps
                 row |= evaluate_policy(*arguments, first_observation=first_observation).summary(kind)
                 first_observation = None
         finally:
-            acting.rng = training
+            acting.rng = training_rng
         return row
 
     def save_if_best(self, value: float, counters: Counters) -> None:
@@ -263,8 +231,8 @@ class Evaluator:
 
     def state(self, counters: Counters) -> dict[str, Any]:
         """Returns what a checkpoint keeps of a run at `counters`, as JSON values."""
-        kept = {name: getattr(self, name) for name in ("evaluated_at", "best_step", "best_updates", "accepted")}
-        return {**kept, "due": self.due(counters), "best_return": self.best}
+        saved = {name: getattr(self, name) for name in SAVED}
+        return {**saved, "due": self.due(counters), "best_return": self.best}
 
     def files(self) -> dict[str, bytes]:
         """Returns the content of the file of the best weights by its name, once there is one."""
@@ -272,10 +240,9 @@ class Evaluator:
 
     def restore(self, state: dict[str, Any], counters: Counters, files: Mapping[str, bytes]) -> None:
         """Takes what `state` and `files` returned when the run was at `counters`."""
-        self.best_weights = files.get(BEST, b"")
-        self.period.start(self._count(counters))
+        self.completed(counters)
         self.period.completed -= state["due"]  # an evaluation that its environment ended, which is made again
-        self.evaluated_at = state["evaluated_at"]
+        for name in SAVED:
+            setattr(self, name, state[name])
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
-        self.best_step, self.best_updates = state["best_step"], state["best_updates"]
-        self.accepted = state["accepted"]
+        self.best_weights = files.get(BEST, b"")

@@ -14,23 +14,73 @@ from typing import Any
 import numpy as np
 
 from tfsac.agents import Agent
-from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.devices import device
 from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TensorBoardLogger, TerminalLogger
-from tfsac.training.loggers.means import AVERAGED, RECENT_EPISODES, SUMMARY, Means, summary
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
+SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
+AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates the means of a row are
+RECENT_EPISODES = 10  # over which the progress bar averages, and by which runs without evaluations judge a policy
+RECENT = "training/recent_return_mean"  # column of such runs
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
 STEPS_BETWEEN_CURVES = 1000  # environment steps over which loggers get the means of an update's metrics
+
+
+def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, float]:
+    """Returns mean, std, min and max of episodes' returns `[E]` and their mean length, as columns under a prefix; NaN
+    where there are no episodes.
+    """
+    values = [np.nan] * 5
+    if len(returns):
+        values = [returns.mean(), returns.std(), returns.min(), returns.max(), lengths.mean()]
+    return {f"{prefix}/{name}": float(value) for name, value in zip(SUMMARY, values, strict=True)}
+
+
+class Means:
+    """Averages the metrics of updates, by name, each over the updates that reported it."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = list(names)
+        self.sums, self.counts = np.zeros(len(self.names)), np.zeros(len(self.names), np.int64)
+        self.added: list[np.ndarray] = []  # since the last row or checkpoint: many at once take a tenth of the time
+
+    def add(self, metrics: np.ndarray) -> None:
+        """Adds the metrics `[U, M]` of U updates, NaN for those that an update does not report."""
+        self.added.append(metrics)
+
+    def _sum(self) -> None:
+        metrics = np.concatenate([np.zeros((0, len(self.names))), *self.added])
+        reported = ~np.isnan(metrics)
+        # One update after the other, so that the sums are the same to the bit however many are summed at once.
+        self.sums = np.cumsum(np.concatenate([self.sums[None], np.where(reported, metrics, 0.0)]), axis=0)[-1]
+        self.counts += reported.sum(axis=0)
+        self.added = []
+
+    def take(self) -> dict[str, float]:
+        """Returns the means since the last call, NaN for metrics that no update reported."""
+        self._sum()
+        columns = zip(self.names, self.sums.tolist(), self.counts.tolist(), strict=True)
+        means = {name: total / count if count else np.nan for name, total, count in columns}
+        self.sums, self.counts = np.zeros_like(self.sums), np.zeros_like(self.counts)
+        return means
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps, as JSON values, exactly."""
+        self._sum()
+        return {"sums": self.sums.tolist(), "counts": self.counts.tolist()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes what `state` returned."""
+        self.sums, self.counts = np.array(state["sums"]), np.array(state["counts"], np.int64)
 
 
 class Reporter:
     """Collects what a run reports, and sends it to metrics.csv, TensorBoard, the terminal and `loggers`.
 
-    Workers other than the chief have no logger but the terminal, and `csv` is None there. `evaluation` and `extra` are
-    the columns of evaluations and of callbacks. `running` `[E]` are the returns so far of the episodes that run.
+    Workers other than the chief evaluate nothing, so no rows are written there. `extra` are the metrics of callbacks.
+    `running` `[E]` are the returns so far of the episodes that run.
     """
 
     def __init__(
@@ -40,26 +90,23 @@ class Reporter:
         path: pathlib.Path,
         schedule: Schedule,
         agent: Agent,
-        evaluation: Sequence[str],
         extra: Sequence[str],
         terminal: TerminalLogger,
         loggers: Sequence[Logger],
         is_chief: bool,
     ):
         names, environment = agent.metric_names, preset.environment
-        columns = columns_of_row(names, evaluation, environment.logged_info, extra)
-        resolved = to_json(preset), to_json(settings)
-        self.info = RunInfo(path, columns, names, list(extra), *schedule.length(), *resolved)
+        self.info = RunInfo(path, names, list(extra), *schedule.length(), to_json(preset), to_json(settings))
         self.schedule, self.counters, self.terminal = schedule, schedule.counters, terminal
-        self.csv = CSVLogger(path / METRICS) if is_chief else None
-        self.loggers: list[Logger] = [*([self.csv] if self.csv else []), terminal]
-        self.not_started, self.shows_bar = list(loggers) if is_chief else [], False
+        self.csv = CSVLogger(path / METRICS)
+        self.loggers: list[Logger] = [self.csv, terminal]
+        self.not_started = list(loggers) if is_chief else []
         if is_chief and settings.tensorboard:
-            histograms = (lambda: weights_of(agent)) if settings.histograms else None
+            histograms = agent.networks if settings.histograms else {}
             self.not_started.insert(0, TensorBoardLogger(path / "events", histograms))
         self.running = np.zeros(environment.num_envs)
         self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
-        self.episodes: list[tuple[float, int]] = []  # return and length
+        self.returns, self.lengths = list[float](), list[int]()  # of episodes since the last row
         self.logged: dict[str, list[float]] = {key: [] for key in environment.logged_keys}
         self.updates, self.curves, self.curve_period = Means(names), Means(names), Period(STEPS_BETWEEN_CURVES)
         self.wall_seconds = 0.0
@@ -71,7 +118,6 @@ class Reporter:
         self.started = time.perf_counter() - self.wall_seconds
         self.curve_period.start(self.counters.env_steps)
         self.terminal.start(self.info, resumed_at)
-        self.shows_bar = True
         for logger in self.not_started:
             logger.start(self.info, resumed_at)
             self.loggers.append(logger)
@@ -83,14 +129,14 @@ class Reporter:
 
     def close(self, reason: str) -> None:
         """Closes all loggers, also where one raises."""
-        self.shows_bar = False
         with contextlib.ExitStack() as closing:
             for logger in self.loggers:
                 closing.callback(logger.close, reason)
 
     def _write(self, kind: Kind, values: Mapping[str, Any]) -> None:
+        known = {name: value for name, value in values.items() if value == value}
         for logger in self.loggers:
-            logger.write(kind, self.counters.env_steps, values)
+            logger.write(kind, self.counters.env_steps, known)
 
     def add_step(
         self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]
@@ -102,10 +148,11 @@ class Reporter:
         if not ended.any():
             return
         for i in np.flatnonzero(ended):
-            episode_return, steps = float(self.running[i]), int(length[i])
-            self.episodes.append((episode_return, steps))
-            self.recent.append(episode_return)
-            self._write("episode", {"training/episode_return": episode_return, "training/episode_length": steps})
+            self.returns.append(float(self.running[i]))
+            self.lengths.append(int(length[i]))
+            self.recent.append(self.returns[-1])
+            metrics = {"training/episode_return": self.returns[-1], "training/episode_length": self.lengths[-1]}
+            self._write("episode", metrics)
         self.running[ended] = 0.0
         for key, values in logged.items():
             self.logged[key] += values[~np.isnan(values)].tolist()
@@ -122,23 +169,22 @@ class Reporter:
 
     def row(self, speed: float) -> dict[str, Any]:
         """Returns the next row of metrics without its evaluation, with the speed before it: means since the last row,
-        and of how many updates; what did not happen is left out.
+        and of how many updates; NaN where nothing happened.
         """
         row = {**dataclasses.asdict(self.counters), "wall_seconds": round(time.perf_counter() - self.started, 3)}
-        row |= summary("training", *np.array(self.episodes).T) if self.episodes else {}
-        row |= {f"training/{key}": float(np.mean(values)) for key, values in self.logged.items() if values}
-        self.episodes, self.logged = [], {key: [] for key in self.logged}
+        row |= {f"training/{key}": np.mean(values) if values else np.nan for key, values in self.logged.items()}
+        row |= summary("training", np.array(self.returns), np.array(self.lengths))
+        self.returns, self.lengths, self.logged = [], [], {key: [] for key in self.logged}
         counts = self.updates.state()["counts"]
         averaged = dict(zip(AVERAGED, (max(counts), min(counts)), strict=True))
         return row | {"steps_per_second": round(speed, 1), **self.updates.take(), **averaged}
 
-    def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a row everywhere, without NaN, and returns it with NaN in the columns that have no value."""
+    def write(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Sends a row everywhere, and returns it with NaN in the columns of metrics.csv that have no value."""
         self._move_bar()
-        row = {name: value for name, value in row.items() if value == value}
         self._write("evaluation", row)
         self._write("update", self.curves.take())
-        return {name: row.get(name, np.nan) for name in (self.csv.columns if self.csv else row)}
+        return dict.fromkeys(self.csv.columns, np.nan) | row
 
     def advance(self) -> None:
         """Moves the progress bar, and the curves of updates, from time to time."""
@@ -149,9 +195,8 @@ class Reporter:
 
     def _move_bar(self) -> None:
         self.bar_moved = time.perf_counter()
-        if self.shows_bar:
-            done = self.counters.of(self.schedule.parameters.improve_steps)
-            self.terminal.advance(done, self.steps_per_second(), self.recent_return())
+        completed = self.counters.of(self.schedule.parameters.improve_steps)
+        self.terminal.advance(completed, self.steps_per_second(), self.recent_return())
 
     def steps_per_second(self) -> float:
         """Returns the speed since the last row, in environment steps."""
@@ -163,8 +208,8 @@ class Reporter:
         recorder = {
             "recent": list(self.recent),
             "running": self.running.tolist(),
-            "returns": [episode_return for episode_return, _ in self.episodes],
-            "lengths": [length for _, length in self.episodes],
+            "returns": self.returns,
+            "lengths": self.lengths,
             "logged": list(self.logged.values()),
             "updates": self.updates.state(),
         }
@@ -177,28 +222,13 @@ class Reporter:
         recorder = state["recorder"]
         self.recent.extend(recorder["recent"])
         self.running = np.array(recorder["running"], np.float64)
-        self.episodes = list(zip(recorder["returns"], recorder["lengths"], strict=True))
+        self.returns, self.lengths = recorder["returns"], recorder["lengths"]
         self.logged = dict(zip(self.logged, map(list, recorder["logged"]), strict=True))
         self.updates.restore(recorder["updates"])
 
     def files(self) -> dict[str, bytes]:
         """Returns the contents of the run's files that are written here, by name, for a checkpoint."""
-        return {METRICS: self.csv.content} if self.csv else {}
-
-
-def columns_of_row(
-    update_metrics: Sequence[str], evaluation: Sequence[str], logged_info: Sequence[str], extra: Sequence[str]
-) -> list[str]:
-    """Returns the columns of metrics.csv, no two of the same name: of updates, evaluations, infos and callbacks."""
-    columns = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
-    columns += [*(f"training/{name}" for name in SUMMARY), *update_metrics, *AVERAGED, *evaluation]
-    kinds = [name.partition("/")[0] for name in columns if name.endswith("/return_mean")]
-    columns += [*(f"{kind}/{key}" for kind in kinds for key in logged_info), *extra]
-    if duplicates := [name for name in columns if columns.count(name) > 1]:
-        raise TfsacError(
-            f"each metric needs its own name, got {duplicates[0]!r} twice: rename that of a callback or of logged_info"
-        )
-    return columns
+        return {METRICS: self.csv.content}
 
 
 def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
@@ -208,21 +238,8 @@ def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
         for name, network in agent.networks.items()
     }
     networks = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    curves = f"curves      tensorboard {shlex.quote(f'--logdir={directory.path}')}"
-    return "\n".join(
-        [
-            f"run         {directory.path}",
-            f"device      {device()}",
-            f"parameters  {sum(sizes.values()):,} ({networks})",
-            *([curves] if tensorboard else []),
-        ]
-    )
-
-
-def weights_of(agent: Agent) -> dict[str, Any]:
-    """Returns the trained weights of every network by name, for histograms."""
-    return {
-        f"{name}/{variable.path}": variable.numpy()
-        for name, network in agent.networks.items()
-        for variable in network.trainable_variables
-    }
+    lines = [f"run         {directory.path}", f"device      {device()}"]
+    lines.append(f"parameters  {sum(sizes.values()):,} ({networks})")
+    if tensorboard:
+        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.path}')}")
+    return "\n".join(lines)

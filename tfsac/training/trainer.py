@@ -16,10 +16,9 @@ import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.catalog import load_preset
-from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
+from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.ray_environments import RayEnvironments
-from tfsac.distributed.tf_config import worker_task
-from tfsac.distributed.workers import Workers, worker_lost_error
+from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, action_map, maker
 from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.errors import TfsacError
@@ -43,15 +42,14 @@ from tfsac.training.build import (
     resolve_preset,
 )
 from tfsac.training.callbacks import Callback, Hooks
-from tfsac.training.checkpoints import CheckpointManager, identity_of, wrap_checkpoint_errors
+from tfsac.training.checkpoints import CheckpointManager, identity_of
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
-from tfsac.training.loggers.means import RECENT, RECENT_EPISODES
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
 from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.reporting import Reporter, opening
+from tfsac.training.reporting import RECENT, RECENT_EPISODES, Reporter, opening
 from tfsac.training.run_directory import CONFIG, RunDirectory, spaces_of
 from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
@@ -145,7 +143,7 @@ class Trainer:
             run = directory.read()[1] if resume and directory.config.is_file() else RunParameters()
         self.settings, task = run, worker_task(run)
         preset_of_worker(preset, task)  # raises
-        refuse_timeout_in_this_process(preset, run)
+        check_vectorization(preset, run)
         if not resume:
             directory.refuse_existing()
         self.terminal, all_loggers = terminal(quiet or not task.is_chief), make_loggers(loggers)
@@ -214,9 +212,9 @@ class Trainer:
             self.resets = Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, run.seed)
             self.policy = Policy(agent.policy, filters, agent)
             self.evaluator = Evaluator(preset, run, self.policy, agent, evaluation_env, directory.best)
-            columns = self.evaluator.columns(), [name for callback in callbacks for name in callback.metric_names]
+            extra = [name for callback in callbacks for name in callback.metric_names]
             self.reporter = Reporter(
-                preset, run, directory.path, schedule, agent, *columns, self.terminal, all_loggers, task.is_chief
+                preset, run, directory.path, schedule, agent, extra, self.terminal, all_loggers, task.is_chief
             )
             identity, keep = identity_of(preset, run.seed, agent.spec), run.num_checkpoints_to_keep
             self.checkpoints = CheckpointManager(directory.checkpoints, agent, memory, identity, keep, self.workers)
@@ -290,7 +288,7 @@ class Trainer:
             directory.note_resume(self.preset, self.settings, counters.env_steps, self.run_files)
         elif chief:
             directory.create(self.preset, self.settings, recorded)
-        if self.reporter.csv:
+        if chief:
             self.reporter.csv.start(self.reporter.info, self.resumed_at)
         self.checkpoint_period.start(counters.env_steps)
         stops_at_threshold, best = self.settings.stop_at_threshold and self.evaluator.best_updates, self.evaluator
@@ -384,7 +382,8 @@ class Trainer:
     def _fail(self, error: Exception) -> Exception:
         """Saves the state where no step was interrupted, says how to continue, and returns the error to raise."""
         if isinstance(error, tf.errors.OpError) and self.several:
-            lost = worker_lost_error(error, f"Start all workers with {self.resume_command} to continue.")
+            reason = f"Another worker of this run ended or cannot be reached ({str(error.message).splitlines()[0]})"
+            lost = TfsacError(f"{reason}. Start all workers with {self.resume_command} to continue.")
             lost.__cause__ = error
             return lost
         line = f"Failed at step {self.counters.env_steps}"
@@ -408,7 +407,7 @@ class Trainer:
         if self.checkpoint_period.tick(self.counters.env_steps):
             self.save()
         self.reporter.advance()
-        if self.terminal.stdout_closed:  # as in `tfsac train | head`
+        if self.terminal.console.stdout_closed:  # as in `tfsac train | head`
             self.signals.received = self.signals.received or getattr(signal, "SIGPIPE", signal.SIGTERM)
         self.hooks.call("on_step")
         self.hooks.raise_error()
@@ -448,16 +447,20 @@ class Trainer:
 
     def update(self) -> None:
         """Makes the updates that are pending; where it is time, a reset before them."""
-        if number := self.resets.pending(self.counters.env_steps):
+        if self.resets.steps and (number := self.resets.pending(self.counters.env_steps)):
             self.updates.finish()
             self.resets.reset(number)
             self.collector.sync_from(self.agent.policy)
             self.print(f"Reset {number} of {len(self.resets.steps)} at step {self.counters.env_steps}.")
         for count in self.sampler.pending():
-            self.updates.finish()  # its priorities count in the next sample
+            if self.updates.running or self.updates.pending:
+                self.updates.finish()  # its priorities count in the next sample
             if (batch := self.sampler.draw(count)) is not None:
                 self.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
-                self.updates.learn(batch)
+                if self.updates.thread:
+                    self.updates.start(batch)
+                else:
+                    self.updates.take(batch, self.agent.update(batch))
         self._can_be_saved = True
 
     def _on_result(self, batch: Batches, result: UpdateResult) -> None:
@@ -489,9 +492,9 @@ class Trainer:
         row = self.reporter.row(speed) | evaluated
         if not chief:
             return {}
-        value = row.get("evaluation/return_mean", row.get(RECENT))
-        row = self.reporter.write(row | self.hooks.metrics())
-        if value is not None:
+        value = row.get("evaluation/return_mean", row.get(RECENT, np.nan))
+        row = self.reporter.write(self.hooks.metrics() | row)
+        if not np.isnan(value):
             self.evaluator.save_if_best(value, self.counters)
             if self.evaluator.reached_threshold(value, self.counters) and self.settings.stop_at_threshold:
                 self.stop(THRESHOLD_REACHED)
@@ -508,7 +511,7 @@ class Trainer:
         """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
         if self.preset.environment.evaluation == "none":
             enough = self.schedule.since_heatup(EnvironmentEpisodes(1)) >= RECENT_EPISODES and self.counters.updates
-            return {RECENT: self.reporter.recent_return()} if enough else {}
+            return {RECENT: self.reporter.recent_return() if enough else np.nan}
         first_observation = None
         if self._shared:
             self.evaluator.env = self._shared.local_envs[0]  # the run may have made another
@@ -547,21 +550,20 @@ class Trainer:
             self.directory.check_spaces(self.environments.spec)
         for note in restored.notes:
             self.print(note)
-        with wrap_checkpoint_errors(restored.path):
-            self.agent.policy.refresh()
-            for name in PARTS:
-                getattr(self, name).restore(restored.state[name])
-            self.evaluator.restore(restored.state["evaluator"], self.counters, restored.run_files)
-            collector = restored.state["collector"]
-            environments = collector["environments"]
-            envs = len(environments["length"]) // task.num_workers
-            local = slice(task.index * envs, (task.index + 1) * envs)
-            environments |= {name: environments[name][local] for name in PER_ENVIRONMENT}
-            alone = restored.workers == task.num_workers == 1
-            arrays = restored.arrays if alone else {}
-            self.updates.restore(arrays)
-            actions = self.memory.newest_actions(environments["length"][0]) if alone else None
-            exact = self.collector.restore(collector, arrays, actions, self.agent.policy)
+        self.agent.policy.refresh()
+        for name in PARTS:
+            getattr(self, name).restore(restored.state[name])
+        self.evaluator.restore(restored.state["evaluator"], self.counters, restored.run_files)
+        collector = restored.state["collector"]
+        environments = collector["environments"]
+        envs = len(environments["length"]) // task.num_workers
+        local = slice(task.index * envs, (task.index + 1) * envs)
+        environments |= {name: environments[name][local] for name in PER_ENVIRONMENT}
+        alone = restored.workers == task.num_workers == 1
+        arrays = restored.arrays if alone else {}
+        self.updates.restore(arrays)
+        actions = self.memory.newest_actions(environments["length"][0]) if alone else None
+        exact = self.collector.restore(collector, arrays, actions, self.agent.policy)
         self.run_files = restored.run_files
         if not alone:
             self._reseed()

@@ -15,7 +15,7 @@ from tfsac.agents import Agent
 from tfsac.environments import Filters
 from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy
-from tfsac.training.checkpoints import read_agent, wrap_checkpoint_errors
+from tfsac.training.checkpoints import read_agent
 from tfsac.training.run_directory import RunDirectory
 from tfsac.utils.files import atomic_write, differences, read_arrays, read_object
 
@@ -63,9 +63,8 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
 
 def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) -> None:
     """Reads what agent and filters were at the checkpoint in a folder, without the memory."""
-    with wrap_checkpoint_errors(checkpoint):
-        read_agent(agent, checkpoint)
-        filters.restore(read_object(checkpoint / "state.json")["filters"])
+    read_agent(agent, checkpoint)
+    filters.restore(read_object(checkpoint / "state.json")["filters"])
     agent.policy.refresh()
 
 

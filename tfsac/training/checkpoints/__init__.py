@@ -1,8 +1,7 @@
 """Checkpoints: agent, memory and the state of a run, written whole and checked before they are used."""
 
-from tfsac.training.checkpoints.checkpoint import CheckpointManager, Restored, read_agent
-from tfsac.training.checkpoints.format import FORMAT, CheckpointError, wrap_checkpoint_errors
-from tfsac.training.checkpoints.identity import identity_of
+from tfsac.training.checkpoints.checkpoint import CheckpointManager, Restored, identity_of, read_agent
+from tfsac.training.checkpoints.format import FORMAT, CheckpointError
 
 __all__ = [
     "FORMAT",
@@ -11,5 +10,4 @@ __all__ = [
     "Restored",
     "identity_of",
     "read_agent",
-    "wrap_checkpoint_errors",
 ]

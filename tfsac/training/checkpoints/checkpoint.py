@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributed.tf_config import WorkerTask
+from tfsac.distributed.partition import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.memories.reshard import reshard
+from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
 from tfsac.training.checkpoints.format import (
     CHUNKS,
     FORMAT,
@@ -31,17 +32,17 @@ from tfsac.training.checkpoints.format import (
     prune,
     read_manifest,
     sealed,
-    wrap_checkpoint_errors,
 )
-from tfsac.training.checkpoints.identity import with_defaults
+from tfsac.types import Spec
 from tfsac.utils.files import atomic_write, differences, glob_safe, read_arrays, read_object, sync
 
+DEMONSTRATIONS = "demonstrations"  # their file may be moved; the memory knows them by their content
 CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
 
 
 class Restored(NamedTuple):
-    """What a checkpoint held besides agent and memory, as it was given to `CheckpointManager.save`; a note for each one
-    that was passed over, and the number of workers that shared the run.
+    """What `CheckpointManager.save` was given besides agent and memory, a note for each damaged checkpoint that was
+    passed over, and the number of workers that shared the run.
     """
 
     path: pathlib.Path
@@ -76,7 +77,7 @@ class CheckpointManager:
         self.checkpoint = tf.train.Checkpoint(agent=agent)
         self.workers = workers or Workers(tf.distribute.get_strategy(), WorkerTask())
         self.saved_chunks: list[dict[str, Any]] = []  # of this worker's memory
-        self.damaged: set[pathlib.Path] = set()  # checkpoints that were passed over
+        self.damaged: list[pathlib.Path] = []  # checkpoints that were passed over
 
     def saved_checkpoints(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
@@ -113,7 +114,28 @@ class CheckpointManager:
             memory = self._save_memory(temporary)
             memories = self.workers.gather_objects(memory)
             if chief:
-                self._write(target, temporary, step, state, arrays or {}, run_files or {}, memories)
+                with glob_safe(temporary) as folder:
+                    self.checkpoint.write(str(folder / "agent"))
+                (temporary / "state.json").write_text(json.dumps(state))
+                np.savez(temporary / "state.npz", **(arrays or {}))  # type: ignore[arg-type]
+                for name, content in (run_files or {}).items():
+                    (temporary / name).write_bytes(content)
+                manifest = {
+                    "format": FORMAT,
+                    "step": step,
+                    "identity": self.identity,
+                    "files": {path.name: digest(path) for path in sorted(temporary.iterdir())},
+                    "run_files": list(run_files or {}),
+                    "memory": memories[0],
+                    "memory_of_others": memories[1:],
+                }
+                (temporary / MANIFEST).write_bytes(sealed(manifest))
+                for path in [*temporary.iterdir(), temporary, self.chunks]:
+                    sync(path)
+                if target.exists():  # the last step of a run may be one of its period, too
+                    target.replace(self.directory / f".{target.name}.old")
+                temporary.replace(target)
+                sync(self.directory)
         except (OSError, tf.errors.OpError) as error:
             if chief:
                 prune(self.directory, self.keep, self.damaged)  # and what was written of this one
@@ -122,7 +144,7 @@ class CheckpointManager:
                 f"the checkpoint at step {step} cannot be written: {error} (kept: {names})"
             ) from error
         self.saved_chunks = memory["chunks"]
-        self.damaged.discard(target)
+        self.damaged = [path for path in self.damaged if path != target]
         if chief:
             prune(self.directory, self.keep, self.damaged)
         return target
@@ -146,40 +168,6 @@ class CheckpointManager:
             np.savez(file, **memory.state())  # type: ignore[arg-type]
         return {"total_rows": total, "chunks": chunks}
 
-    def _write(
-        self,
-        target: pathlib.Path,
-        temporary: pathlib.Path,
-        step: int,
-        state: dict[str, Any],
-        arrays: Mapping[str, np.ndarray],
-        run_files: Mapping[str, bytes],
-        memories: list[dict[str, Any]],
-    ) -> None:
-        """Completes the temporary folder and gives it its name."""
-        with glob_safe(temporary) as folder:
-            self.checkpoint.write(str(folder / "agent"))
-        (temporary / "state.json").write_text(json.dumps(state))
-        np.savez(temporary / "state.npz", **arrays)  # type: ignore[arg-type]
-        for name, content in run_files.items():
-            (temporary / name).write_bytes(content)
-        manifest = {
-            "format": FORMAT,
-            "step": step,
-            "identity": self.identity,
-            "files": {path.name: digest(path) for path in sorted(temporary.iterdir())},
-            "run_files": list(run_files),
-            "memory": memories[0],
-            "memory_of_others": memories[1:],
-        }
-        (temporary / MANIFEST).write_bytes(sealed(manifest))
-        for path in [*temporary.iterdir(), temporary, self.chunks]:
-            sync(path)
-        if target.exists():  # the last step of a run may be one of its period, too
-            target.replace(self.directory / f".{target.name}.old")
-        temporary.replace(target)
-        sync(self.directory)
-
     def rewrite_newest_chunk(self) -> None:
         """Makes the next checkpoint save the newest rows again, because they were changed after they were saved."""
         self.saved_chunks = self.saved_chunks[:-1]
@@ -190,34 +178,20 @@ class CheckpointManager:
         """Restores agent and memory from the newest checkpoint that is complete."""
         if self.workers.task.is_chief:
             clean_up(self.directory)
-        checkpoint, notes = self._choose()
+        self.workers.gather({"clean": np.ones(1)})  # the other workers wait for it
+        checkpoint, notes = newest_complete(self.directory, chunks=True)
+        self.workers.check_shared({"checkpoint": checkpoint.name})
+        self.damaged = [path for path in self.saved_checkpoints() if int(path.name) > int(checkpoint.name)]
         manifest = read_manifest(checkpoint)
-        with wrap_checkpoint_errors(checkpoint):
-            self._check_identity(checkpoint, manifest["identity"])
-            self._read_memory(checkpoint, manifest)
-            read_agent(self.agent, checkpoint)
-            arrays, state = read_arrays(checkpoint / "state.npz"), read_object(checkpoint / "state.json")
+        self._check_identity(checkpoint, manifest["identity"])
+        self._read_memory(checkpoint, manifest)
+        read_agent(self.agent, checkpoint)
+        arrays, state = read_arrays(checkpoint / "state.npz"), read_object(checkpoint / "state.json")
         run_files = {name: (checkpoint / name).read_bytes() for name in manifest["run_files"]}
-        saved = self.saved_checkpoints()
-        self.damaged = set(saved[saved.index(checkpoint) + 1 :])
         return Restored(checkpoint, state, arrays, run_files, notes, len(memories_in(manifest)))
 
-    def _choose(self) -> tuple[pathlib.Path, list[str]]:
-        """Returns what `newest_complete` does at the chief, at every worker."""
-        choice: dict[str, Any] = {}
-        if self.workers.task.is_chief:
-            try:
-                checkpoint, notes = newest_complete(self.directory, chunks=True)
-                choice = {"name": checkpoint.name, "notes": notes}
-            except CheckpointError as error:
-                choice = {"error": str(error)}
-        choice = self.workers.gather_objects(choice)[0]
-        if "error" in choice:
-            raise CheckpointError(choice["error"])
-        return self.directory / choice["name"], choice["notes"]
-
     def _check_identity(self, checkpoint: pathlib.Path, identity: dict[str, Any]) -> None:
-        changed = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
+        changed = differences(identity if identity == self.identity else _with_defaults(identity), self.identity)
         if changed:
             name, saved, current = changed[0]
             raise CheckpointError(
@@ -227,8 +201,7 @@ class CheckpointManager:
 
     def take_memory(self, directory: pathlib.Path) -> None:
         """Fills the memory with that of another run's newest checkpoint in `directory`."""
-        other = CheckpointManager(directory, self.agent, self.memory, self.identity, workers=self.workers)
-        checkpoint, _ = other._choose()
+        checkpoint, _ = newest_complete(directory, chunks=True)
         manifest = read_manifest(checkpoint)
         saved, current = (
             (x["agent"]["memory"]["kind"], x["agent"]["memory"]["max_size"], x["environment"]["num_envs"])
@@ -238,8 +211,8 @@ class CheckpointManager:
             raise CheckpointError(
                 f"the memory of {checkpoint} has kind, max_size and num_envs {saved}, this run {current}"
             )
-        with wrap_checkpoint_errors(checkpoint):
-            other._read_memory(checkpoint, manifest)
+        self._read_memory(checkpoint, manifest)
+        self.saved_chunks = []  # those are in the other run's folder
         self.memory.end_episodes()
 
     def _read_memory(self, checkpoint: pathlib.Path, manifest: dict[str, Any]) -> None:
@@ -249,26 +222,54 @@ class CheckpointManager:
             for chunk in own["chunks"]:
                 # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave
                 # them out.
-                self.memory.put(chunk["start"], self._read_rows(chunk))
+                self.memory.put(chunk["start"], _read_rows(checkpoint, chunk))
             self.memory.total_rows = own["total_rows"]
             self.memory.restore(read_arrays(checkpoint / memory_file(task.index)))
             self.saved_chunks = own["chunks"]
         else:
             states = [read_arrays(checkpoint / memory_file(worker)) for worker in range(len(saved))]
-            rows = [((chunk["start"], self._read_rows(chunk)) for chunk in memory["chunks"]) for memory in saved]
+            rows = [((chunk["start"], _read_rows(checkpoint, chunk)) for chunk in memory["chunks"]) for memory in saved]
             totals = [memory["total_rows"] for memory in saved]
             reshard(self.memory, task.index, rows, states, totals, task.num_workers)
 
-    def _read_rows(self, chunk: dict[str, Any]) -> np.ndarray:
-        """Returns the rows of a chunk, mapped into memory."""
-        return np.load(self.chunks / chunk["file"], mmap_mode="r", allow_pickle=False)
+
+def _read_rows(checkpoint: pathlib.Path, chunk: dict[str, Any]) -> np.ndarray:
+    """Returns the rows of a chunk, mapped into memory."""
+    return np.load(checkpoint.parent / CHUNKS / chunk["file"], mmap_mode="r", allow_pickle=False)
 
 
 def read_agent(agent: tf.Module, checkpoint: pathlib.Path) -> None:
-    """Reads the variables of an agent from the folder of a checkpoint.
+    """Reads the variables of an agent from the folder of a checkpoint; raises CheckpointError for another agent."""
+    try:
+        with glob_safe(checkpoint) as folder:
+            tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
+    except (ValueError, AssertionError, tf.errors.OpError) as error:
+        raise CheckpointError(f"{checkpoint} has other networks, such as of other models: {error}") from error
 
-    Raises:
-        ValueError, AssertionError, tf.errors.OpError: it is another one.
-    """
-    with glob_safe(checkpoint) as folder:
-        tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
+
+def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
+    """Returns environment, agent, seed and shapes of a run as JSON values; its schedule may be extended."""
+    arrays = {**spec.observation, "action": spec.action}
+    return {
+        **_identity(preset.environment, preset.agent),
+        "seed": seed,
+        "shapes": {name: list(array.shape) for name, array in arrays.items()},
+    }
+
+
+def _with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
+    """Returns the identity of a checkpoint with the defaults of parameters that came later."""
+    agent, memory = identity["agent"], dict(identity["agent"]["memory"])
+    if memory["kind"] in ("sqil", "prior_data"):
+        memory[DEMONSTRATIONS] = DEMONSTRATIONS
+    agent_class: Any = AgentParameters  # a union of classes
+    environment = from_json(EnvironmentParameters, json.dumps(identity["environment"]))
+    return {**identity, **_identity(environment, from_json(agent_class, json.dumps({**agent, "memory": memory})))}
+
+
+def _identity(environment_parameters: EnvironmentParameters, agent_parameters: AgentParameters) -> dict[str, Any]:
+    environment, agent = to_json(environment_parameters), to_json(agent_parameters)
+    agent["memory"].pop(DEMONSTRATIONS, None)
+    for name in ("vectorization", "step_timeout_seconds"):  # the same steps come of it
+        del environment[name]
+    return {"environment": environment, "agent": agent}

@@ -20,11 +20,10 @@ import json
 import pathlib
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.utils.files import remove_temporary
@@ -160,15 +159,3 @@ def prune(folder: pathlib.Path, keep: int, damaged: Collection[pathlib.Path] = (
         for path in (folder / CHUNKS).iterdir():
             if ROWS.fullmatch(path.name) and path.name not in referenced:
                 path.unlink()
-
-
-@contextlib.contextmanager
-def wrap_checkpoint_errors(checkpoint: pathlib.Path) -> Iterator[None]:
-    """Names the checkpoint where what is in it, though complete, is not what this version writes."""
-    try:
-        yield
-    except TfsacError:
-        raise
-    except (ValueError, LookupError, TypeError, AttributeError, AssertionError, tf.errors.OpError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise CheckpointError(f"{checkpoint} was written by another version, which can resume it ({reason})") from error

@@ -16,7 +16,7 @@ class CSVLogger:
     """Writes a row for each evaluation, and the whole file anew with it, so that it is never half written.
 
     Attributes:
-        columns: of every row; a row may leave cells empty.
+        columns: of the rows so far, which may leave cells empty.
         content: of the file, for checkpoints.
     """
 
@@ -26,13 +26,13 @@ class CSVLogger:
         self.rows: list[Mapping[str, Any]] = []
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
-        """Writes the header, and keeps the rows up to the checkpoint of a run that is resumed."""
-        self.columns, self.rows = list(run.columns), []
+        """Keeps the rows up to the checkpoint of a run that is resumed."""
+        self.columns, self.rows = [], []
         if resumed_at is not None and self.path.is_file():
             with self.path.open(newline="") as file:
                 reader = csv.DictReader(file)
                 self.rows = [row for row in reader if int(row["env_steps"]) <= resumed_at]
-                self.columns = list(dict.fromkeys([*(reader.fieldnames or []), *run.columns]))
+                self.columns = list(reader.fieldnames or [])
         self._save()
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:

@@ -16,7 +16,6 @@ class RunInfo:
 
     Attributes:
         path: of its folder, whose name is the run's.
-        columns: metrics of an evaluation; a row may lack some, and has more where infos have `is_success`.
         update_metrics: metrics of an update.
         extra: metrics that callbacks add.
         total, unit: length of the run, such as 100000 "EnvironmentSteps".
@@ -24,7 +23,6 @@ class RunInfo:
     """
 
     path: pathlib.Path
-    columns: list[str]
     update_metrics: list[str]
     extra: list[str]
     total: int
@@ -53,7 +51,7 @@ class Logger(Protocol):
         """Called before the first step.
 
         Args:
-            run: its folder, columns and parameters.
+            run: its folder and parameters.
             resumed_at: environment steps of the checkpoint that is continued, or None. What was written of later
                 steps is void: it is made again.
         """

@@ -44,16 +44,13 @@ class WandbLogger:
         self.run = self.wandb.init(
             **{**path, "id": saved.get("id"), "resume": resume, "config": _config(run), **self.kwargs}
         )
-        self._note_step(self.last_logged_step)
-
-    def _note_step(self, env_steps: int) -> None:
-        _write(self.file, {"id": self.run.id, "env_steps": env_steps})
+        _write(self.file, {"id": self.run.id, "env_steps": self.last_logged_step})
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Logs the row of an evaluation at its environment step."""
         if kind == "evaluation" and step > self.last_logged_step:
             self.run.log(dict(values), step=step)
-            self._note_step(step)
+            _write(self.file, {"id": self.run.id, "env_steps": step})
 
     def close(self, reason: str) -> None:
         """Completes the run there, or marks it as failed."""

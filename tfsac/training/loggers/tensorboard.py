@@ -6,7 +6,7 @@ import os
 import pathlib
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tfsac.training.loggers.logger import Kind, RunInfo
@@ -16,12 +16,12 @@ class TensorBoardLogger:
     """Writes an event file of its own for every start of a run.
 
     TensorBoard's own record writer takes the events, because only an event with a session's start makes TensorBoard
-    drop what an earlier file has after the checkpoint, and because it raises OSError on a full disk. The arrays that
-    `weights` returns by tag become histograms at each evaluation.
+    drop what an earlier file has after the checkpoint, and because it raises OSError on a full disk. The weights of
+    `networks` by name become histograms at each evaluation.
     """
 
-    def __init__(self, directory: pathlib.Path, weights: Callable[[], Mapping[str, Any]] | None = None):
-        self.directory, self.weights = directory, weights
+    def __init__(self, directory: pathlib.Path, networks: Mapping[str, Any] = {}):
+        self.directory, self.networks = directory, networks
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Begins a file; what earlier ones have after the checkpoint is void."""
@@ -47,9 +47,9 @@ class TensorBoardLogger:
         for tag, value in values.items():
             if kind != "evaluation" or tag not in self.curves:
                 self._add(step=step, summary=scalar_pb(tag, value))
-        if kind == "evaluation" and self.weights:
-            for tag, array in self.weights().items():
-                self._add(step=step, summary=histogram_pb(tag, array))
+        for name, network in self.networks.items() if kind == "evaluation" else ():
+            for variable in network.trainable_variables:
+                self._add(step=step, summary=histogram_pb(f"{name}/{variable.path}", variable.numpy()))
         if kind != "episode":
             self.writer.flush()
 

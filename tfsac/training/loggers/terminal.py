@@ -49,17 +49,13 @@ class TerminalLogger:
             disable=quiet or not (console.is_terminal or has_widgets),
             transient=True,
         )
+        self.task = self.bar.add_task("training", total=None, unit="", speed=0.0, value="-")
         self.header_printed, self.extra = False, list[str]()
-
-    @property
-    def stdout_closed(self) -> bool:
-        """Whether the program that read what is printed has ended, as `head` does."""
-        return self.console.stdout_closed
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
         """Shows the bar."""
         self.extra = run.extra
-        self.task = self.bar.add_task("training", total=run.total, unit=run.unit, speed=0.0, value="-")
+        self.bar.update(self.task, total=run.total, unit=run.unit)
         self.bar.start()
 
     def advance(self, completed: int, speed: float, value: float | None) -> None:
