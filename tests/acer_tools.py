@@ -43,46 +43,36 @@ def named(given):
 
 
 def make_parameters(
-    kind="discrete",
-    cells=None,
-    shared=False,
-    steps=STEPS,
-    columns=COLUMNS,
-    weights=None,
-    own=None,
-    networks=None,
-    order=None,
-    **algorithm,
+    kind="discrete", cells=None, shared=False, steps=STEPS, columns=COLUMNS, own=None, networks=None, **algorithm
 ):
     """Small networks and a trust region that some steps leave.
 
     Args:
         kind, cells, shared: discrete or Gaussian, with LSTMs of this width, with a trunk.
         steps, columns: T and B.
-        weights: of the losses, by network.
         own: fields of single networks.
         networks: more arguments of the function that makes all of them.
-        order: of their names.
         **algorithm: parameters of the algorithm.
     """
     discrete = kind == "discrete"
-    sizes = {"layers": (5,), **({} if discrete else {"advantage_layers": (5,)})}
-    given = {**sizes, "activation": "tanh", "learning_rate": 1e-2, "batch_size": columns, **(networks or {})}
-    made = (discrete_acer_networks if discrete else gaussian_acer_networks)(lstm_cells=cells, shared=shared, **given)
-    for name, weight in (weights or {}).items():
-        made[name] = dataclasses.replace(
-            made[name], head_parameters=dataclasses.replace(made[name].head_parameters, loss_weight=weight)
-        )
-    made = {name: dataclasses.replace(made[name], **(own or {}).get(name, {})) for name in order or made}
+    given = {"layers": (5,), "activation": "tanh", "learning_rate": 1e-2, "batch_size": columns, **(networks or {})}
+    if discrete:
+        made = discrete_acer_networks(lstm_cells=cells, shared=shared, **given)
+    else:
+        made = gaussian_acer_networks(lstm_cells=cells, shared=shared, advantage_layers=(5,), **given)
+    made = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in made.items()}
     chosen = {"t_max": steps, "beta": 0.1, "truncation_threshold": 1.0}
     if algorithm.get("use_trust_region", True):  # what has no effect is refused
         chosen["trust_region_delta"] = 0.02
     if made["policy"].create_target_network:
         chosen["trust_region_alpha"] = 0.75
-    chosen |= algorithm
-    agent = DiscreteACERAgentParameters if discrete else GaussianACERAgentParameters
-    of_algorithm = DiscreteACERAlgorithmParameters if discrete else GaussianACERAlgorithmParameters
-    return agent(of_algorithm(**chosen), None, EpisodicReplayParameters(max_size=100, replay_start_size=10), made)
+    agent, of_algorithm = (
+        (DiscreteACERAgentParameters, DiscreteACERAlgorithmParameters)
+        if discrete
+        else (GaussianACERAgentParameters, GaussianACERAlgorithmParameters)
+    )
+    memory = EpisodicReplayParameters(max_size=100, replay_start_size=10)
+    return agent(of_algorithm(**chosen | algorithm), None, memory, made)
 
 
 def make_agent(kind="discrete", spec=None, seed=0, eager=True, stirred=True, **parameters):

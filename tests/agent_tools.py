@@ -15,6 +15,15 @@ def weights(agent):
     return {name: [variable.numpy() for variable in variables] for name, variables in found.items()}
 
 
+def variables(agent):
+    """Returns everything that an update may change, by name."""
+    found = {f"network {name}": network.variables for name, network in agent.networks.items()} | agent.trained
+    found |= {f"optimizer {name}": optimizer.variables for name, optimizer in agent.optimizers.items()}
+    found["counters"] = [agent.updates, *([agent.averages] if hasattr(agent, "averages") else [])]
+    found["acting"] = [agent.policy.choice_alpha] if hasattr(agent.policy, "choice_alpha") else []
+    return {f"{name} {i}": variable.numpy() for name, many in found.items() for i, variable in enumerate(many)}
+
+
 def changed(before, after):
     """Returns the names of what is not bit-identical."""
     return {name for name in before if any((a != b).any() for a, b in zip(before[name], after[name], strict=True))}

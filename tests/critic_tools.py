@@ -5,36 +5,27 @@ import types
 import numpy as np
 
 
-class CriticLayer:
-    """A dense layer of one critic: `kernel` and `bias` as arrays, and `assign` for new ones."""
+class Part:
+    """One critic's part of a stacked variable."""
 
-    def __init__(self, layer, critic):
-        self.layer, self.critic = layer, critic
+    def __init__(self, variable, critic):
+        self.variable, self.critic = variable, critic
 
-    @property
-    def kernel(self):
-        return self._variable("kernel")
+    def numpy(self):
+        return self.variable.numpy()[self.critic]
 
-    @property
-    def bias(self):
-        return self._variable("bias")
+    def assign(self, value):
+        stacked = self.variable.numpy()
+        stacked[self.critic] = np.broadcast_to(value, stacked[self.critic].shape)
+        self.variable.assign(stacked)
 
-    def _variable(self, name):
-        variable = getattr(self.layer, name)
-
-        def assign(value):
-            stacked = variable.numpy()
-            stacked[self.critic] = np.broadcast_to(value, stacked[self.critic].shape)
-            variable.assign(stacked)
-
-        def numpy():
-            return variable.numpy()[self.critic]
-
-        return types.SimpleNamespace(numpy=numpy, assign=assign, assign_add=lambda value: assign(numpy() + value))
+    def assign_add(self, value):
+        self.assign(self.numpy() + value)
 
 
 def layers_of_critics(network):
-    """Returns the dense layers of each critic of a network."""
+    """Returns the dense layers, `kernel` and `bias`, of each critic of a network."""
     critics = network.head.critics
     dense = [layer for layer in critics.layers if hasattr(layer, "kernel")]
-    return [[CriticLayer(layer, i) for layer in dense] for i in range(critics.output_layer.critics)]
+    members = range(critics.output_layer.critics)
+    return [[types.SimpleNamespace(kernel=Part(x.kernel, i), bias=Part(x.bias, i)) for x in dense] for i in members]

@@ -36,26 +36,14 @@ def read(name):
 
 
 def spec_of(meta):
-    return Spec({"observation": ArraySpec((meta["obs"],), "float32")}, ArraySpec((meta["act"],), "float32"))
-
-
-def discrete_spec_of(meta):
-    observation = {"observation": ArraySpec((meta["obs"],), "float32")}
-    if meta["masked"]:
-        observation["action_mask"] = ArraySpec((meta["actions"],), "bool")
-    return Spec(observation, DiscreteSpec(meta["actions"]))
-
-
-def team_spec_of(meta, discrete):
-    agents = meta["agents"]
-    observation = {
-        "agent_state": ArraySpec((agents, meta["agent_obs"]), "float32"),
-        "global_state": ArraySpec((agents, meta["global_obs"]), "float32"),
-    }
-    if discrete:
-        observation["action_mask"] = ArraySpec((agents, meta["actions"]), "bool")
-        return Spec(observation, DiscreteSpec(meta["actions"], (agents,)), num_agents=agents)
-    return Spec(observation, ArraySpec((agents, meta["act"]), "float32"), num_agents=agents)
+    """Returns the spec of a file's agent, or team."""
+    team, discrete = (meta["agents"],) if "agents" in meta else (), "discrete" in meta.get("case", "")
+    sizes = {"agent_state": "agent_obs", "global_state": "global_obs"} if team else {"observation": "obs"}
+    observation = {key: ArraySpec((*team, meta[size]), "float32") for key, size in sizes.items()}
+    if discrete and meta.get("masked", team):
+        observation["action_mask"] = ArraySpec((*team, meta["actions"]), "bool")
+    action = DiscreteSpec(meta["actions"], team) if discrete else ArraySpec((*team, meta["act"]), "float32")
+    return Spec(observation, action, num_agents=meta.get("agents"))
 
 
 def names(agent):

@@ -73,10 +73,6 @@ def arm():
     return Arm()
 
 
-def drawn_arm():
-    return Arm("rgb_array")
-
-
 def dense(x, size, width=8):
     return keras.layers.Dense(size)(keras.layers.Dense(width, "silu")(x))
 

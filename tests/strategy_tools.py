@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
+import pathlib
+import pickle
 import socket
 import zlib
 
 import acer_tools
 import numpy as np
 import tensorflow as tf
+from agent_tools import variables
 from toys import discrete_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 
 from tfsac.agents import (
@@ -251,15 +254,6 @@ def rows_of(agent, stacked, worker):
     )
 
 
-def variables(agent):
-    """Returns everything that an update may change, by name."""
-    found = {f"network {name}": network.variables for name, network in agent.networks.items()} | agent.trained
-    found |= {f"optimizer {name}": optimizer.variables for name, optimizer in agent.optimizers.items()}
-    found["counters"] = [agent.updates, *([agent.averages] if hasattr(agent, "averages") else [])]
-    found["acting"] = [agent.policy.choice_alpha] if hasattr(agent.policy, "choice_alpha") else []
-    return {f"{name} {i}": variable.numpy() for name, many in found.items() for i, variable in enumerate(many)}
-
-
 def fix_noise(agent):
     """Makes the draws of every update the same, whatever makes them."""
 
@@ -305,29 +299,17 @@ def updated(name, worker=0, noise=True, **more):
 
 
 def write_updated(strategy, path, names, worker=0):
-    """Writes what `updated` returns for agents of a strategy into a file that `read_updated` reads."""
-    arrays = {}
+    """Writes what `updated` returns for agents of a strategy into a file, which `read_updated` reads."""
+    found = {}
     for name in names:
         with strategy.scope():
-            found = updated(name, worker)
-        for field, value in found.items():
-            parts = value if isinstance(value, dict) else {"": value}
-            arrays |= {f"{name}|{field}|{part}": x for part, x in parts.items()}
-    np.savez(path, **arrays)
+            found[name] = updated(name, worker)
+    pathlib.Path(path).write_bytes(pickle.dumps(found))
 
 
 def read_updated(path):
     """Returns what was written, by name of the case."""
-    found = {}
-    with np.load(path) as arrays:
-        for key in arrays:
-            name, field, part = key.split("|")
-            of_case = found.setdefault(name, {})
-            if part:
-                of_case.setdefault(field, {})[part] = arrays[key]
-            else:
-                of_case[field] = arrays[key]
-    return found
+    return pickle.loads(pathlib.Path(path).read_bytes())
 
 
 def refusals(strategy):

@@ -132,22 +132,6 @@ def test_a_column_that_was_cut_off_is_worth_what_comes_after_it(given):
     assert metrics["q/target"] == pytest.approx(batch.reward[0, 0] + 0.5 * v_after, rel=1e-4)
 
 
-@of_kinds
-def test_where_the_task_ended_what_comes_after_has_no_value(given):
-    agent = kept_agent(**given)
-    fix_noise(agent)
-    batch = mixed(agent)
-    ends = [(batch.length[:, b] > 0).sum() - 1 for b in range(COLUMNS)]
-    batch.nonterminal[ends, range(COLUMNS)] = 0
-    ours, metrics = probe(agent, batch)
-    batch.observation["observation"][-1] = 7.0
-    theirs, others = probe(agent, batch)
-    assert_gradients(ours, theirs, rtol=0, atol=0)
-    assert metrics == others
-    batch.nonterminal[ends[2], 2] = 1
-    assert probe(agent, batch)[1]["q/target"] != metrics["q/target"]
-
-
 # Which networks' gradients depend on the state with which a network of another name begins.
 REACH = {
     ("discrete", False): {"policy": {"policy", "q"}, "q": {"policy", "q"}, "policy_target": {"policy"}},
@@ -184,7 +168,7 @@ def test_columns_begin_with_the_state_that_was_stored_for_each_network(given):
 # -- the average policy ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", KINDS[1::2] + KINDS[4:5], ids=named)
+@pytest.mark.parametrize("given", [KINDS[1], KINDS[4], KINDS[7]], ids=named)
 def test_the_average_policy_follows_after_the_update_and_learns_nothing_itself(given):
     agent = make_agent(**given)
     averaged = ["trunk", "policy"] if given["shared"] else ["policy"]
@@ -207,7 +191,7 @@ def test_the_average_policy_begins_as_the_policy(kind):
     assert kl[0] == pytest.approx(0.0, abs=1e-6) and kl[1] > 1e-6
 
 
-@pytest.mark.parametrize("given", KINDS[1::2], ids=named)
+@pytest.mark.parametrize("given", [KINDS[1], KINDS[7]], ids=named)
 def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
     none = {name: {"create_target_network": False} for name in ("policy", "trunk")}
     agent, other = make_agent(**given, own=none, use_trust_region=False), make_agent(**given, use_trust_region=False)

@@ -3,7 +3,6 @@ with.
 """
 
 import dataclasses
-import json
 import re
 
 import numpy as np
@@ -45,13 +44,6 @@ def test_networks_are_alike_or_after_a_trunk(cells):
         assert made.head_parameters == shared[name].head_parameters
     assert {name for name, network in shared.items() if network.create_target_network} == {"trunk", "policy"}
     assert {network.learning_rate for network in [*separate.values(), *shared.values()]} == {0.5}
-
-
-@pytest.mark.parametrize("kind", ["discrete", "gaussian"])
-def test_json_round_trip_is_exact(kind):
-    made = preset(make_parameters(kind, cells=3, shared=True, truncation_threshold=None))
-    again = p.from_json(p.Preset, json.dumps(p.to_json(made)))
-    assert again == made and [*again.agent.networks] == [*made.agent.networks]
 
 
 def test_the_number_of_replays_is_fixed_or_has_its_mean():

@@ -6,10 +6,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from resume_tools import RUN, complete_run, crashed, rows_without_clocks, weights
+from resume_tools import RUN, complete_run, crashed, everything, same_run, weights
 
 from tfsac import api
-from tfsac.catalog import load_preset
 from tfsac.parameters import RunParameters
 from tfsac.training import Callback, Trainer
 
@@ -55,21 +54,11 @@ CUE, CHOICES, CLIFF = f"{__name__}:TfsacCue-v0", f"{__name__}:TfsacChoices-v0", 
 
 
 class Watch(Callback):
-    """Keeps what the agent saw and returned, what was stored and learned from, the number of updates after each
-    step.
-    """
+    """Keeps what was stored and learned from, the number of updates after each step, and the first weights."""
 
     def on_training_begin(self, trainer):
-        self.acted, self.stored, self.stacks, self.counted, self.first = [], [], [], [], weights(trainer)
-        act, add, update = trainer.agent.policy.act, trainer.memory.add, trainer.agent.update
-
-        def watched(observation, state=None, is_first=None, mode="sample", env_steps=0):
-            found = act(observation, state, is_first, mode, env_steps)
-            if mode == "explore":
-                self.acted.append((observation, found))
-            return found
-
-        trainer.agent.policy.act = watched
+        self.stored, self.stacks, self.counted, self.first = [], [], [], weights(trainer)
+        add, update = trainer.memory.add, trainer.agent.update
         trainer.memory.add = lambda *step: self.stored.append(step) or add(*step)
         trainer.agent.update = lambda stack: self.stacks.append(stack) or update(stack)
 
@@ -77,14 +66,9 @@ class Watch(Callback):
         self.counted.append(trainer.counters.updates)
 
 
-def trained(folder, preset, *callbacks, **run):
-    trainer = Trainer(
-        preset,
-        folder / "run",
-        RunParameters(seed=3, updates_between_diagnostics=1, **run),
-        callbacks=callbacks,
-        quiet=True,
-    )
+def trained(folder, preset, *callbacks):
+    run = RunParameters(seed=3, updates_between_diagnostics=1)
+    trainer = Trainer(preset, folder / "run", run, callbacks=callbacks, quiet=True)
     trainer.run()
     return trainer
 
@@ -107,15 +91,15 @@ def cliff(level=CLIFF, lstm=False, shared=False, **changes):
 
 @pytest.fixture(scope="module", params=[(CHOICES, False, False, 3), (CLIFF, True, True, 1)])
 def played(request, tmp_path_factory):
-    """What a run saw, the run, and its level, LSTM, trunk and number of environments."""
-    level, lstm, shared, envs = request.param
+    """What a run saw, the run, and its number of environments."""
+    *kind, envs = request.param
     seen, folder = Watch(), tmp_path_factory.mktemp("played")
-    return seen, trained(folder, cliff(level, lstm, shared, **{"environment.num_envs": envs}), seen), *request.param
+    return seen, trained(folder, cliff(*kind, **{"environment.num_envs": envs}), seen), envs
 
 
 @pytest.mark.slow
 def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(played):
-    seen, trainer, level, lstm, shared, envs = played
+    seen, trainer, envs = played
     # The replay begins after 11 of the first 14 steps, or after 8 of each of three environments.
     updates = dict(zip(ENDS, [1, 2, 5, 8, 11, 14] if envs == 1 else [1, 4, 7, 10, 13, 16], strict=True))
     assert seen.counted == [max((n for end, n in updates.items() if end <= step), default=0) for step in range(1, 25)]
@@ -123,27 +107,13 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(played):
     assert trainer.agent.compiled.traces == 1 and int(trainer.agent.updates.numpy()) == trainer.counters.updates
     assert all(np.isfinite(value).all() for value in weights(trainer).values())
     assert [name for name, value in weights(trainer).items() if np.array_equal(value, seen.first[name])] == []
-    heads = {"q"} if level == CHOICES else {"v", "advantage"}
-    learned = {"policy", *heads, *(["trunk"] if shared else [])}
-    assert {name.split("/")[0] for name in seen.first} == learned | {
-        f"{name}_target" for name in learned & {"policy", "trunk"}
-    }
-    written = tiny.rows(trainer.directory.path)
-    assert [(row["env_steps"], row["updates"]) for row in written] == [
-        (str(end * envs), str(updates[end])) for end in (16, 24)
-    ]
-    for row in written:
-        assert {f"loss/{name}" for name in heads} <= row.keys() >= {f"learning_rate/{name}" for name in learned}
-        assert all(np.isfinite(float(value)) for value in row.values())
-    assert (
-        set(trainer.agent.policy.recurrent_state) == set(trainer.collector.policy_state)
-        and bool(trainer.collector.policy_state) == lstm
-    )
+    written = [(int(row["env_steps"]), int(row["updates"])) for row in tiny.rows(trainer.directory.path)]
+    assert written == [(end * envs, updates[end]) for end in (16, 24)]
 
 
 @pytest.mark.slow
-def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(played):
-    seen, *_, envs = played
+def test_rollouts_are_what_was_played(played):
+    seen, _, envs = played
     begin = 0
     for end, stack in zip(ENDS, seen.stacks, strict=True):
         steps, full = end - begin, end - begin == T
@@ -167,18 +137,7 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
         for name, value in stack.initial_state.items():
             np.testing.assert_array_equal(value[0, :envs], seen.stored[begin][6]["state/" + name])
             assert value[0].any() == (begin > 0 and not full) and not value[1:].any()
-        # The second number that is seen after a step is -1 in episodes that terminate and 1 in those that are cut off.
-        ends, replayed = np.full((len(stack.reward) - 1, 4), np.nan), range(1, len(stack.reward))
-        for update in replayed:
-            length = stack.length[update]
-            assert (length[0] == length.max(axis=0)).all() and set(length[0].tolist()) <= {3.0, 5.0}
-            assert not stack.on_policy[update].any() and (stack.is_first[update] == (np.arange(T) == 0)[:, None]).all()
-            kind = stack.observation["observation"][update, T, :, 1]
-            np.testing.assert_array_equal(length[0], np.where(kind < 0, 3, 5))
-            np.testing.assert_array_equal((stack.nonterminal[update].sum(axis=0)), np.where(kind < 0, 2, 5))
-            ends[update - 1] = kind
         begin = end
-    assert set(ends.ravel().tolist()) == {-1.0, 1.0}
 
 
 def test_learning_from_the_replay_alone_waits_for_it(tmp_path):
@@ -187,22 +146,6 @@ def test_learning_from_the_replay_alone_waits_for_it(tmp_path):
     assert [seen.counted[end - 1] for end in ENDS] == [0, 0, 2, 4, 6, 8]
     assert all(not stack.on_policy.any() and stack.length.any() for stack in seen.stacks)
     assert trainer.agent.compiled.traces == 1
-
-
-@pytest.mark.slow
-def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tmp_path):
-    seen = Watch()
-    changes = {
-        "agent.algorithm.replay_times": "poisson",
-        "agent.algorithm.n_times_replay": 3,
-        "schedule.improve_steps": 1600,
-    }
-    trainer = trained(tmp_path, cliff(CHOICES, **changes), seen)
-    replays = np.array([len(stack.reward) - 1 for stack in seen.stacks])
-    assert len(replays) == 400 and replays[:2].tolist() == [0, 0]
-    # The mean of 398 such numbers has a deviation of 0.09, their variance one of 0.23.
-    assert replays[2:].mean() == pytest.approx(3.0, abs=0.35) and replays[2:].var() == pytest.approx(3.0, abs=0.9)
-    assert trainer.counters.updates == 400 + replays.sum() and trainer.agent.compiled.traces == 1
 
 
 # -- interrupted runs --------------------------------------------------------------------------------------------------
@@ -237,37 +180,6 @@ def uninterrupted(request, tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", AGENTS[request.param](**INTERRUPTED))
 
 
-def everything(trainer):
-    """Returns all arrays that a run consists of, by name."""
-    agent, memory = trainer.agent, trainer.memory
-    slots = {f"{name}/{i}": v for name, one in agent.optimizers.items() for i, v in enumerate(one.variables)}
-    others = {
-        "averages": agent.averages,
-        "updates": agent.updates,
-        **{f"slots/{name}": value for name, value in slots.items()},
-    }
-    return {
-        **weights(trainer),
-        **{name: value.numpy() for name, value in others.items()},
-        "returns": trainer.reporter.running,
-        **memory.state(),
-        "rows": memory.between(memory.oldest_row, memory.total_rows),
-        **trainer.collector.policy_state,
-        **trainer.environments.observation,
-    }
-
-
-def same_run(resumed, uninterrupted):
-    assert rows_without_clocks(resumed.directory.path) == rows_without_clocks(uninterrupted.directory.path)
-    ours, theirs = everything(resumed), everything(uninterrupted)
-    assert ours.keys() == theirs.keys()
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(ours[name], value, err_msg=name)
-    assert resumed.filters.state() == uninterrupted.filters.state() and resumed.counters == uninterrupted.counters
-    assert resumed.sampler.state() == uninterrupted.sampler.state()
-    assert resumed.agent.policy.rng.bit_generator.state == uninterrupted.agent.policy.rng.bit_generator.state
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [77, pytest.param(101, marks=pytest.mark.acceptance)])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
@@ -276,16 +188,14 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     crashed(tmp_path / "run", step, preset)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == step // 50 * 50
-    assert not resumed.environments.is_first[0] and resumed.memory.size > resumed.memory.rollout_begin  # within both
+    assert resumed.memory.size > resumed.memory.rollout_begin  # within a rollout
     rate = resumed.agent.optimizers["policy"].learning_rate.numpy()
     assert rate == pytest.approx(1e-3 * (1 - resumed.counters.updates / 120), rel=1e-4)
     if resumed.agent.policy.recurrent_state:
         assert all(resumed.collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
     resumed.run()
     same_run(resumed, uninterrupted)
-    slots = [
-        value for name, value in everything(resumed).items() if name.startswith("slots/policy") and value.ndim == 2
-    ]
+    slots = [value for name, value in everything(resumed).items() if "optimizer policy" in name and value.ndim == 2]
     assert slots and all(value.any() for value in slots)
 
 
@@ -362,12 +272,3 @@ def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, lstm, shared):
         assert best > 0.95 and again > 0.95
     else:
         assert best < 0.45 and again < 0.4  # 0.25 by chance, of which 100 episodes deviate by 0.043
-
-
-# -- what does not fit -------------------------------------------------------------------------------------------------
-
-
-def test_custom_keras_models_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="discrete_acer"):
-        Trainer(load_preset("acer_cartpole"), tmp_path / "run", quiet=True, models=dict)
-    assert not (tmp_path / "run").exists()

@@ -4,17 +4,23 @@ import numpy as np
 import pytest
 import strategy_tools as tools
 import tensorflow as tf
+from agent_tools import one, variables
 
 # A policy delay is in some of them.
 NAMES = [
     "v, prioritized, policy delay",
     "twin, temperature outside log space, policy delay",
-    "discrete",
+    "discrete, shared encoder, policy delay",
     "taac",
-    "ensemble, dropout, policy delay",
+    "ensemble, batch renormalisation, no target",
     "acer, discrete, lstm",
     "acer, gaussian",
 ]
+
+
+def batches_of(agent):
+    """Returns three batches."""
+    return tf.nest.map_structure(lambda x: x[:3], tools.global_batches(agent))
 
 
 def call(agent, batches, *parts):
@@ -24,7 +30,7 @@ def call(agent, batches, *parts):
 
 
 def assert_equal(one, other, **tolerance):
-    found, expected = tools.variables(one), tools.variables(other)
+    found, expected = variables(one), variables(other)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, err_msg=name, **tolerance)
@@ -35,9 +41,9 @@ def test_updates_of_one_call_of_single_ones_and_eager_ones_agree(name):
     together, single, eager = (tools.make_agent(name, eager=eager) for eager in (False, False, True))
     for agent in (together, single, eager):
         tools.fix_noise(agent)
-    batches = tools.global_batches(together)
+    batches = batches_of(together)
     expected = call(eager, batches, slice(None))
-    for agent, parts in ((together, [slice(None)]), (single, [slice(i, i + 1) for i in range(tools.UPDATES)])):
+    for agent, parts in ((together, [slice(None)]), (single, [slice(i, i + 1) for i in range(3)])):
         for ours, theirs in zip(call(agent, batches, *parts), expected, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
         assert agent.metric_names == eager.metric_names
@@ -48,7 +54,7 @@ def test_updates_of_one_call_of_single_ones_and_eager_ones_agree(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_checkpoint_holds_all_that_learns(name, tmp_path):
     saved, restored = (tools.make_agent(name, seed=seed, eager=True) for seed in (1, 2))
-    batches = tools.global_batches(saved)
+    batches = batches_of(saved)
     saved.update(batches)
     path = tf.train.Checkpoint(agent=saved).write(str(tmp_path / "agent"))
     tf.train.Checkpoint(agent=restored).read(path).assert_consumed()
@@ -65,3 +71,20 @@ def test_noise_follows_from_the_seed_and_the_number_of_the_update(name):
     assert (draws[0] != draws[2]).all()
     same.updates.assign_add(1)
     assert (same.noise("policy", [4, 4]).numpy() != draws[0]).all()
+
+
+@pytest.mark.parametrize("name", ["v, prioritized, policy delay", "discrete", "ensemble, subset"])
+def test_importance_weights_multiply_the_critics_losses_entry_by_entry_and_priorities_have_none(name):
+    agent = tools.make_agent(name, eager=True)
+    batch = one(tools.global_batches(agent))
+
+    def losses_and_priorities(weight):
+        step = agent.critic_step(batch._replace(weight=tf.constant(weight, tf.float32)))
+        return [float(x) for name, x in step.metrics.items() if name.startswith("loss/q")], step.values_B.numpy()
+
+    weight = np.array([0, 2, 1, 0.5, 0, 1, 1, 3])
+    losses, priorities = losses_and_priorities(weight)
+    alone = [losses_and_priorities(row) for row in np.eye(len(weight))]
+    np.testing.assert_allclose(losses, weight @ [loss for loss, _ in alone], rtol=1e-4)
+    for _, same in alone:
+        np.testing.assert_array_equal(same, priorities)

@@ -88,23 +88,15 @@ def test_a_good_environment_has_neither_problems_nor_warnings():
     assert "ended episodes: 4 (0 terminated, 4 truncated), after 5 steps" in str(report)
 
 
-class Closing(Plain):
-    def close(self):
-        raise AssertionError
-
-
-@pytest.mark.parametrize(
-    "changes, words", [({"observation": np.float32([0, np.nan])}, "must be finite"), ({"info": []}, "info")]
-)
-def test_what_training_refuses_is_a_problem_and_the_users_environment_stays_open(changes, words):
-    (problem,) = tfsac.check_environment(Closing(**changes), num_steps=20).problems
-    assert words in problem
+def test_what_training_refuses_is_a_problem():
+    (problem,) = tfsac.check_environment(Plain(observation=np.float32([0, np.nan])), num_steps=20).problems
+    assert "must be finite" in problem
 
 
 class Picky(Plain):
     """Takes only what training gives it: float64 actions, and seeds of episodes below 2^31."""
 
-    def __init__(self, largest_seed=2**31 - 1):
+    def __init__(self, largest_seed=2**31):
         super().__init__(Box(-2.0, 2.0, (1,), np.float64))
         self.largest_seed = largest_seed
 
@@ -114,17 +106,10 @@ class Picky(Plain):
         return super().reset(seed=seed, options=options)
 
 
-@pytest.mark.parametrize("largest_seed, words", [(2**31 - 1, []), (2**16, ["seed too large"])])
-def test_the_check_resets_an_environment_as_training_does(largest_seed, words):
-    problems = tfsac.check_environment(lambda: Picky(largest_seed), num_steps=50).problems
-    assert len(problems) == len(words) and all(word in problem for word, problem in zip(words, problems, strict=True))
-
-
-def test_masked_actions_are_valid_ones():
-    report = tfsac.check_environment(
-        lambda: gym.make("toys:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
-    )
-    assert report.usable, report
+def test_the_check_makes_and_resets_environments_as_training_does():
+    assert not tfsac.check_environment(Picky, num_steps=50).problems
+    (problem,) = tfsac.check_environment(lambda: Picky(2**16), num_steps=50).problems
+    assert "seed too large" in problem
 
 
 @pytest.mark.parametrize(
@@ -164,6 +149,8 @@ def test_the_command_prints_the_report_and_its_status_says_whether_it_is_usable(
 
     assert status(f"--level={PLAIN}") == 0
     assert "\nusable\n" in capsys.readouterr().out
+    assert status("--level=toys:DiscreteIdentity-v0", "--set=environment.kwargs.masked=true") == 0
+    capsys.readouterr()
     assert status(f"--level={PLAIN}", "--set=environment.kwargs.reward=one") == 1
     assert "\nnot usable\n" in capsys.readouterr().out
     assert status("--preset=pendulum_sac", "--level=CartPole-v1") == 1  # the agent does not fit

@@ -19,8 +19,6 @@ from resume_tools import (
     preset,
     same_run,
     twin_preset,
-    weights,
-    without_reward_normalization,
 )
 
 from tfsac.training import CheckpointError, Trainer
@@ -45,30 +43,14 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
 
 
 @pytest.mark.acceptance
-def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path):
-    uninterrupted_twin = complete_run(tmp_path / "uninterrupted", twin_preset())
-    assert {"q_target/0", "temperature/0"} <= weights(uninterrupted_twin).keys()
-    priorities = uninterrupted_twin.memory.state()
-    assert len(set(priorities["leaves"].tolist())) > 50 and priorities["batches"] == 200
-    crashed(tmp_path / "run", 163, twin_preset())
-    resumed = Trainer(twin_preset(), tmp_path / "run", RUN, resume=True, quiet=True)
-    assert resumed.counters.env_steps == 150
-    resumed.run()
-    same_run(resumed, uninterrupted_twin)
-
-
-@pytest.mark.acceptance
-def test_an_ensemble_with_everything_that_has_a_state_resumes_exactly(tmp_path):
-    whole = complete_run(tmp_path / "whole", ensemble_preset())
-    assert any("variance" in v.path for v in whole.agent.networks["q"].variables) and int(whole.agent.resets) == 1
-    crashed(tmp_path / "run", 163, ensemble_preset())
-    resumed = Trainer(ensemble_preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+@pytest.mark.parametrize("make", [twin_preset, ensemble_preset])
+def test_priorities_temperatures_and_everything_that_has_a_state_resume_exactly(tmp_path, make):
+    whole = complete_run(tmp_path / "whole", make())
+    crashed(tmp_path / "run", 163, make())
+    resumed = Trainer(make(), tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == 150
     resumed.run()
     same_run(resumed, whole)
-    for name, network in whole.agent.networks.items():
-        for ours, theirs in zip(resumed.agent.networks[name].variables, network.variables, strict=True):
-            np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.path)
 
 
 KILLED = """
@@ -213,7 +195,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes
 @pytest.mark.slow
 def test_a_run_from_before_a_parameter_came_is_continued_but_no_other_one(tmp_path, uninterrupted, capsys):
     crashed(tmp_path / "run", 163)
-    without_reward_normalization(tmp_path / "run")
+    for path in (tmp_path / "run" / "checkpoints").glob("0*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        assert manifest["identity"]["environment"]["filters"].pop("reward_normalization") is False
+        path.write_bytes(sealed(manifest))
     with pytest.raises(CheckpointError, match="reward_normalization=False, got True"):
         normalised = preset(**{"environment.filters.reward_normalization": True})
         Trainer(normalised, tmp_path / "run", RUN, resume=True, quiet=True)
@@ -268,16 +253,3 @@ def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     manifest = verify(resumed.checkpoints.saved_checkpoints()[-1])
     saved = [np.load(resumed.checkpoints.chunks / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
     np.testing.assert_array_equal(np.concatenate(saved), resumed.memory.between(0, 150))
-
-
-@pytest.mark.slow
-def test_a_file_of_the_memory_is_bounded_in_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint_module, "CHUNK_BYTES", 1000)
-    whole = complete_run(tmp_path / "run", preset())
-    size = whole.memory.ring[0].nbytes
-    files = sorted((tmp_path / "run" / "checkpoints" / "memory").glob("rows-*.npy"))
-    assert len(files) > 3
-    assert all(np.load(file).nbytes <= 1000 and len(np.load(file)) <= 1000 // size for file in files)
-    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
-    np.testing.assert_array_equal(resumed.memory.ring, whole.memory.ring)
-    resumed.close()

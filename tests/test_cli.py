@@ -42,13 +42,6 @@ def run_dir(tiny_run):
     return tiny_run[0]
 
 
-@pytest.fixture(scope="module")
-def switching_run(tmp_path_factory):
-    """A run of a policy that keeps or switches trajectories, in episodes of 30 steps."""
-    preset = tiny.taac(**{"environment.max_episode_steps": 30})
-    return tiny.untrained_run(tmp_path_factory.mktemp("cli") / "taac", "Pendulum-v1", preset)
-
-
 # -- train -------------------------------------------------------------------------------------------------------------
 
 
@@ -117,12 +110,9 @@ def test_a_run_begins_with_the_weights_of_another_and_stops_at_a_threshold(run_d
 
 
 def test_list_and_presets_print_a_line_for_every_preset(capsys):
-    assert cli.run(["presets"]) == 0
-    printed = capsys.readouterr().out
-    assert [line.split()[0] for line in printed.splitlines()] == preset_names()
-    assert "Pendulum-v1 with Coach's soft actor-critic" in printed
-    assert cli.run(["train", "--list"]) == 0
-    assert capsys.readouterr().out == printed
+    for words in (["presets"], ["train", "--list"]):
+        assert cli.run(words) == 0
+        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == preset_names()
 
 
 # -- evaluate, record, export, plot ------------------------------------------------------------------------------------
@@ -148,8 +138,6 @@ def test_sampled_actions_depend_on_the_seed(tmp_path):
     run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1")
     drawn = [api.evaluate(run, 1, deterministic=False, seed=seed, env_fn=env_fn).returns[0] for seed in (3, 3, 4)]
     assert drawn[0] == drawn[1] != drawn[2]
-    played = [api.record(run, tmp_path / f"{n}.npz", 1, deterministic=False, seed=n, env_fn=env_fn) for n in (3, 4)]
-    assert played[0].returns[0] == pytest.approx(drawn[0]) and played[1].returns[0] == pytest.approx(drawn[2])
     modes = [api.evaluate(run, 1, seed=seed, env_fn=env_fn).returns[0] for seed in (3, 4)]
     assert modes[0] == modes[1]
 
@@ -157,29 +145,17 @@ def test_sampled_actions_depend_on_the_seed(tmp_path):
 SWITCH = re.compile(r"^switch  in ([\d.]+) % of the steps; a trajectory lasts ([\d.]+) steps on average$", re.MULTILINE)
 
 
-def test_evaluate_tells_how_often_a_policy_with_trajectories_switched(switching_run, capsys):
-    for flags, deterministic in (([], True), (["--stochastic"], False)):
-        assert cli.run(["evaluate", f"--run_dir={switching_run}", "--episodes=3", "--seed=6", *flags]) == 0
-        found, done = capsys.readouterr().out, api.evaluate(switching_run, 3, deterministic, seed=6)
-        rate, repeats = done.switching()
-        assert list(SWITCH.search(found).groups()) == [f"{100 * rate:.1f}", f"{repeats:.1f}"]
-        assert 0.0 < rate == done.switched.mean() and len(done.switched) == 90
-        assert list(RETURN.search(found).groups()) == [*parts(done.returns), "3", "30"]
-
-
-def test_the_actions_of_the_first_episode_are_drawn_with_its_switches(switching_run, tmp_path, monkeypatch):
-    from tfsac.experiments import plots
-
-    drawn, plot = [], plots.plot_actions
-    monkeypatch.setattr(plots, "plot_actions", lambda *arguments: drawn.append(arguments) or plot(*arguments))
+def test_evaluate_tells_how_often_a_policy_with_trajectories_switched_and_draws_it(tmp_path, capsys):
+    preset = tiny.taac(**{"environment.max_episode_steps": 30})
+    run = tiny.untrained_run(tmp_path / "taac", "Pendulum-v1", preset)
     picture = tmp_path / "pictures" / "actions.png"
-    assert cli.run(["evaluate", f"--run_dir={switching_run}", "--episodes=2", f"--plot_actions={picture}"]) == 0
+    flags = ["--episodes=3", "--seed=6", "--stochastic", f"--plot_actions={picture}"]
+    assert cli.run(["evaluate", f"--run_dir={run}", *flags]) == 0
+    printed, done = capsys.readouterr().out, api.evaluate(run, 3, False, seed=6)
+    rate, repeats = done.switching()
+    assert list(SWITCH.search(printed).groups()) == [f"{100 * rate:.1f}", f"{repeats:.1f}"]
+    assert list(RETURN.search(printed).groups()) == [*parts(done.returns), "3", "30"]
     assert min(png_size(picture)) > 300
-    actions, _, switched, title = drawn[0]
-    assert actions.shape == (30, 1) and np.abs(actions).max() <= 2.0
-    np.testing.assert_array_equal(switched, api.evaluate(switching_run, 1).switched)
-    assert (np.diff(actions[:, 0])[~switched[1:]] == 0.0).all()  # what is kept is repeated
-    assert title.endswith("one episode")
 
 
 def test_record_writes_the_episodes_and_counts_them(run_dir, tmp_path, capsys):
@@ -213,18 +189,17 @@ def test_plot_draws_one_run_into_its_folder_and_several_together_by_flag_or_as_p
     assert cli.run(["plot", f"--run_dir={copy}"]) == 0
     assert capsys.readouterr().out == f"{copy / 'learning_curve.png'}\n"
     assert min(png_size(copy / "learning_curve.png")) > 300
-    one, two, three = (tmp_path / f"{i}.png" for i in range(3))
+    one, two = tmp_path / "one.png", tmp_path / "two.png"
     assert cli.run(["plot", f"--run_dir={run_dir}", f"--run_dir={copy}", f"--out={one}", "--title=Two"]) == 0
     assert cli.run(["plot", f"--out={two}", "--title=Two", str(run_dir), str(copy)]) == 0
-    assert cli.run(["plot", f"--out={three}", "--title=Two", f"one={run_dir}", f"other={copy}"]) == 0
-    assert capsys.readouterr().out == f"{one}\n{two}\n{three}\n"
-    assert one.read_bytes() == two.read_bytes() != three.read_bytes()
+    assert capsys.readouterr().out == f"{one}\n{two}\n"
+    assert one.read_bytes() == two.read_bytes()
 
 
 # -- help --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_the_overview_names_every_command(arguments, capsys):
     assert cli.run(arguments) == 0
     printed = capsys.readouterr().out
@@ -264,17 +239,14 @@ def test_a_preset_is_a_program_that_trains_it_with_the_flags_given_and_helps_wit
 WRONG = {
     "preset": ("train --preset=pendulum_sca", "pendulum_sac"),
     "preset file": ("train --preset=nothing.py", "nothing.py"),
-    "wrong parameter": ("train --set=agent.algorithm.discount=1.5", "discount"),
     "run parameters that do not fit": ("train --jit_compile --eager", "eager"),
     "level": ("train --level=Pendulm-v1", "`Pendulum`"),
     "actions": ("train --preset=pendulum_sac --level=CartPole-v1", "cart_pole_discrete_sac"),
     "demonstrations": ("train --preset=pendulum_sqil --set=agent.memory.demonstrations=none.npz", "none.npz"),
     "weights of other networks": ("train --checkpoint_restore_dir={run} --run_dir={tmp}/new", "networks"),
     "resume no run": ("train --resume --run_dir={tmp}/none", "config.json"),
-    "resume with a level": ("train --resume --run_dir={run} --level=Pendulum-v1", "--level"),
     "resume another algorithm": ("train --resume --run_dir={run} --set=agent.algorithm.discount=0.5", "discount"),
     "sweep where no cluster is": ("sweep --run_dir=new --ray_address=127.0.0.1:1", "127.0.0.1:1"),
-    "evaluate no run": ("evaluate --run_dir={tmp}", "config.json"),
     "film over a file": ("evaluate --run_dir={run} --episodes=1 --dump_mp4={file}.gif", "file.gif"),
     "export into an existing folder": ("export --run_dir={run} --out={run}", "folder"),
     "record over a file": ("record --run_dir={run} --out={file}.npz", "file.npz"),
@@ -308,10 +280,8 @@ def of_another_network(path):
 
 
 DAMAGED = {
-    "config cut": ("config.json", cut, "config.json"),
     "weights cut": ("best.npz", cut, "best.npz"),
     "weights of another network": ("best.npz", of_another_network, "policy/0"),
-    "no weights": ("best.npz", pathlib.Path.unlink, "best.npz"),
 }
 
 

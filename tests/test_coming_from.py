@@ -48,20 +48,6 @@ def fits(preset, path, value=None):
     return True
 
 
-def tables(page):
-    """Yields the rows of a page's tables with their header, cells without spaces around."""
-    header = None
-    for line in plain(page).splitlines():
-        if not line.startswith("|"):
-            header = None
-            continue
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if header and set("".join(cells)) - set("-"):
-            assert len(cells) == len(header), line
-            yield header, cells
-        header = header or cells
-
-
 @pytest.mark.parametrize("page", **ids)
 def test_every_parameter_that_a_page_names_is_there(page):
     named = PATH.findall(plain(page))
@@ -72,19 +58,6 @@ def test_every_parameter_that_a_page_names_is_there(page):
         if not any(fits(preset, path, value) for preset in PRESETS.values()):
             missing.append(text)
     assert missing == []
-
-
-@pytest.mark.parametrize("page", **ids)
-def test_the_defaults_of_a_page_are_those_of_its_preset(page):
-    compared = 0
-    for header, cells in tables(page):
-        name = re.search(r"in `(\w+)`$", header[-1])
-        path, value = PATH.match(cells[-2]), re.match(r"`([^`]+)`", cells[-1])
-        if name and path and value and "=" not in path[1]:
-            preset, (path, default) = PRESETS[name[1]], parse_assignment(f"{path[1]}={value[1]}")
-            assert to_json(override(preset, {path: default})) == to_json(preset), cells
-            compared += 1
-    assert compared > 5
 
 
 @pytest.mark.parametrize("page", **ids)

@@ -117,10 +117,9 @@ def test_what_the_user_can_mend_is_one_line(error, monkeypatch, capsys):
         ended(error, monkeypatch)
 
 
-@pytest.mark.parametrize("error", [ValueError("shapes do not fit"), ImportError("no module")])
-def test_any_other_error_keeps_its_traceback(error, monkeypatch):
-    with pytest.raises(type(error)):
-        ended(error, monkeypatch)
+def test_any_other_error_keeps_its_traceback(monkeypatch):
+    with pytest.raises(ValueError):
+        ended(ValueError("shapes do not fit"), monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +127,9 @@ def test_any_other_error_keeps_its_traceback(error, monkeypatch):
     [
         ("trian", "'train'"),
         ("train --sed=1", "Did you mean: seed ?.*--help.*--set"),
-        ("evaluate --run_dir", "run_dir"),
         ("train --num_seeds=0", "num_seeds"),
         ("train pendulum_sac", "--name=value.*'pendulum_sac'"),
         ("evaluate", "--run_dir is required"),
-        ("plot", "plot RUN"),
         ("train --num_seeds=2 --ray_address=local", "--ray_address"),
     ],
 )

@@ -15,58 +15,17 @@ def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def uniform(low, high, *shape, seed=1):
-    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
-
-
-def projected(prob, reward, discount, log_prob, alpha, support=SUPPORT):
-    position = distributional.target_positions(reward, discount, log_prob, alpha, support)
-    return distributional.projected_target(prob, position).numpy()
-
-
 # -- subsets and reductions --------------------------------------------------------------------------------------------
 
 
-def test_index_min_takes_whole_distributions_and_the_first_of_equal_critics():
-    values = tf.constant(normal(3, 3, 4))
-    q = tf.constant([[2.0, 1.0, 3.0], [0.5, 4.0, 0.5], [7.0, 7.0, 6.0]])
-    chosen = ensembles.reduce_distributions(values, q, "index_min")
-    np.testing.assert_array_equal(chosen, [values[0, 1], values[1, 0], values[2, 2]])
-
-
 def test_own_keeps_every_critic_apart():
-    q, values = tf.constant(normal(3, 2)), tf.constant(normal(3, 2, 4))
-    np.testing.assert_array_equal(ensembles.reduce_q(q, "own"), q)
-    np.testing.assert_array_equal(ensembles.reduce_distributions(values, q, "own"), values)
-    target = ensembles.soft_target(tf.ones([3]), tf.constant([0.5, 0.5, 0.0]), q, tf.constant([1.0, 2.0, 3.0]), 0.1)
-    expected = 1.0 + np.array([[0.5], [0.5], [0.0]]) * (q.numpy() - 0.1 * np.array([[1.0], [2.0], [3.0]]))
-    np.testing.assert_allclose(target, expected, rtol=1e-6)
-    np.testing.assert_allclose(ScalarCritics("own", huber=False).loss(2.0 * q, q), np.square(q), rtol=1e-6)
+    q, log_prob = tf.constant(normal(3, 2)), tf.constant([1.0, 2.0, 3.0])
+    target = ensembles.soft_target(tf.ones([3]), tf.fill([3], 0.5), ensembles.reduce_q(q, "own"), log_prob, 0.1)
+    np.testing.assert_allclose(target, 1.0 + 0.5 * (q - 0.1 * log_prob[:, None]), rtol=1e-6)
     np.testing.assert_allclose(ScalarCritics("own", huber=True).loss(3.0 + q, q), np.full([3, 2], 5.0), rtol=1e-6)
 
 
 # -- categorical -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("atoms", [-101, -37, -1, 0, 3, 50, 101])
-def test_a_shift_by_whole_atoms_is_exact(atoms):
-    prob = tf.nn.softmax(tf.constant(normal(4, 101)))
-    reward = np.full(4, atoms * SUPPORT.width, np.float32)
-    target = projected(prob, reward, tf.ones([4]), tf.zeros([4]), 0.2)
-    padded = np.pad(prob.numpy(), ((0, 0), (101, 101)))
-    expected = padded[:, 101 - atoms : 202 - atoms].copy()
-    np.testing.assert_array_equal(target[:, 1:-1], expected[:, 1:-1])
-    np.testing.assert_allclose(target.sum(axis=-1), 1.0, atol=1e-6)
-
-
-def test_a_terminal_row_is_two_hot_at_its_reward():
-    reward = tf.constant([-7.0, -5.0, 0.03, 2.5, 5.0, 9.0])
-    prob = tf.nn.softmax(tf.constant(normal(6, 101)))
-    target = projected(prob, reward, tf.zeros([6]), tf.fill([6], 3.0), 0.2)
-    expected = np.zeros([6, 101])
-    expected[[0, 1], 0] = expected[[4, 5], -1] = expected[3, 75] = 1.0
-    expected[2, [50, 51]] = [0.7, 0.3]
-    np.testing.assert_allclose(target, expected, atol=1e-5)
 
 
 def test_no_gradient_flows_into_targets():
@@ -106,20 +65,6 @@ def test_everything_is_float32_for_networks_in_bfloat16():
     np.testing.assert_allclose(distributional.cross_entropy(logits, prob), expected, rtol=1e-6)
 
 
-def test_positions_outside_of_the_support_move_to_its_ends():
-    prob = tf.constant([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
-    position = tf.constant([[-0.5, 0.0, 2.0], [0.5, 2.5, 7.0]])
-    target = distributional.projected_target(prob, position)
-    np.testing.assert_allclose(target, [[0.3, 0.0, 0.7], [0.25, 0.25, 0.5]], rtol=1e-6)
-
-
-def test_targets_beyond_the_support_are_clipped_mass():
-    prob, ones = tf.constant([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25], [0.5, 0.25, 0.25]]), tf.ones([3])
-    rewards, log_probs = tf.constant([-0.5, 2.5, 0.0]), tf.constant([0.0, 0.0, 2.0])
-    clipped = distributional.clipped_mass(prob, rewards, ones, log_probs, 0.25, Support(0.0, 2.0, 3))
-    np.testing.assert_allclose(clipped, [0.1, 1.0, 0.5], rtol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("support", [Support(-5.0, 100.0, 51), Support(-1.0, 0.1, 7), Support(-0.3, 0.7, 101)])
 def test_a_target_on_an_end_of_the_support_is_not_clipped(support, dtype):
@@ -132,19 +77,6 @@ def test_a_target_on_an_end_of_the_support_is_not_clipped(support, dtype):
 
 
 # -- quantiles ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_largest_of_the_pool_are_dropped_whoever_predicted_them():
-    quantiles = tf.constant([[[9.0, 8.0, 7.0], [1.0, -2.0, 3.0]]])
-    np.testing.assert_array_equal(distributional.pooled_quantiles(quantiles, 0), [[-2, 1, 3, 7, 8, 9]])
-    np.testing.assert_array_equal(distributional.pooled_quantiles(quantiles, 1), [[-2, 1, 3, 7]])
-    np.testing.assert_array_equal(distributional.pooled_quantiles(quantiles, 2), [[-2, 1]])
-
-
-def test_quantile_huber_by_hand():
-    # Fractions 1/4 and 3/4; errors 0.5, -0.5, 3 and 2: (0.25 * 0.125 + 0.25 * 2.5 + 0.25 * 0.125 + 0.75 * 1.5) / 4
-    rows = distributional.quantile_huber(tf.constant([[[0.0, 1.0]]]), tf.constant([[0.5, 3.0]]))
-    np.testing.assert_allclose(rows, [[(0.03125 + 0.625 + 0.03125 + 1.125) / 4]], rtol=1e-6)
 
 
 def test_critics_with_targets_of_their_own():

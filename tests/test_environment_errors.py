@@ -6,7 +6,7 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
-from odd_tools import ODD, ZEROS, Odd, Simulator
+from environment_tools import ODD, ZEROS, Odd, Simulator
 from toys import tiny_preset
 
 import tfsac
@@ -25,7 +25,6 @@ WRONG = {
     "a reward beyond float32": {"reward": 1e300},
     "NaN": {"observation": np.float32([0, np.nan])},
     "short observation": {"observation": np.zeros(1, np.float32)},  # would be broadcast
-    "observation of text": {"observation": ["1", "2"]},
     "observation of a dict": {"observation": {"x": ZEROS}},
     "four values": {"step": (ZEROS, 1.0, False, {})},
     "no info": {"info": None},
@@ -59,15 +58,7 @@ def test_a_wrong_return_ends_an_evaluation():
         evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(1))
 
 
-@pytest.mark.parametrize(
-    "reset",
-    [
-        {"a": ZEROS},
-        {"a": ZEROS, "image": np.full((4, 4, 1), 0.5)},
-        {"a": ZEROS, "image": np.full((4, 4, 1), 256, np.uint16)},
-    ],
-    ids=["keys", "an image of floats", "an image of larger numbers"],
-)
+@pytest.mark.parametrize("reset", [{"a": ZEROS}, {"a": ZEROS, "image": np.full((4, 4, 1), 256, np.uint16)}])
 def test_the_keys_and_images_of_a_dict_are_checked(reset):
     with pytest.raises(EnvironmentFailure, match="image"):
         made(space=IMAGE, reset=(reset, {}))
@@ -76,13 +67,7 @@ def test_the_keys_and_images_of_a_dict_are_checked(reset):
 
 @pytest.mark.parametrize(
     "good",
-    [
-        {"reward": np.float32(1.0), "terminated": np.bool_(False)},
-        {"reward": np.ones(1), "terminated": 0, "truncated": np.int64(0)},
-        {"reward": 1, "terminated": np.zeros(1, bool)},
-        {"observation": np.zeros(2)},
-        {"observation": [0, 1]},
-    ],
+    [{"reward": np.ones(1), "terminated": 0, "truncated": np.int64(0)}, {"reward": 1, "observation": [0, 1]}],
     ids=str,
 )
 def test_numbers_and_bools_of_other_types_are_accepted(good):
@@ -97,7 +82,7 @@ def test_numbers_and_bools_of_other_types_are_accepted(good):
 @pytest.mark.parametrize("vectorization", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("action, words", [("raise", "KeyError: 'gear'"), ("reset", "ValueError: no scene")])
 def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action, words):
-    with pytest.raises(EnvironmentFailure, match=rf"^{ODD}: {words} \(.*odd_tools.py, line \d+\)") as error:
+    with pytest.raises(EnvironmentFailure, match=rf"^{ODD}: {words} \(.*environment_tools.py, line \d+\)") as error:
         step_twice(made(vectorization, action=action))
     assert "(environment " in str(error.value) and error.value.__cause__ is not None
 
@@ -109,29 +94,19 @@ def test_an_error_of_a_constructor_keeps_its_type():
         make(ODD, colour=1)
 
 
-class Port(Odd):
-    """Takes one of a number of ports."""
+def test_environments_are_closed_where_another_cannot_be_made(tmp_path):
+    made, closed = [], []
 
-    taken, given_back, ports = 0, 0, 3
-
-    def __init__(self):
-        if Port.taken == Port.ports:
+    def port():
+        if len(made) == 3:
             raise OSError("port in use")
-        super().__init__()
-        Port.taken += 1
+        made.append(Odd())
+        made[-1].close = lambda: closed.append(1)
+        return made[-1]
 
-    def close(self):
-        Port.given_back += 1
-
-
-@pytest.mark.parametrize(("num_envs", "ports"), [(4, 3), (1, 1)])
-def test_environments_are_closed_where_another_cannot_be_made(num_envs, ports, monkeypatch, tmp_path):
-    for name, value in {"taken": 0, "given_back": 0, "ports": ports}.items():
-        monkeypatch.setattr(Port, name, value)
-    preset = override(tiny_preset(), {"environment.num_envs": num_envs})
     with pytest.raises(OSError, match="port in use"):
-        tfsac.train(preset, tmp_path / "run", env_fn=Port, quiet=True)
-    assert Port.given_back == Port.taken == ports
+        tfsac.train(override(tiny_preset(), {"environment.num_envs": 4}), tmp_path / "run", env_fn=port, quiet=True)
+    assert len(closed) == len(made) == 3
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 """Stacks of frames: memories that store each frame once sample what memories of whole stacks do, to the bit."""
 
+import contextlib
+
 import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tfsac.environments import EnvironmentFailure, Environments, FrameStack, make, spec_of
-from tfsac.errors import TfsacError
 from tfsac.memories import (
     Demonstrations,
     EpisodicMemory,
@@ -172,12 +173,6 @@ def test_an_episode_that_lost_its_beginning_is_sampled_from_its_first_whole_stac
     assert {(start, steps, first) for start, steps, first in drawn} == {(3, 5, False), (4, 5, False)}
 
 
-def test_an_episodic_memory_that_holds_no_stack_is_refused():
-    with pytest.raises(TfsacError, match="max_size"):
-        EpisodicMemory(spec_of_stacks(), 3, 2)
-    EpisodicMemory(spec_of_stacks().unstacked(), 3, 2)
-
-
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 KINDS = {**RINGS, "episodes": lambda spec, capacity, n, **fields: EpisodicMemory(spec, capacity, 4, n, **fields)}
@@ -208,6 +203,7 @@ def test_a_memory_comes_back_from_a_checkpoint_and_continues_as_it_was(tmp_path,
     for step in (7, 19, 50):
         advance(game, step, memory, whole)
         manager.save(memory.total_rows, {})
+    assert max(path.stat().st_size for path in manager.chunks.iterdir()) < 1500
     CheckpointManager(tmp_path / "checkpoints", tf.Module(), again, {}).restore()
     for steps in (0, 1, 2, 3, 40):
         advance(game, steps, memory, whole, again)
@@ -259,43 +255,21 @@ def test_observations_are_stacks_where_their_space_is():
     env.close()
 
 
-class Shown(gym.Env):
-    """Shows the given frames, k at once."""
-
-    observation_space, action_space = FrameStack(4, 4, 3), gym.spaces.Box(-1, 1, (1,), np.float32)
-
-    def __init__(self, *stacks):
-        self.stacks = stacks
-
-    def reset(self, *, seed=None, options=None):
-        self.steps = 0
-        return self.seen(), {}
-
-    def step(self, action):
-        self.steps += 1
-        return self.seen(), 0.0, False, False, {}
-
-    def seen(self):
-        return np.broadcast_to(np.array(self.stacks[self.steps], np.uint8), (4, 4, 3))
-
-
 @pytest.mark.parametrize(
     "stacks, fits",
     [
         ([(7, 7, 7), (7, 7, 8), (7, 8, 9)], True),
         ([(6, 7, 7)], False),  # a first observation of other frames
-        ([(7, 7, 7), (7, 7, 8), (8, 9, 9)], False),  # by two frames
+        ([(7, 7, 7), (8, 9, 9)], False),  # by two frames
         ([(7, 7, 7), (8, 7, 7)], False),  # the newest first
     ],
 )
 def test_a_stack_that_does_not_move_by_one_frame_is_refused(stacks, fits):
-    def play():
-        environments = Environments(EnvironmentParameters(), 0, lambda: Shown(*stacks))
+    env, seen = gym.Env(), iter([np.broadcast_to(np.uint8(stack), (4, 4, 3)) for stack in stacks])
+    env.observation_space, env.action_space = FrameStack(4, 4, 3), gym.spaces.Box(-1, 1, (1,), np.float32)
+    env.reset = lambda **_: (next(seen), {})
+    env.step = lambda _: (next(seen), 0.0, False, False, {})
+    with contextlib.nullcontext() if fits else pytest.raises(EnvironmentFailure, match="FrameStack"):
+        environments = Environments(EnvironmentParameters(), 0, lambda: env)
         for _ in stacks[1:]:
             environments.step(np.zeros((1, 1), np.float32))
-
-    if fits:
-        play()
-    else:
-        with pytest.raises(EnvironmentFailure, match="FrameStack"):
-            play()

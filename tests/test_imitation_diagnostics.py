@@ -11,7 +11,7 @@ from agent_tools import assert_same, named, one
 from toys import discrete_spec, random_batches, team_spec, vector_spec
 
 from tfsac import parameters as p
-from tfsac.agents import DiscreteSoftActorCriticAgent, TwinSoftActorCriticAgent, sqil_diagnostics
+from tfsac.agents import DiscreteSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.policies.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.training.build import build_agent
 
@@ -79,16 +79,6 @@ def test_they_are_there_where_batches_are_half_demonstrated_and_change_nothing_o
 # -- means of the halves -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("expert", "own", "demonstrated"),
-    [([0, 1, 0, 1], 2.0, 6.0), ([1, 1, 0, 0], 3.0, 5.0), ([0, 1, 1, 1], 1.0, 5.0), ([0] * 4, 4.0, 0.0)],
-)
-def test_the_mean_of_each_half_by_hand(expert, own, demonstrated):
-    values = tf.constant([1.0, 9.0, 3.0, 3.0])
-    found = sqil_diagnostics.means_by_origin("x", values, tf.constant(expert, tf.float32))
-    assert {name: float(value) for name, value in found.items()} == {"x_agent": own, "x_expert": demonstrated}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_and_losses_are_means_over_each_half(kind):
     expert = [1, 0, 0, 1, 1, 1, 0, 0]
@@ -119,31 +109,6 @@ def test_a_demonstrated_step_of_a_team_counts_for_each_agent():
 
 
 # -- the cosine --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_cosine_is_that_of_the_flattened_gradients_of_both_halves(kind):
-    agent = make_agent(kind)
-    batch = one(batches(agent))
-    variables = [variable.value for variable in agent.trained["policy"]]
-    flat = []
-    for half in (0, 1):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(policy_loss(agent, batch)[half::2])
-        flat.append(np.concatenate([np.ravel(gradient) for gradient in tape.gradient(loss, variables)]))
-    expected = flat[0] @ flat[1] / (np.linalg.norm(flat[0]) * np.linalg.norm(flat[1]))
-    assert abs(expected) < 0.99
-    assert float(agent.policy_step(batch).metrics["imitation/gradient_cosine"]) == pytest.approx(expected, abs=1e-5)
-
-
-def test_opposed_halves_are_in_conflict():
-    agent, expert = make_agent("discrete", spec=discrete_spec(3, 2)), tf.constant(ALTERNATING)
-    same = one(tf.nest.map_structure(lambda x: np.repeat(x[:, ::2], 2, axis=1), batches(agent)))
-    with agent.watch("policy") as tape:  # both halves see the same; one wants the first action, the other the second
-        prob = agent.distribution(same.observation).prob
-        loss = tf.where(expert > 0, prob[:, 0], prob[:, 1])
-    cosine = sqil_diagnostics.gradient_cosine(agent, loss, expert, tape)
-    assert float(cosine) == pytest.approx(-1.0, abs=1e-5)
 
 
 def test_a_half_without_gradient_has_a_cosine_of_zero():

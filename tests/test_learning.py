@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from learning_tools import one_step_task
+from tiny import one_step_task
 
 from tfsac.parameters import (
     AutoAlphaParameters,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 from resume_tools import RUN, complete_run, crashed, preset, same_run
-from return_tools import statistics_of
+from toys import statistics_of
 
 from tfsac.environments import Filters
 from tfsac.parameters import FilterParameters, ReturnScalingParameters

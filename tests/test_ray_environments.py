@@ -12,8 +12,7 @@ import types
 
 import numpy as np
 import pytest
-from learning_tools import one_step_task
-from tiny import acer
+from tiny import acer, one_step_task
 from toys import tiny_preset
 
 from tfsac.distributed import ray_cluster, ray_environments

@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 import tiny
-from info_tools import EPISODE
+from environment_tools import EPISODE
 from toys import tiny_preset
 
 from tfsac.environments import Environments, episode_seed
@@ -14,7 +14,7 @@ from tfsac.environments.vectorize import EVALUATION, TRAINING, number
 from tfsac.parameters import EnvironmentParameters, RunParameters
 from tfsac.training import Callback, Trainer
 
-LEVEL = "info_tools:TfsacTelling-v0"
+LEVEL = "environment_tools:TfsacTelling-v0"
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
 
 

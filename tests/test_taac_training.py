@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 import tiny
+from environment_tools import TWO
 from resume_tools import RUN, complete_run, crashed, same_run
-from reward_tools import TWO
 
 from tfsac.exporting import loading
 from tfsac.parameters import (

@@ -75,7 +75,7 @@ def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchro
         events.append(updates.arrays())
 
     updates = updates_of(agent, lambda priority: events.append("applied"), asynchronous, save)
-    updates.learn("batch")
+    updates.start("batch") if asynchronous else updates.take("batch", result)
     updates.finish()
     updates.close()
     written, applied = events

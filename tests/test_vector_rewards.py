@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from reward_tools import TWO, TwoRewards
+from environment_tools import TWO, TwoRewards
 
 from tfsac.environments import EnvironmentFailure, Environments, make, maker, spec_of
 from tfsac.parameters import EnvironmentParameters

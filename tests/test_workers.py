@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from return_tools import statistics_of
 from strategy_tools import cluster, free_ports
-from toys import tiny_preset
+from toys import statistics_of, tiny_preset
 
 from tfsac.distributed.partition import WorkerTask
 from tfsac.distributed.workers import Workers

@@ -25,6 +25,7 @@ from tfsac.parameters import (
     discrete_acer_networks,
     gaussian_acer_networks,
     override,
+    soft_actor_critic_networks,
     temporally_abstract_networks,
     to_json,
 )
@@ -154,6 +155,19 @@ def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> Preset:
         "agent.algorithm.n_times_replay": 2,
     }
     return override(dataclasses.replace(preset, agent=agent, schedule=schedule), {**shorter, **changes})
+
+
+def one_step_task(**changes):
+    """Returns a run whose policy learns to repeat what it sees."""
+    usual = {
+        "environment__filters__reward_rescale_factor": 20.0,
+        "schedule__heatup_steps": 200,
+        "schedule__improve_steps": 1500,
+        "schedule__evaluation_steps": "EnvironmentEpisodes(50)",
+        "schedule__steps_between_evaluation_periods": 1700,
+        "agent__networks": soft_actor_critic_networks((16, 16), learning_rate=3e-3, batch_size=32),
+    }
+    return tiny_preset("toys:Identity-v0", **usual | changes)
 
 
 def untrained_run(folder, level, preset=None):

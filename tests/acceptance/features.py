@@ -13,7 +13,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -288,15 +287,12 @@ def divide_cpu():
 
 def pair(agent, folder):
     """Tries a run of two workers, each a process."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    outs, processes = [folder / f"{agent}-worker{index}.jsonl" for index in range(2)], []
+    from strategy_tools import cluster, free_ports
+
+    ports, processes = free_ports(2), []
+    outs = [folder / f"{agent}-worker{index}.jsonl" for index in range(2)]
     for index, out in enumerate(outs):
-        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        processes.append(started(agent, ["workers"], folder, out, TF_CONFIG=json.dumps(config)))
+        processes.append(started(agent, ["workers"], folder, out, TF_CONFIG=cluster(ports, index)))
     try:
         for process in processes:
             process.wait(SECONDS)

@@ -447,16 +447,20 @@ class Trainer:
 
     def update(self) -> None:
         """Makes the updates that are pending; where it is time, a reset before them."""
-        if number := self.resets.pending(self.counters.env_steps):
+        if self.resets.steps and (number := self.resets.pending(self.counters.env_steps)):
             self.updates.finish()
             self.resets.reset(number)
             self.collector.sync_from(self.agent.policy)
             self.print(f"Reset {number} of {len(self.resets.steps)} at step {self.counters.env_steps}.")
         for count in self.sampler.pending():
-            self.updates.finish()  # its priorities count in the next sample
+            if self.updates.running or self.updates.pending:
+                self.updates.finish()  # its priorities count in the next sample
             if (batch := self.sampler.draw(count)) is not None:
                 self.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
-                self.updates.learn(batch)
+                if self.updates.thread:
+                    self.updates.start(batch)
+                else:
+                    self.updates.take(batch, self.agent.update(batch))
         self._can_be_saved = True
 
     def _on_result(self, batch: Batches, result: UpdateResult) -> None:

@@ -43,15 +43,16 @@ class Updates:
         self.running: tuple[Batches, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
-    def learn(self, batch: Batches) -> None:
-        """Learns from stacked batches `[U, B, ...]`: at once, or in the thread after the call before took effect."""
+    def start(self, batch: Batches) -> None:
+        """Learns from stacked batches `[U, B, ...]` in the thread; the call before must have taken effect."""
+        assert self.thread and not self.running
+        self.running = batch, self.thread.submit(self.agent.update, batch)
+
+    def take(self, batch: Batches, result: UpdateResult) -> None:
+        """Lets a result take effect that was computed at once."""
+        self.pending = result
+        self.on_result(batch, result)
         self.finish()
-        if self.thread:
-            self.running = batch, self.thread.submit(self.agent.update, batch)
-        else:
-            self.pending = self.agent.update(batch)
-            self.on_result(batch, self.pending)
-            self.finish()
 
     def wait(self) -> None:
         """Waits for the call that is running, whose result does not take effect yet; raises what the update raised,
