@@ -95,8 +95,9 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
         content = read_object(path)
         preset, run = (json.dumps(content[name]) for name in ("preset", "run"))
     except (ValueError, LookupError) as error:
-        copies = "where checkpoints are, each has a copy that can take its place"
-        raise ParameterError(f"{path} is not the config of a run ({error!r}); {copies}") from error
+        copies = sorted(path.parent.glob(f"checkpoints/[0-9]*/{path.name}"))
+        advice = f"; {copies[-1]} is a copy that can take its place" if copies else ""
+        raise ParameterError(f"{path} is not the config of a run ({error!r}){advice}") from error
     for folder in content.get("import_folders", ()):
         make_importable(folder, first=False)
     try:
