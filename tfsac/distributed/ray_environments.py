@@ -112,7 +112,7 @@ class RayEnvironments:
         self.underway = [self._start_episodes(k, self.episode) for k in range(len(self.actors))]
         specs, observations = zip(*(self._answer(k, None) for k in range(len(self.actors))), strict=True)
         self.spec: Spec = specs[0]
-        self.observation = {key: np.concatenate([each[key] for each in observations]) for key in self.spec.observation}
+        self.observation = {key: np.concatenate([x[key] for x in observations]) for key in self.spec.observation}
 
     def _start_episodes(self, k: int, episode: np.ndarray) -> Any:
         """Requests of actor k to reset its environments to their columns of the given episodes `[E]`."""

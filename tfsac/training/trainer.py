@@ -185,14 +185,14 @@ class Trainer:
                 on_disk(existing) if run.memory_on_disk else in_ram,
                 older_policies=run.asynchronous_collection or run.ray_address is not None,
             )
-            acting = agent.policy
+            actor = agent.policy
             if run.asynchronous_collection:
-                acting = build_policy(preset, run, spec, models, collecting=True)
+                actor = build_policy(preset, run, spec, models, collecting=True)
             self.collector: Collector
             if isinstance(self.environments, RayEnvironments):
-                self.collector = RayCollector(acting, filters, self.environments, run.actor_steps)
+                self.collector = RayCollector(actor, filters, self.environments, run.actor_steps)
             else:
-                self.collector = Collector(acting, filters, self.environments)
+                self.collector = Collector(actor, filters, self.environments)
             if not resume:
                 filters.learn(self.workers.gather(self.environments.observation))
             if source:
@@ -516,7 +516,7 @@ class Trainer:
         if self._shared:
             self.evaluator.env = self._shared.local_envs[0]  # the run may have made another
             if not self._shared.length.any():
-                first_observation = {key: seen[0] for key, seen in self._shared.observation.items()}
+                first_observation = {key: array[0] for key, array in self._shared.observation.items()}
         return self.evaluator.evaluate(self.counters.env_steps, first_observation)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
