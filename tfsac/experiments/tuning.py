@@ -249,7 +249,7 @@ class Tuning(Series):
     ):
         texts = dict(dimension.text.split("=", 1) for dimension in space)
         super().__init__(folder, PLAN, {"format": 1, "space": texts, **settings})
-        self.space, self.flags, self.describe, self.asking = space, flags, describe, threading.Lock()
+        self.space, self.flags, self.describe, self.study_lock = space, flags, describe, threading.Lock()
 
     def jobs(self) -> list[int | None]:
         """Opens the study, whose first trial has the preset's own values; returns the numbers of the trials that an
@@ -267,8 +267,8 @@ class Tuning(Series):
             [trial.number for trial in trials if trial.state in states]
             for states in ((TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL), (TrialState.RUNNING,))
         )
-        enough = f"; --trials={num_trials} counts earlier ones" if len(ended) >= num_trials else ""
-        say(f"{self.folder}: {len(ended)} of {num_trials} trials have ended{enough}")
+        note = f"; --trials={num_trials} counts earlier ones" if len(ended) >= num_trials else ""
+        say(f"{self.folder}: {len(ended)} of {num_trials} trials have ended{note}")
         if not trials:
             preset_values = {dimension.path: dimension.sampled_value(self.describe) for dimension in self.space}
             self.study.enqueue_trial({path: sampled for path, sampled in preset_values.items() if sampled is not None})
@@ -277,7 +277,7 @@ class Tuning(Series):
     def do(self, job: int | None) -> None:
         """Trains a trial."""
         if job is None:
-            with self.asking:
+            with self.study_lock:
                 trial = self.study.ask({d.path: d.distribution for d in self.space})
         else:
             study_id = self.storage.get_study_id_from_name(STUDY)

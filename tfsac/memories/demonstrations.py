@@ -187,9 +187,9 @@ def _check_values(
     mask = OBSERVATION + ACTION_MASK
     if mask in arrays:
         chosen = np.take_along_axis(records[mask], records["action"][..., None], axis=-1)[..., 0]
-        some = records[NEXT + ACTION_MASK].any(axis=-1)
+        allowed = records[NEXT + ACTION_MASK].any(axis=-1)
         # Both have an entry for each agent of a team.
-        valid, continues = (entries.reshape(len(records), -1).all(axis=1) for entries in (chosen, some))
+        valid, continues = (entries.reshape(len(records), -1).all(axis=1) for entries in (chosen, allowed))
         invalid = np.flatnonzero(~(valid & (continues | records["terminated"])))
         if len(invalid):
             rule = "does not allow the action, or no action after a step that did not terminate"
