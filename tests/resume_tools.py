@@ -11,7 +11,6 @@ from agent_tools import variables
 from tiny import shrunk
 from toys import tiny_preset
 
-from tfsac.catalog import load_preset
 from tfsac.parameters import (
     NormalizationParameters,
     QHeadParameters,
@@ -21,6 +20,7 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
+from tfsac.preset_lookup import load_preset
 from tfsac.training import Trainer
 
 CLOCKS = {"wall_seconds", "steps_per_second"}

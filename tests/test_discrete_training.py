@@ -14,10 +14,10 @@ from toys import discrete_spec, tiny_preset
 from tfsac import api, cli, exporting
 from tfsac import parameters as p
 from tfsac.agents import DiscreteSoftActorCriticAgent
-from tfsac.catalog import read_config
 from tfsac.environments import EnvironmentFailure, Filters, as_arrays
 from tfsac.exporting import loading
 from tfsac.memories import load_demonstrations
+from tfsac.preset_lookup import read_config
 from tfsac.training import Policy, Trainer
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere

@@ -34,7 +34,7 @@ from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.loggers import Logger
-from tfsac.training.weights import load_weights
+from tfsac.training.policy_weights import load_weights
 from tfsac.types import ACTION_MASK
 from tfsac.utils.files import new_file
 

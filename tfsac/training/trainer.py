@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents import Agent
-from tfsac.catalog import load_preset
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.workers import Workers
@@ -33,6 +32,7 @@ from tfsac.parameters import (
     override,
     to_json,
 )
+from tfsac.preset_lookup import load_preset
 from tfsac.random_streams import Stream
 from tfsac.training.build import (
     build_agent,
@@ -48,6 +48,7 @@ from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
+from tfsac.training.policy_weights import load_initial_weights
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.reporting import RECENT, RECENT_EPISODES, Reporter, opening
 from tfsac.training.run_directory import CONFIG, RunDirectory, spaces_of
@@ -55,7 +56,6 @@ from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.trained_policy import Policy
 from tfsac.training.updates import Resets, Updates
-from tfsac.training.weights import load_initial_weights
 from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
 from tfsac.utils.imports import name_of
 
