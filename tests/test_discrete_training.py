@@ -103,7 +103,7 @@ def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path):
     failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
     with pytest.raises(EnvironmentFailure, match=r"action_mask.*step 133"):
         failed.run()
-    assert [path.name for path in failed.checkpoints.saved_checkpoints()] == ["000000100", "000000133"]
+    assert [path.name for path in failed._checkpoints.saved_checkpoints()] == ["000000100", "000000133"]
     before = failed.memory.between(0, 133)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
     assert (resumed.counters, resumed.memory.total_rows) == (failed.counters, 133)

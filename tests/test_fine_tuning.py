@@ -224,7 +224,7 @@ class Interrupted(tfsac.Callback):
     """Ends a run as a signal does, at its first step."""
 
     def on_step(self, trainer):
-        trainer.signals.received = signal.SIGTERM
+        trainer._signals.received = signal.SIGTERM
 
 
 @pytest.mark.usefixtures("training_alone")

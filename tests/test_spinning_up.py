@@ -99,7 +99,7 @@ def watched(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
     spy, printed = Spy(end_at), io.StringIO()
 
     def finish(trainer):
-        trainer.hooks.callbacks.append(spy)
+        trainer._hooks.callbacks.append(spy)
         return api.finish(trainer)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
