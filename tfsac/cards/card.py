@@ -182,7 +182,7 @@ def load_card(folder: str | pathlib.Path) -> Card:
     """Loads a model card's folder. Load only cards of people whom you trust; see docs/exports.md.
 
     Args:
-        folder: what `tfsac card` wrote, also without its page, pictures and results.
+        folder: what `tfsac card` wrote, also without its page, plots and results.
 
     Raises:
         OSError: no config.json or policy there.

@@ -22,7 +22,7 @@ VARIABLES = re.compile("(TF|OMP)_NUM_.*|TF_CONFIG|TF_ENABLE_.*|CUDA_VISIBLE_DEVI
     string("preset", "take this preset's environment and agent, which must fit it"),
     strings("set", "path=value, such as environment.kwargs.size=3"),
     integer("num_steps", 1000, "random steps"),
-    integer("seed", 0, "of the episodes and the actions", least=0),
+    integer("seed", 0, "of the episodes and the actions", minimum=0),
 )
 def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""

@@ -29,7 +29,7 @@ LEVEL = (
 )
 SET = strings("set", "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98")
 PRESET = (*LEVEL, SET)  # what chooses a preset and changes it
-VARIED = (  # what a grid may vary beside parameters
+VARIED = (  # what a grid may vary in addition to parameters
     *LEVEL,
     string("checkpoint_restore_dir", "initial weights: the best of this run's folder"),
     boolean("restore_memory", "begin with that run's replay memory, too"),
@@ -74,8 +74,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         raise TfsacError("--run_dir is required for several workers: a folder that all of them share")
     run_dir = run_dir_of(f, preset.environment.level, run.seed)
     if task.is_chief:
-        what = "resuming" if f.resume else f"{preset_name(f)},"
-        print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
+        description = "resuming" if f.resume else f"{preset_name(f)},"
+        print(f"tfsac train: {description} {preset.environment.level}, seed {run.seed}", flush=True)
     from tfsac.training.devices import configure
 
     configure(f.use_cpu)
@@ -114,8 +114,8 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     if f.resume:
         from tfsac.experiments.run_processes import FIXED_FLAGS
 
-        if fixed := sorted(name for name in FIXED_FLAGS if f[name].present):
-            raise TfsacError(f"A resumed run keeps its preset, level, seed and environments, got --{fixed[0]}")
+        if rejected := sorted(name for name in FIXED_FLAGS if f[name].present):
+            raise TfsacError(f"A resumed run keeps its preset, level, seed and environments, got --{rejected[0]}")
         preset, run = read_config(pathlib.Path(required(f, "run_dir")) / "config.json")
         preset = _changed(preset, f)
     else:
@@ -198,7 +198,7 @@ def run_dir_of(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Pat
     "train with Spinning Up's flags, table and files",
     string("env", "environment id", "HalfCheetah-v5"),
     integer("hid", 256, "width of the hidden layers"),
-    integer("l", 2, "number of hidden layers", least=0),
+    integer("l", 2, "number of hidden layers", minimum=0),
     fields(SPINNING_UP),
     string("exp_name", "name of the experiment, for plots", "sac"),
     string("run_dir", "the run's folder (default: runs/<exp_name>/<time>-seed<seed>)"),
