@@ -34,7 +34,7 @@ from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.loggers import Logger
-from tfsac.training.weights import load_weights
+from tfsac.training.policy_weights import load_weights
 from tfsac.types import ACTION_MASK
 from tfsac.utils.files import new_file
 
@@ -82,17 +82,17 @@ def train(
 
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
-    directory, is_chief = trainer.directory, trainer.workers.task.is_chief
+    directory, is_chief = trainer.directory, trainer._workers.task.is_chief
     with directory.lock if is_chief else contextlib.nullcontext():
         if is_chief and directory.policy.exists() and not trainer.schedule.finished():
             trainer.print(f"{directory.policy} is made again at the end.")
             shutil.rmtree(directory.policy)  # a run that has one counts as ended
         result = trainer.run()
-        if result.signal is None and trainer.evaluator.best_weights:
+        if result.signal is None and trainer._evaluator.best_weights:
             load_weights(directory.best, trainer.agent, trainer.filters)
             plots.plot_run(directory.path)
             export(trainer.policy, directory.policy, replace=True)
-            if trainer.evaluator.best_updates == 0:
+            if trainer._evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
     return result
 

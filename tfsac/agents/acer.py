@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfsac.agents.batches import segment_spec
 from tfsac.agents.learner import Agent, flat
 from tfsac.errors import TfsacError
-from tfsac.losses import experience_replay as losses
+from tfsac.losses import acer as losses
 from tfsac.losses.soft_actor_critic import expectation
 from tfsac.parameters import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfsac.agents.batches import sequence_spec
 from tfsac.agents.learner import Agent, Step, flat
 from tfsac.errors import TfsacError
-from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.losses import taac as losses
 from tfsac.losses.temperature import check_target_entropy, continuous_target_entropy, discrete_target_entropy
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
 from tfsac.policies import TemporallyAbstractPolicy

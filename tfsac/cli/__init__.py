@@ -12,7 +12,7 @@ import warnings
 from absl import flags
 
 import tfsac
-from tfsac.cli.command import COMMANDS, flag_values, help_of, parse
+from tfsac.cli.command_registry import COMMANDS, flag_values, help_of, parse
 from tfsac.errors import TfsacError
 from tfsac.utils.imports import make_importable
 from tfsac.utils.machine import SIGNALLED
@@ -21,7 +21,7 @@ from tfsac.utils.machine import SIGNALLED
 # isort: off
 from tfsac.cli import train  # noqa: F401
 from tfsac.cli import sweep_and_tune  # noqa: F401
-from tfsac.cli import results  # noqa: F401
+from tfsac.cli import evaluate_and_export  # noqa: F401
 from tfsac.cli import show  # noqa: F401
 # isort: on
 

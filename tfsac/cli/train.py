@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import boolean, command, fields, integer, required, string, strings
+from tfsac.cli.command_registry import boolean, command, fields, integer, required, string, strings
 from tfsac.errors import TfsacError
 from tfsac.utils.machine import SIGNALLED
 
@@ -56,7 +56,7 @@ NUM_SEEDS = integer("num_seeds", 1, "train this many seeds, from --seed on; with
 )
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
-    from tfsac.cli.results import print_evaluation
+    from tfsac.cli.evaluate_and_export import print_evaluation
     from tfsac.cli.show import presets
     from tfsac.cli.sweep_and_tune import train_grid
     from tfsac.distributed.partition import worker_task
@@ -108,8 +108,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 
 def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns the preset and the run parameters that the flags of `train` ask for."""
-    from tfsac.catalog import read_config
     from tfsac.parameters import RunParameters
+    from tfsac.preset_lookup import read_config
 
     if f.resume:
         from tfsac.experiments.run_processes import FIXED_FLAGS
@@ -132,8 +132,8 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
 
 def requested_preset(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns the preset of the flags in `PRESET`, and the run parameters of a config.json or the defaults."""
-    from tfsac.catalog import load_preset, read_config
     from tfsac.parameters import RunParameters
+    from tfsac.preset_lookup import load_preset, read_config
 
     path = pathlib.Path(preset_name(f))
     run = read_config(path)[1] if path.suffix == ".json" else RunParameters()
@@ -150,9 +150,9 @@ def preset_name(f: flags.FlagValues) -> str:
 @functools.cache
 def _preset_for(level: str, texts: tuple[str, ...]) -> str:
     """Makes a level's environment once, says which preset suits its actions, and returns its name."""
-    from tfsac.catalog import load_preset
     from tfsac.environments import maker, spec_of
     from tfsac.parameters import Preset, for_level, override, parse_assignment
+    from tfsac.preset_lookup import load_preset
     from tfsac.types import DiscreteSpec
 
     environment = override(for_level(Preset(), level), dict(map(parse_assignment, texts))).environment

@@ -23,7 +23,7 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.check import EnvironmentFailure
+from tfsac.environments.checked_env import EnvironmentFailure
 from tfsac.environments.make import maker
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters

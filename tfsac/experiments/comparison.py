@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
+from tfsac.experiments.bootstrap import Estimate, combined, estimate, improvement, iqm, mean, profile
 from tfsac.experiments.learning_curves import Groups, RunEvaluations, read_groups
 from tfsac.experiments.plots import Path, color_and_style, draw_estimates, dress, literal, new_figure, save_figure
 from tfsac.utils.files import new_file

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.experiments.estimates import Estimate, combined, mean
+from tfsac.experiments.bootstrap import Estimate, combined, mean
 from tfsac.utils.files import atomic_write, new_file, read_object
 
 if TYPE_CHECKING:

@@ -198,7 +198,7 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     memory: MemoryParameters = ExperienceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
-    path: ClassVar[str] = "tfsac.agents.sac:TwinSoftActorCriticAgent"
+    path: ClassVar[str] = "tfsac.agents.twin_sac:TwinSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
     heads: ClassVar[dict[str, type]] = {"policy": SACPolicyHeadParameters, "q": QHeadParameters}
     ensemble: ClassVar[bool] = True

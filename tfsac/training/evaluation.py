@@ -13,18 +13,18 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import episode_seed, name_of_environment
-from tfsac.environments.check import placed, time_limit_of
+from tfsac.environments.checked_env import placed, time_limit_of
 from tfsac.environments.subprocesses import convert
 from tfsac.environments.vectorize import EVALUATION, number
-from tfsac.experiments.estimates import estimate, mean
+from tfsac.experiments.bootstrap import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
 from tfsac.training.non_finite import refuse_non_finite_weights
+from tfsac.training.policy_weights import save_weights
 from tfsac.training.reporting import summary
 from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
 from tfsac.training.trained_policy import Policy
-from tfsac.training.weights import save_weights
 
 LONGEST_EPISODE = 100_000  # steps of an evaluation episode that does not end
 SAVED = ("evaluated_at", "best_step", "best_updates", "accepted")  # attributes of an evaluator

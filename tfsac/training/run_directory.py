@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
+from tfsac.preset_lookup import read_config
 from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
 from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object, remove_temporary

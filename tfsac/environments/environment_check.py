@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_step_passive_checker
 
-from tfsac.environments.check import EnvironmentFailure, format_error, time_limit_of
+from tfsac.environments.checked_env import EnvironmentFailure, format_error, time_limit_of
 from tfsac.environments.make import Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vectorize import Environments

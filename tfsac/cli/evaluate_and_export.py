@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import boolean, command, enum, integer, required, string, strings
+from tfsac.cli.command_registry import boolean, command, enum, integer, required, string, strings
 from tfsac.cli.groups_of_runs import groups_of, is_group, level_of
 from tfsac.cli.train import SET, assignments
 from tfsac.errors import TfsacError
