@@ -13,8 +13,8 @@ import tempfile
 
 import numpy as np
 
-from tfsac.catalog import load_preset
 from tfsac.parameters import RunParameters, for_level, override
+from tfsac.preset_lookup import load_preset
 from tfsac.training import Trainer
 from tfsac.training.devices import configure
 

@@ -12,9 +12,9 @@ import pathlib
 import numpy as np
 
 import tfsac
-from tfsac.catalog import read_config
 from tfsac.exporting.loading import environment_of
 from tfsac.parameters import EnvironmentEpisodes
+from tfsac.preset_lookup import read_config
 from tfsac.training.evaluation import evaluate
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "against_random.csv"

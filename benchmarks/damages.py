@@ -46,7 +46,7 @@ def outcome(trainer, folder, damaged):
     directory = RunDirectory(folder)
     trainer.memory.total_rows = 0
     missing = not damaged.exists()
-    manager = CheckpointManager(directory.checkpoints, trainer.agent, trainer.memory, trainer.checkpoints.identity)
+    manager = CheckpointManager(directory.checkpoints, trainer.agent, trainer.memory, trainer._checkpoints.identity)
     try:
         if damaged.name == CONFIG and damaged.parent == folder and damaged.exists():
             directory.read()
@@ -86,7 +86,7 @@ def count(number, seed, folder):
     api.train(preset, original, run, quiet=True)
     trainer = Trainer(preset, original, run, resume=True, quiet=True)
     trainer.close()
-    newest, memory = trainer.checkpoints.saved_checkpoints()[-1], trainer.checkpoints.chunks
+    newest, memory = trainer._checkpoints.saved_checkpoints()[-1], trainer._checkpoints.chunks
     names = sorted(path.relative_to(original) for folder in (newest, memory) for path in folder.iterdir())
     names += [pathlib.Path(name) for name in ("metrics.csv", "best.npz", "config.json")]
     table = collections.Counter()

@@ -22,7 +22,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
-from tfsac.catalog import load_preset
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import (
     FCMiddlewareParameters,
@@ -34,6 +33,7 @@ from tfsac.parameters import (
     ensemble_soft_actor_critic_networks,
     override,
 )
+from tfsac.preset_lookup import load_preset
 from tfsac.training.build import build_agent
 from tfsac.training.devices import configure
 

@@ -12,7 +12,7 @@ import pathlib
 
 import numpy as np
 
-from tfsac.catalog import read_config
+from tfsac.preset_lookup import read_config
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "imitation.csv"
 

@@ -32,8 +32,8 @@ def cases():
     """Returns presets and run parameters by words."""
     from tiny import acer, shrunk, taac
 
-    from tfsac.catalog import load_preset
     from tfsac.parameters import RunParameters, override
+    from tfsac.preset_lookup import load_preset
 
     changes = {"schedule.improve_steps": 300, "schedule.steps_between_evaluation_periods": "EnvironmentSteps(60)"}
     heatup = {"schedule.heatup_steps": 60, "environment.max_episode_steps": 30}

@@ -9,7 +9,7 @@ import pathlib
 
 from absl import app, flags
 
-from tfsac.experiments.estimates import combined, mean
+from tfsac.experiments.bootstrap import combined, mean
 from tfsac.experiments.plots import PALETTE, new_figure, read_curve
 
 RECORDS = pathlib.Path(__file__).parent / "results" / "learning" / "mujoco"

@@ -17,7 +17,7 @@ import numpy as np
 from learning_runs import Records
 from learning_suites import SUITES
 
-from tfsac.experiments.estimates import estimate, improvement, mean
+from tfsac.experiments.bootstrap import estimate, improvement, mean
 from tfsac.experiments.learning_curves import read_evaluations
 
 RESULTS = pathlib.Path(__file__).parent / "results"

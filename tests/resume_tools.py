@@ -11,7 +11,6 @@ from agent_tools import variables
 from tiny import shrunk
 from toys import tiny_preset
 
-from tfsac.catalog import load_preset
 from tfsac.parameters import (
     NormalizationParameters,
     QHeadParameters,
@@ -21,6 +20,7 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
+from tfsac.preset_lookup import load_preset
 from tfsac.training import Trainer
 
 CLOCKS = {"wall_seconds", "steps_per_second"}
@@ -99,7 +99,7 @@ def crashed(run_dir, step, parameters=None, run=RUN):
         if trainer.counters.env_steps == step:
             raise Crash
 
-    trainer.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
+    trainer._hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
     with pytest.raises(Crash):
         trainer.run()
     return trainer
@@ -110,10 +110,10 @@ def everything(trainer):
     memory = trainer.memory
     return {
         **variables(trainer.agent),
-        "returns": trainer.reporter.running,
+        "returns": trainer._reporter.running,
         **memory.state(),
         "rows": memory.between(memory.oldest_row, memory.total_rows),
-        **(trainer.collector.policy_state or {}),
+        **(trainer._collector.policy_state or {}),
         **trainer.environments.observation,
     }
 
@@ -125,5 +125,5 @@ def same_run(resumed, uninterrupted):
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
     assert resumed.filters.state() == uninterrupted.filters.state() and resumed.counters == uninterrupted.counters
-    assert resumed.sampler.state() == uninterrupted.sampler.state()
+    assert resumed._sampler.state() == uninterrupted._sampler.state()
     assert resumed.agent.policy.rng.bit_generator.state == uninterrupted.agent.policy.rng.bit_generator.state

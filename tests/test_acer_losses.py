@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfsac.losses import experience_replay as losses
+from tfsac.losses import acer as losses
 from tfsac.policies.distributions import DiagonalGaussian
 
 

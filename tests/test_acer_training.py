@@ -192,7 +192,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     rate = resumed.agent.optimizers["policy"].learning_rate.numpy()
     assert rate == pytest.approx(1e-3 * (1 - resumed.counters.updates / 120), rel=1e-4)
     if resumed.agent.policy.recurrent_state:
-        assert all(resumed.collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
+        assert all(resumed._collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
     resumed.run()
     same_run(resumed, uninterrupted)
     slots = [value for name, value in everything(resumed).items() if "optimizer policy" in name and value.ndim == 2]
@@ -210,10 +210,10 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert [steps for _, steps in memory.episodes] == [30] * 6 + [7] * 3  # the running ones end there, not terminated
     assert not memory.between(memory.oldest_row, memory.total_rows)["terminated"].any()
     assert memory.size == memory.rollout_begin  # the rollout that was begun is dropped
-    assert all(value.any() for value in resumed.collector.policy_state.values())
+    assert all(value.any() for value in resumed._collector.policy_state.values())
     resumed.collect()
     assert not any(value.any() for value in memory.initial_state.values())
-    assert (memory.batches(0, 4, resumed.sampler.rng).is_first[0, 0] == [1, 1, 1, 0]).all()
+    assert (memory.batches(0, 4, resumed._sampler.rng).is_first[0, 0] == [1, 1, 1, 0]).all()
     assert resumed.run().counters.env_steps == 240
 
 

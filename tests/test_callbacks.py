@@ -22,7 +22,7 @@ def preset(**changes):
 
 
 def places(trainer):
-    return [path.name for path in trainer.checkpoints.saved_checkpoints()]
+    return [path.name for path in trainer._checkpoints.saved_checkpoints()]
 
 
 class Acting(Callback):
@@ -67,7 +67,7 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
     assert error.value.__notes__ == [f"in {hook} of the callback Acting"]
     assert error.traceback[-1].name == "fail"
     steps = 0 if hook == "on_training_begin" else 50
-    saved = trainer.checkpoints.saved_checkpoints()[-1]
+    saved = trainer._checkpoints.saved_checkpoints()[-1]
     assert int(saved.name) == steps and f"continues from the last checkpoint, {saved.name}" in capsys.readouterr().out
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, callbacks=[Acting()], quiet=True)
     assert resumed.counters.env_steps == steps
@@ -111,7 +111,7 @@ def test_the_failure_of_an_environment_is_not_hidden_by_callbacks_or_a_full_disk
     watching, failing = Acting(), Acting("on_training_end", fail)
     failing.metric_names = ()
     trainer = Trainer(faulty, tmp_path / "run", callbacks=[failing, watching])
-    monkeypatch.setattr(trainer.checkpoints, "checkpoint", type("Full", (), {"write": full}))
+    monkeypatch.setattr(trainer._checkpoints, "checkpoint", type("Full", (), {"write": full}))
     with pytest.raises(EnvironmentFailure, match="simulator fell over") as error:
         trainer.run()
     assert watching.ends == [(error.value, 0)]
@@ -173,7 +173,7 @@ def test_a_logger_that_fails_ends_the_run_saved_and_everything_is_closed(tmp_pat
     class Fill(Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 45:
-                trainer.reporter.loggers[-1].write = full
+                trainer._reporter.loggers[-1].write = full
 
     trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Fill()])
     with pytest.raises(OSError, match="No space"):

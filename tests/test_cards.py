@@ -15,10 +15,10 @@ from pages import run_page
 
 import tfsac
 from tfsac import api, cli
-from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
-from tfsac.experiments.estimates import estimate, mean
+from tfsac.experiments.bootstrap import estimate, mean
 from tfsac.parameters import RunParameters, to_json
+from tfsac.preset_lookup import load_preset
 
 pytestmark = pytest.mark.slow  # each exports and plays
 EPISODES = 3

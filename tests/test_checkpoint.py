@@ -89,7 +89,7 @@ def test_a_run_killed_by_the_system_and_resumed_equals_the_uninterrupted_one(tmp
 
 
 def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):
-    manager = uninterrupted.checkpoints
+    manager = uninterrupted._checkpoints
     places = manager.saved_checkpoints()
     assert [place.name for place in places] == ["000000250", "000000300"]
     for place in places:
@@ -126,11 +126,11 @@ def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damage
 
 def test_each_checkpoint_writes_only_the_new_rows_of_the_memory(tmp_path):
     trainer = crashed(tmp_path / "run", 101, preset(**{"agent.memory.max_size": 1000}))
-    first = {path.name: path.stat().st_mtime_ns for path in trainer.checkpoints.chunks.iterdir()}
+    first = {path.name: path.stat().st_mtime_ns for path in trainer._checkpoints.chunks.iterdir()}
     assert len(first) == 2
     trainer.collect()
     trainer.save()
-    second = {path.name: path.stat().st_mtime_ns for path in trainer.checkpoints.chunks.iterdir()}
+    second = {path.name: path.stat().st_mtime_ns for path in trainer._checkpoints.chunks.iterdir()}
     new = second.keys() - first.keys()
     assert len(new) == 1 and first.items() <= second.items()
     assert "0000000100-0000000102" in new.pop()
@@ -162,7 +162,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
     for _ in range(51):
         resumed.collect()
     resumed.save()  # the damaged one does not count as one that is kept
-    assert [path.name for path in resumed.checkpoints.saved_checkpoints()] == ["000000250", "000000301"]
+    assert [path.name for path in resumed._checkpoints.saved_checkpoints()] == ["000000250", "000000301"]
 
 
 @pytest.mark.usefixtures("untraced")
@@ -211,7 +211,7 @@ def test_a_run_from_before_a_parameter_came_is_continued_but_no_other_one(tmp_pa
 def test_the_environment_of_a_resumed_run_may_be_stepped_elsewhere(uninterrupted):
     elsewhere = {"environment.vectorization": "subprocess", "environment.step_timeout_seconds": 60.0}
     identity = identity_of(preset(**elsewhere), RUN.seed, uninterrupted.agent.spec)
-    assert identity == uninterrupted.checkpoints.identity
+    assert identity == uninterrupted._checkpoints.identity
 
 
 @pytest.mark.usefixtures("untraced")
@@ -250,6 +250,6 @@ def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     assert resumed.counters.env_steps == 150
     assert tiny.newest(resumed.memory, 1)["truncated"].all()
     assert resumed.run().counters.env_steps == 300
-    manifest = verify(resumed.checkpoints.saved_checkpoints()[-1])
-    saved = [np.load(resumed.checkpoints.chunks / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
+    manifest = verify(resumed._checkpoints.saved_checkpoints()[-1])
+    saved = [np.load(resumed._checkpoints.chunks / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
     np.testing.assert_array_equal(np.concatenate(saved), resumed.memory.between(0, 150))

@@ -18,10 +18,10 @@ import tiny
 from cli_tools import RETURN, parts, png_size, tree
 
 from tfsac import api, cli, exporting
-from tfsac.catalog import load_preset, preset_names, read_config
-from tfsac.cli.command import flag_values, help_of
+from tfsac.cli.command_registry import flag_values, help_of
 from tfsac.exporting import loading
 from tfsac.exporting.exported import Exported
+from tfsac.preset_lookup import load_preset, preset_names, read_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

@@ -7,10 +7,10 @@ import shlex
 import pytest
 from pages import ROOT, blocks, commands_of, run_page
 
-from tfsac.catalog import load_preset, preset_names
 from tfsac.cli import COMMANDS
-from tfsac.cli.command import parse
+from tfsac.cli.command_registry import parse
 from tfsac.parameters import ParameterError, override, parse_assignment, to_json
+from tfsac.preset_lookup import load_preset, preset_names
 
 PAGES = sorted((ROOT / "docs").glob("coming_from_*.md"))
 PRESETS = {name: load_preset(name) for name in preset_names()}
@@ -70,7 +70,7 @@ def test_every_command_and_flag_of_a_page_is_there(page):
         assert flags <= {"help", *(re.sub("^no", "", flag) for flag in parse(name, [])[0])}, words
 
 
-SHORT = "import tiny\nfrom tfsac.catalog import load_preset\npreset = tiny.shrunk(load_preset('pendulum_twin_sac'), **tiny.SHORTER)\n"
+SHORT = "import tiny\nfrom tfsac.preset_lookup import load_preset\npreset = tiny.shrunk(load_preset('pendulum_twin_sac'), **tiny.SHORTER)\n"
 REPLACED = {
     '"pendulum_twin_sac"': '"short.py"',
     "19_000": "40",

@@ -12,10 +12,10 @@ import pytest
 from absl import flags
 
 from tfsac import cli
-from tfsac.catalog import load_preset, read_config
-from tfsac.cli.command import Command, flag_values
+from tfsac.cli.command_registry import Command, flag_values
 from tfsac.errors import TfsacError
 from tfsac.parameters import override
+from tfsac.preset_lookup import load_preset, read_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")

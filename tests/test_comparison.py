@@ -11,9 +11,9 @@ import pytest
 from tfsac import cli
 from tfsac.cli import groups_of_runs
 from tfsac.errors import TfsacError
-from tfsac.experiments import estimates
+from tfsac.experiments import bootstrap
+from tfsac.experiments.bootstrap import Estimate, combined, estimate, improvement, iqm, mean, profile
 from tfsac.experiments.comparison import compare, compare_evaluations, remarks, statistics
-from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
 from tfsac.experiments.learning_curves import RunEvaluations, read_groups, read_run
 
 PENDULUM, CAR = "Pendulum-v1", "MountainCarContinuous-v0"
@@ -91,7 +91,7 @@ def test_curves_are_interpolated_where_all_runs_are():
     # Two levels with a run each have no interval, and at most so many points.
     many = np.arange(1000), np.arange(1000.0)
     steps, found = combined([many, (many[0], many[1] + 2)], iqm, ["A", "B"])
-    assert len(steps) == estimates.GRID and np.isnan(found.low).all()
+    assert len(steps) == bootstrap.GRID and np.isnan(found.low).all()
     np.testing.assert_allclose(found.value, steps + 1)
     assert len(combined([one, (np.array([50, 60]), np.zeros(2))], mean)[0]) == 0
 
@@ -216,8 +216,8 @@ def test_a_folder_that_is_no_run_is_named_and_nothing_is_written(write, tmp_path
 @pytest.fixture
 def described(write):
     """Returns a function that writes a run of a preset."""
-    from tfsac.catalog import load_preset
     from tfsac.parameters import for_level, override, to_json
+    from tfsac.preset_lookup import load_preset
 
     def written(name, preset="pendulum_sac", level=None, **changes):
         made = load_preset(preset)

@@ -95,7 +95,7 @@ def test_a_call_makes_the_updates_of_the_batches_that_it_draws(jit_compile):
 def test_an_interrupted_run_continues_exactly(tmp_path):
     preset = resume_tools.preset(**ON_DEVICE)
     uninterrupted = resume_tools.complete_run(tmp_path / "whole", preset)
-    assert uninterrupted.sampler.device_memory
+    assert uninterrupted._sampler.device_memory
     resume_tools.crashed(tmp_path / "run", 170, preset)
     resumed = Trainer(preset, tmp_path / "run", resume_tools.RUN, resume=True, quiet=True)
     resumed.run()

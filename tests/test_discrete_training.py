@@ -14,10 +14,10 @@ from toys import discrete_spec, tiny_preset
 from tfsac import api, cli, exporting
 from tfsac import parameters as p
 from tfsac.agents import DiscreteSoftActorCriticAgent
-from tfsac.catalog import read_config
 from tfsac.environments import EnvironmentFailure, Filters, as_arrays
 from tfsac.exporting import loading
 from tfsac.memories import load_demonstrations
+from tfsac.preset_lookup import read_config
 from tfsac.training import Policy, Trainer
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
@@ -103,7 +103,7 @@ def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path):
     failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
     with pytest.raises(EnvironmentFailure, match=r"action_mask.*step 133"):
         failed.run()
-    assert [path.name for path in failed.checkpoints.saved_checkpoints()] == ["000000100", "000000133"]
+    assert [path.name for path in failed._checkpoints.saved_checkpoints()] == ["000000100", "000000133"]
     before = failed.memory.between(0, 133)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
     assert (resumed.counters, resumed.memory.total_rows) == (failed.counters, 133)

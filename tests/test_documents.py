@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 import tfsac
-from tfsac.cli.command import parse
+from tfsac.cli.command_registry import parse
 from tfsac.cli.train import requested_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]

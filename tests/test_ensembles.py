@@ -16,7 +16,6 @@ from toys import random_batches, team_spec, vector_spec
 import tfsac
 from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.agents.ensemble_sac import dropout_factors
-from tfsac.catalog import load_preset
 from tfsac.networks.batch_normalization import BatchNormalization
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.networks.unit_weights import normalizations
@@ -42,6 +41,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies.distributions import SquashedGaussian
+from tfsac.preset_lookup import load_preset
 from tfsac.training.build import build_agent
 
 SPEC = vector_spec(3, 2)

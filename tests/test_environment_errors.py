@@ -11,7 +11,7 @@ from toys import tiny_preset
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, Environments, make, vectorize
-from tfsac.environments.check import time_limit_of
+from tfsac.environments.checked_env import time_limit_of
 from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, override

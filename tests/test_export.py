@@ -14,11 +14,11 @@ from pages import ROOT, blocks
 
 import tfsac
 from tfsac import exporting
-from tfsac.catalog import load_preset
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import litert_interpreter
 from tfsac.parameters import LOG_STD_BOUNDS, RunParameters
+from tfsac.preset_lookup import load_preset
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
 

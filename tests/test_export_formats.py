@@ -9,8 +9,8 @@ import tiny
 
 import tfsac
 from tfsac import api, cli, exporting
-from tfsac.catalog import load_preset
 from tfsac.exporting.litert import litert_interpreter
+from tfsac.preset_lookup import load_preset
 
 pytest.importorskip("ai_edge_litert")
 

@@ -12,12 +12,12 @@ from resume_tools import weights
 from toys import tiny_preset
 
 import tfsac
-from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, override, to_json
+from tfsac.preset_lookup import load_preset
 from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointError
-from tfsac.training.weights import save_weights
+from tfsac.training.policy_weights import save_weights
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 PRESETS = {
@@ -224,7 +224,7 @@ class Interrupted(tfsac.Callback):
     """Ends a run as a signal does, at its first step."""
 
     def on_step(self, trainer):
-        trainer.signals.received = signal.SIGTERM
+        trainer._signals.received = signal.SIGTERM
 
 
 @pytest.mark.usefixtures("training_alone")
@@ -257,7 +257,7 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     ],
 )
 def test_the_page_says_what_happens(page, section, shorter, tmp_path):
-    preset = "import tiny\nfrom tfsac.catalog import load_preset\n"
+    preset = "import tiny\nfrom tfsac.preset_lookup import load_preset\n"
     preset += "preset = tiny.shrunk(load_preset('pendulum_twin_sac'), **{'schedule.heatup_steps': 40})\n"
     (tmp_path / "short_preset.py").write_text(preset)
     shorter["pendulum_twin_sac"] = "short_preset.py"

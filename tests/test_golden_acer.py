@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import DiscreteACERAgent, GaussianACERAgent
-from tfsac.losses import experience_replay as losses
+from tfsac.losses import acer as losses
 from tfsac.parameters import (
     DiscreteACERAgentParameters,
     DiscreteACERAlgorithmParameters,

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent, taac
-from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.losses import taac as losses
 from tfsac.losses.temperature import continuous_target_entropy, discrete_target_entropy
 from tfsac.parameters import (
     SequenceReplayParameters,

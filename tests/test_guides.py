@@ -10,8 +10,8 @@ import tiny
 from pages import ROOT, blocks, run_page
 
 from tfsac import check_environment
-from tfsac.catalog import load_preset
 from tfsac.parameters import ParameterError, RunParameters, override, parse_assignment, to_json
+from tfsac.preset_lookup import load_preset
 
 
 def tiny_presets(folder, *names):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tfsac.cli.command import parse
+from tfsac.cli.command_registry import parse
 from tfsac.cli.train import requested_run
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"

@@ -11,8 +11,8 @@ from toys import random_batches, vector_spec
 
 from tfsac import parameters as p
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.catalog import load_preset
 from tfsac.networks.optimizers import learning_rate_of
+from tfsac.preset_lookup import load_preset
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 

@@ -3,10 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from tfsac.losses import distributional, ensembles
-from tfsac.losses import experience_replay as acer
+from tfsac.losses import acer, distributional, ensembles, taac
 from tfsac.losses import soft_actor_critic as sac
-from tfsac.losses import temporally_abstract_actor_critic as taac
 from tfsac.losses.temperature import temperature_loss
 
 SIZES = {"B": 4, "R": 4, "T": 3, "N": 2, "A": 3, "D": 5, "S": 6, "K": 7, "M": 8}

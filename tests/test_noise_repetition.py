@@ -126,7 +126,7 @@ def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
     crashed(tmp_path / "resumed", 127, preset, settings)
     resumed = Trainer(preset, tmp_path / "resumed", settings, resume=True, quiet=True)
     assert resumed.counters.env_steps == 124  # the noise of steps 120 to 124
-    assert resumed.collector.policy_state["noise_steps_left"].tolist() == [1]
+    assert resumed._collector.policy_state["noise_steps_left"].tolist() == [1]
     resumed.run()
     same_run(resumed, whole)
 

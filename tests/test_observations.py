@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.networks import Network
 from tfsac.networks.observations import with_embedders
@@ -21,6 +20,7 @@ from tfsac.parameters import (
     discrete_acer_networks,
     override,
 )
+from tfsac.preset_lookup import load_preset
 from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 

@@ -18,12 +18,12 @@ from pages import ROOT, blocks
 from toys import discrete_spec, vector_spec
 
 from tfsac import parameters as p
-from tfsac.catalog import load_preset
 from tfsac.environments import Filters
 from tfsac.errors import TfsacError
 from tfsac.memories import PrioritizedMemory, TransitionMemory
 from tfsac.networks import GraphForward, PolicyHead, QHead, forward_of
 from tfsac.policies import Exploration
+from tfsac.preset_lookup import load_preset
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import DiscreteSpec
@@ -306,7 +306,7 @@ def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_p
         f"""
 import os, pathlib, sys
 os.chdir({str(elsewhere)!r})
-from tfsac.catalog import read_config
+from tfsac.preset_lookup import read_config
 preset, run = read_config(pathlib.Path({str(folder / "run" / "config.json")!r}))
 print(type(preset.agent).__name__, preset.agent.algorithm.location_cost, run.seed, "tensorflow" in sys.modules)
 """

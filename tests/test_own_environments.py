@@ -14,10 +14,10 @@ import tiny
 from pages import ROOT, run_page
 
 from tfsac import cli
-from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make, maker
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
+from tfsac.preset_lookup import load_preset, read_config
 from tfsac.utils import imports
 
 ENVIRONMENT = """

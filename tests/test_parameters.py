@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tfsac import parameters as p
-from tfsac.catalog import load_preset, read_config
 from tfsac.parameters.other_names import PATHS
+from tfsac.preset_lookup import load_preset, read_config
 from tfsac.utils.files import leaves
 
 Algorithm = p.SoftActorCriticAlgorithmParameters

@@ -20,7 +20,7 @@ from tfsac.parameters import (
 )
 from tfsac.training import RunDirectory
 from tfsac.training.build import build_agent
-from tfsac.training.weights import save_weights
+from tfsac.training.policy_weights import save_weights
 
 STEPS, ROWS = 6, 3
 MASKED, MASKS = "toys:DiscreteIdentity-v0", {"environment.kwargs": {"masked": True}}

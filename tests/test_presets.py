@@ -10,8 +10,8 @@ import tiny
 from resume_tools import weights
 
 from tfsac import parameters as p
-from tfsac.catalog import describe_preset, load_preset, preset_names
 from tfsac.environments import as_arrays, make, spec_of
+from tfsac.preset_lookup import describe_preset, load_preset, preset_names
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 

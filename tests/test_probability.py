@@ -10,7 +10,7 @@ from toys import tiny_preset
 from tfsac.environments import Filters, maker, spec_of
 from tfsac.parameters import RunParameters
 from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, SquashedGaussian
-from tfsac.policies.probability import tfp_distribution
+from tfsac.policies.tfp_distributions import tfp_distribution
 from tfsac.training.build import build_agent
 from tfsac.training.trained_policy import Policy
 from tfsac.types import ArraySpec, DiscreteSpec

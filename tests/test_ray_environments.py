@@ -301,7 +301,7 @@ def test_a_run_on_actors_learns_with_exact_counters_and_complete_rows(cluster, t
         def on_step(self, trainer):
             due = max(trainer.counters.env_steps - 200, 0)
             assert trainer.counters.updates == due  # one for each step after the heat-up, also within a rollout
-            assert trainer.collector.requested - trainer.counters.env_steps <= 2 * 8 * 4
+            assert trainer._collector.requested - trainer.counters.env_steps <= 2 * 8 * 4
 
     preset = one_step_task(
         environment__num_envs=4,
@@ -334,8 +334,8 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
     lines = []
     trainer.environments.report = lines.append
     stored = []
-    collected = trainer.collector.step
-    trainer.collector.step = lambda *arguments: stored.append(collected(*arguments)) or stored[-1]
+    collected = trainer._collector.step
+    trainer._collector.step = lambda *arguments: stored.append(collected(*arguments)) or stored[-1]
     result = trainer.run()
     assert result.counters.env_steps == 400 and len(lines) == 1
     [cut] = [i for i, step in enumerate(stored) if step.truncated.any()]

@@ -142,7 +142,7 @@ def test_a_failing_environment_ends_the_run_saved_and_a_resume_is_exact(shared_r
     else:
         with pytest.raises(EnvironmentFailure, match=str(error)):
             trainer.run()
-    assert (Robot.made, Robot.users, len(trainer.checkpoints.saved_checkpoints())) == (1, 0, 1)
+    assert (Robot.made, Robot.users, len(trainer._checkpoints.saved_checkpoints())) == (1, 0, 1)
     resumed = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck, resume=True)
     resumed.run()
     resume_tools.same_run(resumed, shared_run)
@@ -166,7 +166,7 @@ def test_a_resumed_run_with_a_shared_environment_is_exact(shared_run, tmp_path, 
     class Interrupted(tfsac.Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == step:
-                trainer.signals.received = 2
+                trainer._signals.received = 2
 
     Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, callbacks=[Interrupted()]).run()
     resumed = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, resume=True)

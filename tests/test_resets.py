@@ -119,7 +119,7 @@ def test_custom_models_are_made_again(tmp_path):
 def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_path, capsys):
     seen = {}
     trainer = Trainer(tiny_preset(agent__algorithm__reset_steps=(120, 150)), tmp_path / "run")
-    reset, update = trainer.resets.reset, trainer.agent.update
+    reset, update = trainer._resets.reset, trainer.agent.update
 
     def watched_reset(number):
         rows, env_steps = trainer.memory.between(0, trainer.memory.total_rows).copy(), trainer.counters.env_steps
@@ -135,7 +135,7 @@ def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_pa
         assert {int(optimizer.iterations.numpy()) for optimizer in trainer.agent.optimizers.values()} == {since}
         return result
 
-    trainer.resets.reset, trainer.agent.update = watched_reset, watched_update
+    trainer._resets.reset, trainer.agent.update = watched_reset, watched_update
     trainer.run()
     assert list(seen) == [120, 150] and agent_tools.changed(seen[120], seen[150]) == {"policy", "q", "v", "v_target"}
     assert int(trainer.agent.resets) == 2 and trainer.counters.updates == 100
@@ -172,7 +172,7 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
     changes = {f"agent__algorithm__{name}": value for name, value in {**every_10, "reset_steps": (125,)}.items()}
     preset = tiny_preset(**changes, schedule__improve_steps=40)
     trainer = Trainer(preset, tmp_path / "run", RunParameters(asynchronous_collection=True), quiet=True)
-    policy, reset, acted, fresh = trainer.collector.policy, trainer.resets.reset, [], []
+    policy, reset, acted, fresh = trainer._collector.policy, trainer._resets.reset, [], []
     forward, act = policy.forwards["policy"], policy.act
     policy.act = lambda *given: acted.append(forward.weights[0]) or act(*given)
 
@@ -180,7 +180,7 @@ def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
         reset(number)
         fresh.append(trainer.agent.networks["policy"].trainable_variables[0].numpy())
 
-    trainer.resets.reset = watched
+    trainer._resets.reset = watched
     trainer.run()
     same = [step for step, weights in enumerate(acted) if (weights == fresh[0]).all()]
     assert same == list(range(125, 140))  # until the next call's end

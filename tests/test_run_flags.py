@@ -6,11 +6,11 @@ import json
 import pytest
 
 from tfsac import cli
-from tfsac.catalog import load_preset
-from tfsac.cli.command import flag_values, help_of, parse
+from tfsac.cli.command_registry import flag_values, help_of, parse
 from tfsac.cli.train import requested_run, run_dir_of
 from tfsac.parameters import RunParameters, to_json
 from tfsac.parameters.base import descriptions
+from tfsac.preset_lookup import load_preset
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 
 # What a user types for a field of each type, and what the field is then.

@@ -20,10 +20,10 @@ from pydantic import ValidationError
 
 import tfsac
 from tfsac import api, exporting
-from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
+from tfsac.preset_lookup import load_preset, read_config
 from tfsac.spinning_up import functions
 from tfsac.spinning_up.functions import mlp_actor_critic, model_maker
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
@@ -99,7 +99,7 @@ def watched(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
     spy, printed = Spy(end_at), io.StringIO()
 
     def finish(trainer):
-        trainer.hooks.callbacks.append(spy)
+        trainer._hooks.callbacks.append(spy)
         return api.finish(trainer)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):

@@ -93,7 +93,7 @@ def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interru
     class Interrupting(Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 57:
-                trainer.signals.received = signal.SIGTERM
+                trainer._signals.received = signal.SIGTERM
 
     Trainer(preset(), tmp_path / "run", RUN, callbacks=[Interrupting()], quiet=True).run()
     Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True).run()

@@ -17,11 +17,11 @@ from filelock import FileLock
 from stand_in import kill_when, send_when, wait_for
 
 from tfsac import cli
-from tfsac.catalog import read_config
 from tfsac.distributed.ray_cluster import connect
 from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes
 from tfsac.experiments import sweep as sweeps
+from tfsac.preset_lookup import read_config
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 

@@ -12,7 +12,7 @@ from toys import discrete_spec, random_batches, random_sequences, team_spec, vec
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
 from tfsac.errors import TfsacError
-from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.losses import taac as losses
 from tfsac.networks import GraphForward, NumpyForward
 from tfsac.parameters import (
     Conv2d,

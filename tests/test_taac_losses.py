@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.losses import taac as losses
 from tfsac.policies.temporally_abstract import choice, pessimistic
 
 

@@ -139,7 +139,7 @@ def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
             begun = 1 if switch or begins else begun + 1
             longest = max(longest, begun)
         assert longest == algorithm.max_repeat_steps
-    np.testing.assert_array_equal(trainer.collector.policy_state["tau_a"], after["tau_a"][-1])
+    np.testing.assert_array_equal(trainer._collector.policy_state["tau_a"], after["tau_a"][-1])
 
 
 def test_training_waits_for_a_stretch_and_then_makes_all_updates_that_are_due(tmp_path):
@@ -224,13 +224,13 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     assert (resumed.counters.env_steps, resumed.counters.episodes) == (50, 1)
     # In the middle of an episode, whose trajectory goes on.
     assert not resumed.environments.is_first[0] and resumed.environments.length[0] == 20
-    last, state = tiny.newest(resumed.memory, 1)[0, 0], resumed.collector.policy_state
+    last, state = tiny.newest(resumed.memory, 1)[0, 0], resumed._collector.policy_state
     assert set(state) == {"tau_a", "tau_v", "tau_u", "repeats"}
     for field in FIELDS["quadratic"]:
         np.testing.assert_array_equal(state[field][0], last[f"extra/next_state/{field}"])
     assert state["repeats"].dtype == np.int32 and 1 <= state["repeats"][0] <= 20
     resumed.run()
     same_run(resumed, uninterrupted)
-    for name, value in uninterrupted.collector.policy_state.items():
-        np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
+    for name, value in uninterrupted._collector.policy_state.items():
+        np.testing.assert_array_equal(resumed._collector.policy_state[name], value)
     assert resumed.filters.state() == uninterrupted.filters.state()

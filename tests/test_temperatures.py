@@ -12,7 +12,6 @@ from agent_tools import named
 from toys import discrete_spec, random_batches, vector_spec
 
 from tfsac.agents.learner import LearnedTemperature
-from tfsac.catalog import load_preset
 from tfsac.errors import TfsacError
 from tfsac.losses.temperature import check_target_entropy
 from tfsac.parameters import (
@@ -22,6 +21,7 @@ from tfsac.parameters import (
     gaussian_entropy,
     override,
 )
+from tfsac.preset_lookup import load_preset
 from tfsac.training.build import build_agent
 
 BATCH = 8

@@ -2,9 +2,9 @@
 
 import json
 
-from tfsac.catalog import load_preset
 from tfsac.distributed.partition import WorkerTask, preset_of_worker, worker_task
 from tfsac.parameters import RunParameters, override
+from tfsac.preset_lookup import load_preset
 
 RUN = RunParameters(strategy="multi_worker")
 TWO = ["10.0.0.1:2222", "10.0.0.2:2222"]

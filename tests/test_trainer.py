@@ -41,7 +41,7 @@ def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path
     assert result.counters.episodes == 200 // 30
     written = tiny.rows(tmp_path / "run")
     assert [row["env_steps"] for row in written] == ["100", "200"]
-    assert list(written[0]) == trainer.reporter.csv.columns
+    assert list(written[0]) == trainer._reporter.csv.columns
     names = ("return_min", "return_mean", "return_max", "return_std", "length_mean")
     for row in written:
         low, mean, high, std, length = (float(row[f"training/{name}"]) for name in names)
@@ -110,8 +110,8 @@ def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
     np.testing.assert_array_equal(plain.memory.between(0, 60), evaluated.memory.between(0, 60))
     for one, other in zip(plain.agent.variables, evaluated.agent.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-    assert plain.sampler.state() == evaluated.sampler.state()
-    assert plain.collector.state() == evaluated.collector.state()
+    assert plain._sampler.state() == evaluated._sampler.state()
+    assert plain._collector.state() == evaluated._collector.state()
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_pat
     class Interrupted(Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 110:
-                trainer.signals.received = signal.SIGTERM
+                trainer._signals.received = signal.SIGTERM
 
     result = tfsac.train(preset, tmp_path / "run", ONE_GRAPH, callbacks=[Interrupted()] * resumed)
     if resumed:
@@ -184,7 +184,7 @@ def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
     trainer = Trainer(preset, tmp_path / "run", ONE_GRAPH, quiet=True)
     with pytest.raises(EnvironmentFailure, match=text):
         trainer.run()
-    assert [path.name for path in trainer.checkpoints.saved_checkpoints()] == ["000000136"]
+    assert [path.name for path in trainer._checkpoints.saved_checkpoints()] == ["000000136"]
 
 
 @pytest.mark.slow
@@ -200,7 +200,7 @@ def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
     with np.load(path) as batch:
         assert batch["reward"].shape == (32,) and batch["reward"].max() > 1e38
         assert batch["observation/observation"].shape == (32, 3)
-    assert trainer.checkpoints.saved_checkpoints() == []
+    assert trainer._checkpoints.saved_checkpoints() == []
 
 
 def poison(trainer, network):
@@ -251,11 +251,11 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     trainer = Trainer(tiny_preset(), tmp_path / "run", ONE_GRAPH, quiet=True)
     trainer.save()
     poison(trainer, "q")
-    for save in (trainer.save, lambda: trainer.evaluator.save_if_best(1.0, trainer.counters)):
+    for save in (trainer.save, lambda: trainer._evaluator.save_if_best(1.0, trainer.counters)):
         with pytest.raises(NonFiniteError, match="'q'"):
             save()
     trainer.close()
-    assert [path.name for path in trainer.checkpoints.saved_checkpoints()] == ["000000000"]
+    assert [path.name for path in trainer._checkpoints.saved_checkpoints()] == ["000000000"]
 
 
 class Send(Callback):
@@ -280,7 +280,7 @@ def hangup(request):
 def test_a_signal_saves_and_the_run_can_be_resumed(hangup, tmp_path, number):
     trainer, result = trained(tmp_path, callbacks=[Send(number)])
     assert (result.signal, result.counters.env_steps) == (number, 123)
-    assert [path.name for path in trainer.checkpoints.saved_checkpoints()] == ["000000123"]
+    assert [path.name for path in trainer._checkpoints.saved_checkpoints()] == ["000000123"]
     resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
     assert resumed.counters.env_steps == 123
     resumed.close()
@@ -309,7 +309,7 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
     trainer.collect = killed
     result = trainer.run()
     assert (result.reason, result.signal, result.counters.env_steps) == ("SIGTERM", signal.SIGTERM, 140)
-    assert [path.name for path in trainer.checkpoints.saved_checkpoints()] == ["000000140"]
+    assert [path.name for path in trainer._checkpoints.saved_checkpoints()] == ["000000140"]
 
 
 @pytest.mark.parametrize(

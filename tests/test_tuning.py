@@ -14,12 +14,12 @@ import tiny
 from stand_in import send_when
 
 from tfsac import cli
-from tfsac.catalog import load_preset
-from tfsac.cli.command import parse
+from tfsac.cli.command_registry import parse
 from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes, tuning
 from tfsac.experiments.tuning import DEFAULT_SPACES, draw, open_storage, open_study, parse_dimension, search_space
 from tfsac.parameters import override, parse_assignment, to_json
+from tfsac.preset_lookup import load_preset
 from tfsac.utils.files import read_object
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"

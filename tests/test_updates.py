@@ -30,7 +30,7 @@ class Spy(Callback):
 
     def on_training_begin(self, trainer):
         self.acted, self.made, self.order = [], [kernel(trainer.agent)], []
-        actor, learner, memory = trainer.collector.policy, trainer.agent, trainer.memory
+        actor, learner, memory = trainer._collector.policy, trainer.agent, trainer.memory
         act, update, sample = actor.act, learner.update, memory.sample
         set_priorities = getattr(memory, "update_priorities", None)
 
@@ -99,7 +99,7 @@ def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     trainer, spy = trained(
         tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often
     )
-    assert bool(trainer.collector.policy.forwards["policy"].variables) != graph
+    assert bool(trainer._collector.policy.forwards["policy"].variables) != graph
     assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.acted) == 160
     # Steps 101 to 110 and 111 to 120 are acted on with the first weights: the first call begins after step 110.
     for step in range(100, 160):
@@ -111,7 +111,7 @@ def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
 def all_of(trainer):
     """Returns what a run has learned and collected."""
     arrays = {f"variable {i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
-    arrays |= {f"acting {i}": array for i, array in enumerate(trainer.collector.actor_weights)}
+    arrays |= {f"acting {i}": array for i, array in enumerate(trainer._collector.actor_weights)}
     return {**arrays, **trainer.memory.state(), "rows": trainer.memory.between(0, trainer.memory.total_rows)}
 
 
@@ -130,7 +130,7 @@ def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it
 
     rarely = dataclasses.replace(BESIDE, checkpoint_save_steps=500)
     plain, spy = trained(tmp_path / "plain", preset(), rarely)
-    assert plain.updates.pending is not None and plain.collector.actor_weights
+    assert plain._updates.pending is not None and plain._collector.actor_weights
     assert spy.order == [*["sample", "set"] * 9, "sample"]  # the last priorities are part of the checkpoint
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=25)
     saved, _ = trained(tmp_path / "saved", preset(schedule__steps_between_evaluation_periods=33), often)

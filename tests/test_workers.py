@@ -283,7 +283,7 @@ def test_a_worker_that_is_killed_ends_the_run_which_goes_on_from_its_checkpoint(
 
 
 def saved_run(run_dir):
-    from tfsac.catalog import read_config
+    from tfsac.preset_lookup import read_config
 
     return read_config(run_dir / "config.json")[0], run_dir, RunParameters()
 

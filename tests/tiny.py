@@ -10,7 +10,6 @@ import numpy as np
 from toys import tiny_preset
 
 from tfsac import cli
-from tfsac.catalog import load_preset
 from tfsac.environments import make
 from tfsac.parameters import (
     FEATURES,
@@ -30,6 +29,7 @@ from tfsac.parameters import (
     to_json,
 )
 from tfsac.parameters.overrides import covers
+from tfsac.preset_lookup import load_preset
 
 # One evaluation in the middle and one at the end, of two short episodes each.
 CHANGES = {
@@ -175,7 +175,7 @@ def untrained_run(folder, level, preset=None):
     from tfsac.environments import Filters, maker, spec_of
     from tfsac.training import RunDirectory
     from tfsac.training.build import build_agent
-    from tfsac.training.weights import save_weights
+    from tfsac.training.policy_weights import save_weights
 
     preset = preset or shrunk(load_preset("pendulum_sac"))
     preset, directory = override(preset, {"environment.level": level}), RunDirectory(folder)

@@ -30,7 +30,7 @@ __version__ = "0.1.0"
 _NAMES = {  # by module
     "tfsac.api": ("demonstrate", "evaluate", "plot", "record", "train"),
     "tfsac.cards.card": ("load_card", "write_card"),
-    "tfsac.catalog": ("load_preset", "preset_names", "show"),
+    "tfsac.preset_lookup": ("load_preset", "preset_names", "show"),
     "tfsac.environments": ("check_environment",),
     "tfsac.errors": ("TfsacError",),
     "tfsac.exporting": ("export", "load_exported", "load_policy", "verify"),
@@ -46,12 +46,12 @@ __all__ = [*_HOMES, "__version__"]
 if TYPE_CHECKING:
     from tfsac.api import demonstrate, evaluate, plot, record, train
     from tfsac.cards.card import load_card, write_card
-    from tfsac.catalog import load_preset, preset_names, show
     from tfsac.environments import check_environment
     from tfsac.errors import TfsacError
     from tfsac.exporting import export, load_exported, load_policy, verify
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import ParameterError, Preset, RunParameters, override
+    from tfsac.preset_lookup import load_preset, preset_names, show
     from tfsac.spinning_up.functions import mlp_actor_critic, sac, test_policy
     from tfsac.training import Callback, Policy, Trainer
 

@@ -34,7 +34,7 @@ from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.loggers import Logger
-from tfsac.training.weights import load_weights
+from tfsac.training.policy_weights import load_weights
 from tfsac.types import ACTION_MASK
 from tfsac.utils.files import new_file
 
@@ -82,17 +82,17 @@ def train(
 
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
-    directory, is_chief = trainer.directory, trainer.workers.task.is_chief
+    directory, is_chief = trainer.directory, trainer._workers.task.is_chief
     with directory.lock if is_chief else contextlib.nullcontext():
         if is_chief and directory.policy.exists() and not trainer.schedule.finished():
             trainer.print(f"{directory.policy} is made again at the end.")
             shutil.rmtree(directory.policy)  # a run that has one counts as ended
         result = trainer.run()
-        if result.signal is None and trainer.evaluator.best_weights:
+        if result.signal is None and trainer._evaluator.best_weights:
             load_weights(directory.best, trainer.agent, trainer.filters)
             plots.plot_run(directory.path)
             export(trainer.policy, directory.policy, replace=True)
-            if trainer.evaluator.best_updates == 0:
+            if trainer._evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
     return result
 
@@ -155,7 +155,7 @@ def evaluate(
         seed: of the episodes.
         render: "human" to open a window; an `env_fn` must make its environment with this `render_mode`.
         dump_mp4: a new .mp4 or .gif file for a video of the episodes; an `env_fn` needs `render_mode="rgb_array"`.
-        plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
+        plot_actions: a new .png file for a plot of the first episode's actions, and of where it switched.
         env_fn, models: the functions that the run was trained with, if it was; or another env_fn, as in `load_policy`.
         step, last: as in `load_policy`.
         changes: of the run's environment, as `tfsac.override` takes them: {"environment.kwargs.g": 3.7}, or a path
@@ -201,7 +201,7 @@ def record(
         stream = [seed, EVALUATION, AFTER_TRAINING]
         policy = load_policy(run_dir, models=models, seed=stream, spec=spec_of(env))
         new_file(out, ".npz")
-        recorded = demonstrate(lambda seen: policy.act(seen, deterministic), env, episodes, seed, policy.reset)
+        recorded = demonstrate(lambda raw: policy.act(raw, deterministic), env, episodes, seed, policy.reset)
     level = recorded.level if env_fn else parameters.name
     recorded = recorded._replace(level=level, visible_entries=parameters.visible_entries)
     save_demonstrations(out, recorded)
@@ -240,8 +240,8 @@ def demonstrate(
         checked_act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
     )
 
-    def batch(seen: Any) -> dict[str, np.ndarray]:
-        return {key: value[None] for key, value in as_arrays(seen, spec).items()}
+    def batch(observation: Any) -> dict[str, np.ndarray]:
+        return {key: value[None] for key, value in as_arrays(observation, spec).items()}
 
     memory = TransitionMemory(spec._replace(num_rewards=None).unstacked(), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
@@ -263,5 +263,5 @@ def observations_of(run_dir: str | pathlib.Path, policy: Policy, env_fn: EnvFn |
     """Returns the raw observations of an episode of a run's environment, to verify an export with."""
     observations: list[Any] = []
     with contextlib.closing(environment_of(run_dir, env_fn)) as env:
-        evaluate_policy(policy, env, EnvironmentEpisodes(1), each_step=lambda seen, *_: observations.append(seen))
+        evaluate_policy(policy, env, EnvironmentEpisodes(1), each_step=lambda raw, *_: observations.append(raw))
     return observations

@@ -17,7 +17,7 @@ from tfsac.memories.transitions import EXTRA, NEXT
 from tfsac.types import OBSERVATION, BatchesOnDevice, Spec, Transition
 
 ROWS_PER_TRANSFER = 1 << 16  # bounds what a resumed run copies at once
-UPDATES_PER_CALL = 1000  # batches that are drawn on the device take no room beside the memory
+UPDATES_PER_CALL = 1000  # batches that are drawn on the device take no additional memory
 
 
 class DeviceMemory:

@@ -68,10 +68,10 @@ class Spec(NamedTuple):
         observation: the arrays of one observation by key; a plain box has the one key "observation". The key
             "action_mask" tells which discrete actions are valid.
         action: continuous, with the environment's own bounds while the agent acts in [-1, 1], or discrete.
-        extras: what is stored beside each step: what `act` returns, and whether an expert made the step.
+        extras: what is stored with each step: what `act` returns, and whether an expert made the step.
         num_agents: None, or P agents that share one policy; every array of observation and action then begins with P.
         num_rewards: None for one reward a step, or D rewards, stored as `[D]`.
-        state: fields of the policy's state that its network reads beside the observation.
+        state: fields of the policy's state that its network reads in addition to the observation.
     """
 
     observation: dict[str, ArraySpec]
@@ -107,7 +107,7 @@ class Step(NamedTuple):
         action: `[E, ...]`, as the agent chose it.
         reward, terminated, truncated: `[E]`; rewards `[E, D]` of environments with D of them a step.
         next_observation: `[E, ...]` by key; where an episode ended, its last observation.
-        extras: `[E, ...]` by name, what the agent stores beside the step.
+        extras: `[E, ...]` by name, what the agent stores with the step.
         length: `[E]`, steps of the episode so far, this one included.
         following: `[E, ...]` by key, to act on next.
         logged: `[E]` by key of `info`, numbers in the last step of episodes that ended; NaN elsewhere.
@@ -163,8 +163,8 @@ class Sequence(NamedTuple):
     Attributes:
         observation: arrays `[T, B, ...]` by key.
         action: `[T, B, A]`, in [-1, 1].
-        reward: `[T, B]`, or `[T, B, D]` of D rewards a step; of the action beside it, after the reward filters.
-        nonterminal: `[T, B]`, 1 - terminated: zero beside the action with which the task ended.
+        reward: `[T, B]`, or `[T, B, D]` of D rewards a step; of the action at the same index, after the reward filters.
+        nonterminal: `[T, B]`, 1 - terminated: zero at the action with which the task ended.
         step_type: `[T, B]` int32, FIRST, MID or LAST.
         extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before, other
             extras, action, reward and nonterminal are zero.
@@ -187,7 +187,7 @@ class Segments(NamedTuple):
     Attributes:
         observation: arrays `[T + 1, B, ...]` by key; the last one is that after the segment's last step, wherever.
         action: `[T, B, A]`, or `[T, B]` discrete ones, numbered from 0.
-        reward: `[T, B]`, of the action beside it, after the reward filters.
+        reward: `[T, B]`, of the action at the same index, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated.
         is_first: `[T, B]`, 1 for the first step of an episode, else 0.
         length: `[T, B]`, number of steps of the step's episode within the segment; zero where there is no step.
@@ -227,7 +227,7 @@ class ActResult(NamedTuple):
     Attributes:
         action: `[E, A]` in [-1, 1], or `[E]` discrete ones, numbered from 0; E environments.
         state: the policy's next state, arrays `[E, ...]` by field.
-        extras: what is stored beside the step.
+        extras: what is stored with the step.
     """
 
     action: np.ndarray

@@ -1,5 +1,5 @@
 """The agents learn: one file each, with losses, gradients, optimizer steps and targets in the order in which they
-happen. `sac_v.py` is Coach's agent with V, `sac.py` the one with twin critics.
+happen. `sac_v.py` is Coach's agent with V, `twin_sac.py` the one with twin critics.
 
 The formulas of the losses are in `tfsac/losses/`, that of the temperature too; `learner.py` has what the agents share,
 `compiled_updates.py` the loop that calls `update_once`, and `batches.py` how its batches reach the graph.
@@ -13,9 +13,9 @@ from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent
 from tfsac.agents.discrete_sac import DiscreteSoftActorCriticAgent
 from tfsac.agents.ensemble_sac import EnsembleSoftActorCriticAgent
 from tfsac.agents.learner import Agent
-from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.agents.sac_v import SoftActorCriticAgent
 from tfsac.agents.taac import TemporallyAbstractActorCriticAgent
+from tfsac.agents.twin_sac import TwinSoftActorCriticAgent
 
 __all__ = [
     "Agent",

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfsac.agents.batches import segment_spec
 from tfsac.agents.learner import Agent, flat
 from tfsac.errors import TfsacError
-from tfsac.losses import experience_replay as losses
+from tfsac.losses import acer as losses
 from tfsac.losses.soft_actor_critic import expectation
 from tfsac.parameters import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
@@ -279,8 +279,8 @@ class GaussianACERAgent(ACERAgent):
         noise_RJA = (flat(self.noise(name, [steps, self.batch_size, n, size])) for name, n in draws.items())
         fresh, *baselines = (tf.stop_gradient(policy.sample(tf.transpose(x, [1, 0, 2]))) for x in noise_RJA)
         action_KRA = tf.concat([action_RA[None], fresh, *baselines], axis=0)
-        many = tf.tile(features["advantage"][:steps], [action_KRA.shape[0], 1, 1])
-        advantage_KR = tf.reshape(self.head("advantage", many, flat(action_KRA))[0], [action_KRA.shape[0], -1])
+        tiled = tf.tile(features["advantage"][:steps], [action_KRA.shape[0], 1, 1])
+        advantage_KR = tf.reshape(self.head("advantage", tiled, flat(action_KRA))[0], [action_KRA.shape[0], -1])
         taken_R, fresh_R, first_JR, second_JR = tf.split(advantage_KR, [1, 1, samples, samples])
         v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
         stored, sampled = ((policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0]))

@@ -107,7 +107,7 @@ class Packing:
         other_fields = iter(packed[1])
         unpacked = [next(other_fields) if field_slice is None else None for field_slice in self.slices]
         leaves = []
-        floats = packed[0][update]  # apart: XLA slices wrong rows of an index that it does not know beside one it does
+        floats = packed[0][update]  # separate: XLA mixes up rows of an unknown index and a known one
         # What is made first runs first, and the longest chain of operations begins with the next observation.
         for spec, field_slice, unpacked_field in reversed([*zip(self.specs, self.slices, unpacked, strict=True)]):
             field = floats[field_slice] if unpacked_field is None else unpacked_field[update]

@@ -236,6 +236,6 @@ def updates_that_report(before: int, count: int, period: int, algorithm: Any) ->
 
 def _folded(batch: Transition, num_agents: int) -> Transition:
     """Returns a batch of several agents as one of single agents, each with the rewards, discounts and weights `[B]`."""
-    seen = {name: fold(getattr(batch, name)) for name in ("observation", "action", "next_observation")}
-    once = batch._replace(**dict.fromkeys(seen, ()))
-    return tf.nest.map_structure(lambda x: tf.repeat(x, num_agents, axis=0), once)._replace(**seen)
+    folded = {name: fold(getattr(batch, name)) for name in ("observation", "action", "next_observation")}
+    once = batch._replace(**dict.fromkeys(folded, ()))
+    return tf.nest.map_structure(lambda x: tf.repeat(x, num_agents, axis=0), once)._replace(**folded)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tfsac.agents.learner import Step
-from tfsac.agents.sac import TwinSoftActorCriticAgent
+from tfsac.agents.twin_sac import TwinSoftActorCriticAgent
 from tfsac.losses.critic_values import critic_values
 from tfsac.losses.ensembles import draw_critics, reduce_q
 from tfsac.networks.layers import Mask

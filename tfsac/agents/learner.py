@@ -299,7 +299,7 @@ class Agent(tf.Module, ABC):
         if self.replicas > 1:
             values = self.mean_over_replicas(values)
         norm = tf.linalg.global_norm(tf.nest.flatten(values))
-        return [Gradients(name, each, norm) for name, each in zip(names, values, strict=True)]
+        return [Gradients(name, gradient, norm) for name, gradient in zip(names, values, strict=True)]
 
     def critic_result(
         self, batch: Transition, q_BN: tf.Tensor, target: tf.Tensor, loss_BN: tf.Tensor, gradients: list[Gradients]

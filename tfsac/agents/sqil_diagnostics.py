@@ -39,13 +39,13 @@ def means_by_origin(name: str, values_B: tf.Tensor, expert_B: tf.Tensor) -> Metr
 
 
 def gradient_cosine(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
-    """Returns the cosine, over all weights, between the policy gradients of own and demonstrated entries of the global
-    batch: near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
+    """Returns the cosine, over all weights, between the policy gradients of the agent's and expert entries of the
+    global batch: near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
     """
     variables = [variable.value for variable in agent.trained["policy"]]
     shares = (tf.math.divide_no_nan(part_B, tf.reduce_sum(part_B)) for part_B in (1.0 - expert_B, expert_B))
-    own, demonstrated = (
+    agent_grads, expert_grads = (
         agent.mean_over_replicas(tape.gradient(loss_B, variables, output_gradients=share_B)) for share_B in shares
     )
-    product = tf.add_n([tf.reduce_sum(a * b) for a, b in zip(own, demonstrated, strict=True)])
-    return tf.math.divide_no_nan(product, tf.linalg.global_norm(own) * tf.linalg.global_norm(demonstrated))
+    product = tf.add_n([tf.reduce_sum(a * b) for a, b in zip(agent_grads, expert_grads, strict=True)])
+    return tf.math.divide_no_nan(product, tf.linalg.global_norm(agent_grads) * tf.linalg.global_norm(expert_grads))

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfsac.agents.batches import sequence_spec
 from tfsac.agents.learner import Agent, Step, flat
 from tfsac.errors import TfsacError
-from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.losses import taac as losses
 from tfsac.losses.temperature import check_target_entropy, continuous_target_entropy, discrete_target_entropy
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
 from tfsac.policies import TemporallyAbstractPolicy
@@ -157,8 +157,8 @@ class TemporallyAbstractActorCriticAgent(Agent):
         trajectory = self.policy.trajectory
         kept, planned = trajectory.step(entries.previous), trajectory.plan(action_RA, entries.previous)
         keep_q_R, switch_q_R = (self.value(entries.observation, tau) for tau in (kept, planned))
-        both = choice(keep_q_R, switch_q_R, self.choice_temperature.value(), self.algorithm.b1_advantage_clipping)
-        return Proposed(policy, log_prob_R, kept, planned, switch_q_R, both)
+        decision = choice(keep_q_R, switch_q_R, self.choice_temperature.value(), self.algorithm.b1_advantage_clipping)
+        return Proposed(policy, log_prob_R, kept, planned, switch_q_R, decision)
 
     def value(self, observation: Tensors, tau: Tau) -> tf.Tensor:
         """Returns the pessimistic Q of trajectories, a weighted sum over rewards, `[R]`."""
@@ -172,8 +172,8 @@ class TemporallyAbstractActorCriticAgent(Agent):
         alpha = self.proposal_temperature.value()
         with self.watch("policy") as tape:
             proposed = self.propose(entries)
-            both = proposed.choice
-            loss_R = losses.policy_loss(proposed.log_prob_R, both.switch_B, proposed.switch_q_R, alpha)
+            decision = proposed.choice
+            loss_R = losses.policy_loss(proposed.log_prob_R, decision.switch_B, proposed.switch_q_R, alpha)
             loss = self.mean_loss("policy", entries.mask_R * loss_R)
         gradients = self.gradients(loss, tape, "policy")
         metrics = {
@@ -183,9 +183,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
             "policy/log_prob": entries.mean(proposed.log_prob_R),
             "policy/q": entries.mean(proposed.switch_q_R),
             "policy/gradient_norm": gradients[0].norm,
-            "switch/keep_prob": entries.mean(both.keep_B),
-            "switch/entropy": entries.mean(both.entropy_B),
-            "switch/advantage": entries.mean(both.advantage_B),
+            "switch/keep_prob": entries.mean(decision.keep_B),
+            "switch/entropy": entries.mean(decision.entropy_B),
+            "switch/advantage": entries.mean(decision.advantage_B),
             "switch/repeats": 1.0 / tf.maximum(tf.math.divide_no_nan(entries.num_switches, entries.num_steps), 1e-3),
             "temperature/proposal_alpha": alpha,
             "temperature/choice_alpha": self.choice_temperature.value(),

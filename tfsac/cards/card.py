@@ -27,7 +27,7 @@ from tfsac.api import AFTER_TRAINING, play
 from tfsac.environments import episode_seed, spec_of
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.errors import TfsacError
-from tfsac.experiments.estimates import estimate, mean
+from tfsac.experiments.bootstrap import estimate, mean
 from tfsac.experiments.plots import plot_run, read_curve
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.exporting.loading import load_policy
@@ -182,7 +182,7 @@ def load_card(folder: str | pathlib.Path) -> Card:
     """Loads a model card's folder. Load only cards of people whom you trust; see docs/exports.md.
 
     Args:
-        folder: what `tfsac card` wrote, also without its page, pictures and results.
+        folder: what `tfsac card` wrote, also without its page, plots and results.
 
     Raises:
         OSError: no config.json or policy there.

@@ -12,7 +12,7 @@ import warnings
 from absl import flags
 
 import tfsac
-from tfsac.cli.command import COMMANDS, flag_values, help_of, parse
+from tfsac.cli.command_registry import COMMANDS, flag_values, help_of, parse
 from tfsac.errors import TfsacError
 from tfsac.utils.imports import make_importable
 from tfsac.utils.machine import SIGNALLED
@@ -21,7 +21,7 @@ from tfsac.utils.machine import SIGNALLED
 # isort: off
 from tfsac.cli import train  # noqa: F401
 from tfsac.cli import sweep_and_tune  # noqa: F401
-from tfsac.cli import results  # noqa: F401
+from tfsac.cli import evaluate_and_export  # noqa: F401
 from tfsac.cli import show  # noqa: F401
 # isort: on
 
@@ -52,8 +52,8 @@ def command_usage(name: str) -> str:
     lines = [f"tfsac {name}: {command.help}", "", f"usage: {' '.join(word for word in words if word)}"]
     lines += ["", "Flags:"] if list(f) else []
     for flag in (f[flag] for flag in f):
-        shown = "" if flag.default_as_str in HIDDEN_DEFAULTS else f"  (default: {flag.default_as_str})"
-        lines.append(f"  --{flag.name:<24} {help_of(flag)}{shown}")
+        default_text = "" if flag.default_as_str in HIDDEN_DEFAULTS else f"  (default: {flag.default_as_str})"
+        lines.append(f"  --{flag.name:<24} {help_of(flag)}{default_text}")
     return "\n".join(lines)
 
 
@@ -119,6 +119,6 @@ def run_preset(path: str) -> None:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Formats a warning in one line; one of tfsac's own without its place in the code."""
-    own = pathlib.Path(filename).is_relative_to(PACKAGE)
-    return f"tfsac: {message}\n" if own else f"{filename}:{lineno}: {category.__name__}: {message}\n"
+    """Formats a warning in one line; one from tfsac itself without file and line."""
+    from_tfsac = pathlib.Path(filename).is_relative_to(PACKAGE)
+    return f"tfsac: {message}\n" if from_tfsac else f"{filename}:{lineno}: {category.__name__}: {message}\n"

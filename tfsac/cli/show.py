@@ -9,7 +9,7 @@ import re
 
 from absl import flags
 
-from tfsac.cli.command import boolean, command, integer, string, strings
+from tfsac.cli.command_registry import boolean, command, integer, string, strings
 from tfsac.cli.train import PRESET, assignments, requested_preset
 from tfsac.errors import TfsacError
 
@@ -22,13 +22,13 @@ VARIABLES = re.compile("(TF|OMP)_NUM_.*|TF_CONFIG|TF_ENABLE_.*|CUDA_VISIBLE_DEVI
     string("preset", "take this preset's environment and agent, which must fit it"),
     strings("set", "path=value, such as environment.kwargs.size=3"),
     integer("num_steps", 1000, "random steps"),
-    integer("seed", 0, "of the episodes and the actions", least=0),
+    integer("seed", 0, "of the episodes and the actions", minimum=0),
 )
 def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
-    from tfsac.catalog import load_preset
     from tfsac.environments import check_environment, maker, spec_of
     from tfsac.parameters import Preset, RunParameters, for_level, override
+    from tfsac.preset_lookup import load_preset
 
     if not (f.level or f.preset):
         raise TfsacError("--level or --preset is required")
@@ -54,7 +54,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
 @command("list the presets")
 def presets(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints name and description of every preset."""
-    from tfsac.catalog import describe_preset, preset_names
+    from tfsac.preset_lookup import describe_preset, preset_names
 
     names = preset_names()
     for name in names:
@@ -69,7 +69,7 @@ def presets(f: flags.FlagValues, rest: list[str]) -> int:
 )
 def show(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints a preset as lines `path=value`, as --set takes them, or as JSON."""
-    from tfsac import catalog
+    from tfsac import preset_lookup
     from tfsac.parameters import to_json
     from tfsac.utils.imports import IMPORT_FOLDERS
 
@@ -78,7 +78,7 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
         content = {"preset": to_json(preset), "run": to_json(run), "import_folders": IMPORT_FOLDERS}
         print(json.dumps(content, indent=2))
         return 0
-    catalog.show(preset)
+    preset_lookup.show(preset)
     return 0
 
 

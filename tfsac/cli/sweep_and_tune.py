@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import boolean, command, enum, fields, flag_values, integer, parse, required, string, strings
+from tfsac.cli.command_registry import (
+    boolean,
+    command,
+    enum,
+    fields,
+    flag_values,
+    integer,
+    parse,
+    required,
+    string,
+    strings,
+)
 from tfsac.cli.train import EXPERIMENT_NAME, NUM_SEEDS, RUN_PARAMETERS, SET, VARIED, requested_run, run_dir_of
 from tfsac.errors import TfsacError
 from tfsac.utils.machine import SIGNALLED, usable_cores

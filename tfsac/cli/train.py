@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import boolean, command, fields, integer, required, string, strings
+from tfsac.cli.command_registry import boolean, command, fields, integer, required, string, strings
 from tfsac.errors import TfsacError
 from tfsac.utils.machine import SIGNALLED
 
@@ -29,7 +29,7 @@ LEVEL = (
 )
 SET = strings("set", "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98")
 PRESET = (*LEVEL, SET)  # what chooses a preset and changes it
-VARIED = (  # what a grid may vary beside parameters
+VARIED = (  # what a grid may vary in addition to parameters
     *LEVEL,
     string("checkpoint_restore_dir", "initial weights: the best of this run's folder"),
     boolean("restore_memory", "begin with that run's replay memory, too"),
@@ -56,7 +56,7 @@ NUM_SEEDS = integer("num_seeds", 1, "train this many seeds, from --seed on; with
 )
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
-    from tfsac.cli.results import print_evaluation
+    from tfsac.cli.evaluate_and_export import print_evaluation
     from tfsac.cli.show import presets
     from tfsac.cli.sweep_and_tune import train_grid
     from tfsac.distributed.partition import worker_task
@@ -74,8 +74,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         raise TfsacError("--run_dir is required for several workers: a folder that all of them share")
     run_dir = run_dir_of(f, preset.environment.level, run.seed)
     if task.is_chief:
-        what = "resuming" if f.resume else f"{preset_name(f)},"
-        print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
+        description = "resuming" if f.resume else f"{preset_name(f)},"
+        print(f"tfsac train: {description} {preset.environment.level}, seed {run.seed}", flush=True)
     from tfsac.training.devices import configure
 
     configure(f.use_cpu)
@@ -108,14 +108,14 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 
 def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns the preset and the run parameters that the flags of `train` ask for."""
-    from tfsac.catalog import read_config
     from tfsac.parameters import RunParameters
+    from tfsac.preset_lookup import read_config
 
     if f.resume:
         from tfsac.experiments.run_processes import FIXED_FLAGS
 
-        if fixed := sorted(name for name in FIXED_FLAGS if f[name].present):
-            raise TfsacError(f"A resumed run keeps its preset, level, seed and environments, got --{fixed[0]}")
+        if rejected := sorted(name for name in FIXED_FLAGS if f[name].present):
+            raise TfsacError(f"A resumed run keeps its preset, level, seed and environments, got --{rejected[0]}")
         preset, run = read_config(pathlib.Path(required(f, "run_dir")) / "config.json")
         preset = _changed(preset, f)
     else:
@@ -132,8 +132,8 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
 
 def requested_preset(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns the preset of the flags in `PRESET`, and the run parameters of a config.json or the defaults."""
-    from tfsac.catalog import load_preset, read_config
     from tfsac.parameters import RunParameters
+    from tfsac.preset_lookup import load_preset, read_config
 
     path = pathlib.Path(preset_name(f))
     run = read_config(path)[1] if path.suffix == ".json" else RunParameters()
@@ -150,9 +150,9 @@ def preset_name(f: flags.FlagValues) -> str:
 @functools.cache
 def _preset_for(level: str, texts: tuple[str, ...]) -> str:
     """Makes a level's environment once, says which preset suits its actions, and returns its name."""
-    from tfsac.catalog import load_preset
     from tfsac.environments import maker, spec_of
     from tfsac.parameters import Preset, for_level, override, parse_assignment
+    from tfsac.preset_lookup import load_preset
     from tfsac.types import DiscreteSpec
 
     environment = override(for_level(Preset(), level), dict(map(parse_assignment, texts))).environment
@@ -198,7 +198,7 @@ def run_dir_of(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Pat
     "train with Spinning Up's flags, table and files",
     string("env", "environment id", "HalfCheetah-v5"),
     integer("hid", 256, "width of the hidden layers"),
-    integer("l", 2, "number of hidden layers", least=0),
+    integer("l", 2, "number of hidden layers", minimum=0),
     fields(SPINNING_UP),
     string("exp_name", "name of the experiment, for plots", "sac"),
     string("run_dir", "the run's folder (default: runs/<exp_name>/<time>-seed<seed>)"),

@@ -32,8 +32,8 @@ class Workers:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             return tf.where(replica % self.replicas_per_worker == 0, values, tf.zeros_like(values))
 
-        each = self.strategy.run(sum_replicas, args=(values,))
-        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None)
+        per_replica = self.strategy.run(sum_replicas, args=(values,))
+        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
 
     def gather(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the arrays `[E, ...]` of all workers, concatenated in their order: `[workers * E, ...]`.
@@ -43,11 +43,11 @@ class Workers:
         """
         if self.task.num_workers == 1:
             return arrays
-        own = np.concatenate([np.asarray(value, np.float64).ravel() for value in arrays.values()])
-        everything = np.zeros((self.task.num_workers, own.size))
-        everything[self.task.index] = own
+        local_values = np.concatenate([np.asarray(value, np.float64).ravel() for value in arrays.values()])
+        all_values = np.zeros((self.task.num_workers, local_values.size))
+        all_values[self.task.index] = local_values
         # As bits, which a sum with zeros does not change.
-        rows = self._sum(tf.constant(everything.view(np.int64))).numpy().view(np.float64)
+        rows = self._sum(tf.constant(all_values.view(np.int64))).numpy().view(np.float64)
         gathered, start = {}, 0
         for name, value in arrays.items():
             value, stop = np.asarray(value), start + np.size(value)
@@ -67,8 +67,8 @@ class Workers:
         """Raises TfsacError at every worker where the settings, JSON values by name, differ between workers."""
         configs = self.gather_objects(shared_config)
         for worker, config in enumerate(configs):
-            for name, chiefs, own in differences(configs[0], config):
+            for name, chief_value, value in differences(configs[0], config):
                 raise TfsacError(
                     "All workers of a run must have the same preset and flags, "
-                    f"got {name}={own!r} at worker {worker}, {chiefs!r} at worker 0"
+                    f"got {name}={value!r} at worker {worker}, {chief_value!r} at worker 0"
                 )

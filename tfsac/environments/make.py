@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tfsac.environments.check import CheckedEnv, check, time_limit_of
+from tfsac.environments.checked_env import CheckedEnv, check, time_limit_of
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, name_of_environment
 from tfsac.errors import TfsacError
@@ -157,8 +157,8 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
             return env
         space, indices = env.observation_space, list(visible_entries)
         if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or {*indices} - {*range(space.shape[0])}:
-            wrong = f"must be indices of a vector observation, got {visible_entries} of {space}"
-            raise TfsacError(f"{name_of_environment(env)}: visible_entries {wrong}")
+            requirement = f"must be indices of a vector observation, got {visible_entries} of {space}"
+            raise TfsacError(f"{name_of_environment(env)}: visible_entries {requirement}")
     except TfsacError:
         with contextlib.suppress(Exception):  # it may not be complete
             env.close()

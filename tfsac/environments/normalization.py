@@ -180,7 +180,7 @@ class Filters:
     def state(self) -> dict[str, Any]:
         """Returns the statistics as plain lists, exactly."""
         observations = {key: statistics.state() for key, statistics in self.observations.items()}
-        by_key = {name: {key: each[name] for key, each in observations.items()} for name in ("mean", "squares")}
+        by_key = {name: {key: values[name] for key, values in observations.items()} for name in ("mean", "squares")}
         reward = {"reward": self.rewards.state()} if self.parameters.reward_normalization else {}
         returns = {"returns": self.returns.state()} if self.returns else {}
         return {"count": self.count, **by_key, **reward, **returns}

@@ -38,18 +38,16 @@ class Team(gym.Env):
         self.metadata, self.render_mode = env.metadata, getattr(env, "render_mode", None)
         observation, action = self._shared(env.observation_space), self._shared(env.action_space)
         self.masked = isinstance(observation, Dict) and observation.spaces.keys() == {"observation", ACTION_MASK}
-        own: Any = observation["observation"] if self.masked else observation
-        if not _is_vector(own) or not (_is_vector(action) or isinstance(action, Discrete)):
-            rule = (
-                "a vector, perhaps in a Dict 'observation' beside an 'action_mask', and act in a Box (A,) or Discrete"
-            )
+        agent_space: Any = observation["observation"] if self.masked else observation
+        if not _is_vector(agent_space) or not (_is_vector(action) or isinstance(action, Discrete)):
+            rule = "a vector, or a Dict with 'observation' and 'action_mask', and act in a Box (A,) or Discrete"
             raise TfsacError(f"agents of a team must observe {rule}, got {observation} and {action}")
         state = getattr(env, "state_space", None)
         self.has_state = _is_vector(state)
-        everyone: list[Any] = [state] if self.has_state else [own] * len(self.agents)
+        everyone: list[Any] = [state] if self.has_state else [agent_space] * len(self.agents)
         spaces: dict[str, gym.Space[Any]] = {
-            AGENT_STATE: self._stacked(own),
-            "global_state": self._stacked(own, *everyone),
+            AGENT_STATE: self._stacked(agent_space),
+            "global_state": self._stacked(agent_space, *everyone),
         }
         if self.masked:
             spaces[ACTION_MASK] = MultiBinary((len(self.agents), *observation[ACTION_MASK].shape))
@@ -74,11 +72,11 @@ class Team(gym.Env):
 
     def _observe(self, observations: dict[Any, Any]) -> dict[str, np.ndarray]:
         in_order: Sequence[Any] = [observations[agent] for agent in self.agents]
-        own = np.stack([one["observation"] for one in in_order] if self.masked else in_order).astype(np.float32)
-        everyone = np.asarray(self.env.state() if self.has_state else own, np.float32).ravel()
-        observation = {AGENT_STATE: own, "global_state": np.stack([np.concatenate([one, everyone]) for one in own])}
+        vectors = np.stack([x["observation"] for x in in_order] if self.masked else in_order).astype(np.float32)
+        everyone = np.asarray(self.env.state() if self.has_state else vectors, np.float32).ravel()
+        observation = {AGENT_STATE: vectors, "global_state": np.stack([np.append(x, everyone) for x in vectors])}
         if self.masked:
-            observation[ACTION_MASK] = np.stack([one[ACTION_MASK] for one in in_order])
+            observation[ACTION_MASK] = np.stack([x[ACTION_MASK] for x in in_order])
         return observation
 
     def reset(

@@ -125,12 +125,12 @@ def unflattened(values: np.ndarray, leading: tuple[int, ...]) -> np.ndarray:
 
 
 def checked_action(
-    what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = (), mask: Any = None
+    subject: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = (), mask: Any = None
 ) -> np.ndarray:
     """Returns actions as an environment's `step` takes them, or raises TfsacError.
 
     Args:
-        what: takes or returns them, for the message: "act returns".
+        subject: begins the message, such as "act returns".
         action: `[*leading, *of.shape]` in the environment's units.
         of: the spec of one action.
         leading: dimensions before those of one action.
@@ -152,7 +152,7 @@ def checked_action(
             if np.allclose(array, clipped, rtol=1e-6, atol=0.0):
                 return clipped
     allowed = "" if mask is None else f" that the mask {np.asarray(mask, int).tolist()} allows"
-    raise TfsacError(f"{what} {kind} of the shape {shape} from {low} to {high}{allowed}, got {action!r}")
+    raise TfsacError(f"{subject} {kind} of the shape {shape} from {low} to {high}{allowed}, got {action!r}")
 
 
 class ActionMap:

@@ -20,7 +20,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tfsac.environments.check import VECTOR_REWARD, EnvironmentFailure, format_error, time_limit_of
+from tfsac.environments.checked_env import VECTOR_REWARD, EnvironmentFailure, format_error, time_limit_of
 from tfsac.environments.spaces import name_of_environment, spec_of
 from tfsac.types import Spec
 from tfsac.utils.machine import ENDING

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.check import EnvironmentFailure, placed
+from tfsac.environments.checked_env import EnvironmentFailure, placed
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.subprocesses import Group, RemoteGroup, convert
@@ -179,7 +179,7 @@ class Environments:
         if not len(replayed):
             self.episode += length > 0  # an episode that had not begun keeps its seed
         self._begin()
-        for action in replayed if _same(began or {}, self.observation) else ():
+        for action in replayed if _same_arrays(began or {}, self.observation) else ():
             try:
                 self.observation, _, terminated, truncated, _ = self._step(action[None])
             except EnvironmentFailure:  # it is no longer the environment that made this episode
@@ -188,7 +188,7 @@ class Environments:
             self.length += 1
             if terminated[0] or truncated[0]:
                 break
-        if observation and _same(observation, self.observation) and np.array_equal(self.length, length):
+        if observation and _same_arrays(observation, self.observation) and np.array_equal(self.length, length):
             return True
         if len(replayed):
             self.episode += 1
@@ -216,5 +216,5 @@ class Environments:
             group.close()
 
 
-def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+def _same_arrays(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(b[key], value) for key, value in a.items())

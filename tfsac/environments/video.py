@@ -23,7 +23,7 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.check import EnvironmentFailure
+from tfsac.environments.checked_env import EnvironmentFailure
 from tfsac.environments.make import maker
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
@@ -113,6 +113,6 @@ def _record(timeout: float, job: tuple[Any, ...]) -> bool:
 if __name__ == "__main__":
     limit = float(sys.argv[1])
     faulthandler.dump_traceback_later(limit, exit=True)  # before anything of the user's is imported
-    same = _record(limit, pickle.loads(sys.stdin.buffer.read()))
+    reproduced = _record(limit, pickle.loads(sys.stdin.buffer.read()))
     sys.stderr.flush()
-    os._exit(0 if same else DIFFERENT_EPISODES)  # the video is complete, even if the environment cannot be closed
+    os._exit(0 if reproduced else DIFFERENT_EPISODES)  # the video is complete, even if the environment cannot be closed

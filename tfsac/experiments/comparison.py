@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfsac.experiments.estimates import Estimate, combined, estimate, improvement, iqm, mean, profile
+from tfsac.experiments.bootstrap import Estimate, combined, estimate, improvement, iqm, mean, profile
 from tfsac.experiments.learning_curves import Groups, RunEvaluations, read_groups
 from tfsac.experiments.plots import Path, color_and_style, draw_estimates, dress, literal, new_figure, save_figure
 from tfsac.utils.files import new_file
@@ -94,8 +94,8 @@ def remarks(groups: Groups) -> list[str]:
         notes.append("Returns are normalised: on each level, 0 is the lowest and 1 the highest evaluation of all runs.")
     if means := {run.last_evaluations for run in runs} - {1}:
         notes.append(f"Last: the mean of the last {', '.join(map(str, sorted(means)))} evaluations of a run.")
-    if 1 < (few := min(map(len, groups.values()))) < 5:
-        notes.append(f"Intervals of {few} runs are little more than their range; use five seeds or more.")
+    if 1 < (fewest := min(map(len, groups.values()))) < 5:
+        notes.append(f"Intervals of {fewest} runs are little more than their range; use five seeds or more.")
     if len(ends) > len(levels):
         steps = [step for _, step in ends]
         notes.append(f"Runs on the same level end at different steps, from {min(steps)} to {max(steps)}.")

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Path, read_curve
 from tfsac.parameters import to_json
+from tfsac.preset_lookup import read_config
 from tfsac.utils.files import leaves, read_object
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.experiments.estimates import Estimate, combined, mean
+from tfsac.experiments.bootstrap import Estimate, combined, mean
 from tfsac.utils.files import atomic_write, new_file, read_object
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
 
     Args:
         run_dir: a run directory, or its CSV file.
-        out: the PNG to write, by default `learning_curve.png` beside the run's metrics; its path is returned.
-        title: above the picture; by default the run's level, agent and folder.
+        out: the PNG to write, by default `learning_curve.png` next to the run's metrics; its path is returned.
+        title: of the plot; by default the run's level, agent and folder.
     """
     folder = pathlib.Path(run_dir) if pathlib.Path(run_dir).is_dir() else pathlib.Path(run_dir).parent
     if not title and (folder / "config.json").is_file():
@@ -119,7 +119,7 @@ def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = N
         out: the PNG to write; its path is returned.
         switched: booleans `[K]`, or None for a policy without temporal abstraction. What follows a step that
             repeats the trajectory is shaded.
-        title: above the picture.
+        title: of the plot.
     """
     entries = np.asarray(actions, np.float64).reshape(len(actions), -1).T
     figure, axes = _axes(title, "", "step of the episode", len(entries))

@@ -42,7 +42,7 @@ class PlannedRun(NamedTuple):
 
     @property
     def log(self) -> pathlib.Path:
-        """Beside the folder, which must be new when the run starts."""
+        """Next to the folder, which must be new when the run starts."""
         return self.path.with_name(f"{self.path.name}.log")
 
     @property
@@ -89,8 +89,8 @@ class PlannedRun(NamedTuple):
     def _flags_to_continue(self) -> list[str]:
         """Returns the flags to start or resume with; removes what a process left before its first checkpoint."""
         if self.interrupted:
-            fixed = tuple(f"--{name}=" for name in FIXED_FLAGS)
-            return [*(flag for flag in self.flags if not flag.startswith(fixed)), "--resume"]
+            prefixes = tuple(f"--{name}=" for name in FIXED_FLAGS)
+            return [*(flag for flag in self.flags if not flag.startswith(prefixes)), "--resume"]
         names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else ["new"]
         if "config.json" in names or all(name.startswith(".") for name in names):
             shutil.rmtree(self.path)
@@ -129,7 +129,7 @@ class Series:
         return ()
 
     def do(self, job: Any) -> None:
-        """Does a job with `train_run`, beside others in other threads."""
+        """Does a job with `train_run`, while other threads do others."""
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
         """Trains the runs that are not finished, so many at a time; one that fails does not stop the others.

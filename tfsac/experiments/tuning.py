@@ -41,7 +41,7 @@ from tfsac.parameters.steps import STEPS
 from tfsac.utils.files import atomic_write, leaves, read_object
 
 PLAN, JOURNAL, STUDY = "tuning.json", "journal.log", "tfsac"
-SHOWN = 10  # trials in the table of a report
+REPORTED_TRIALS = 10  # in the table of a report
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -108,8 +108,8 @@ class Dimension(NamedTuple):
     @property
     def text(self) -> str:
         """As one writes it."""
-        shown = (str(int(v) if isinstance(v, float) and v.is_integer() else v) for v in self.values)
-        return f"{self.path}={self.kind}({', '.join(shown)})"
+        texts = (str(int(v) if isinstance(v, float) and v.is_integer() else v) for v in self.values)
+        return f"{self.path}={self.kind}({', '.join(texts)})"
 
     @property
     def distribution(self) -> BaseDistribution:
@@ -165,7 +165,7 @@ def parse_dimension(text: str) -> Dimension:
 
 
 def search_space(
-    dimensions: Sequence[str], describe: Describe, fixed: Sequence[str] = ()
+    dimensions: Sequence[str], describe: Describe, set_paths: Sequence[str] = ()
 ) -> tuple[list[Dimension], list[str]]:
     """Returns the dimensions to search, and a line for each default one that is left out. The bounds of each range, a
     number between them and all choices are tried with the preset, one at a time.
@@ -173,13 +173,13 @@ def search_space(
     Args:
         dimensions: a dimension each, or `DEFAULT`; without any, the default space of the kind of agent.
         describe: returns what flags of `train` ask for, or raises a ValueError.
-        fixed: paths that are set, and so not searched by default.
+        set_paths: paths that are set, and so not searched by default.
     """
     space, left_out = [parse_dimension(text) for text in dimensions if text != DEFAULT], list[str]()
     changed_paths = {dimension.text: _changed_paths(dimension, describe) for dimension in space}
     if dimensions and DEFAULT not in dimensions:
         return space, left_out
-    changed_paths |= {path: [path] for path in fixed}
+    changed_paths |= {path: [path] for path in set_paths}
     kind = describe([])["preset"]["agent"]["kind"]
     if kind not in DEFAULT_SPACES:
         raise TfsacError(f"{kind} has no default search space; name dimensions with --space")
@@ -200,10 +200,10 @@ def _changed_paths(dimension: Dimension, describe: Describe) -> list[str]:
     low, high = dimension.values[0], dimension.values[-1]
     # A field of whole numbers refuses the one between.
     inner = [low + (high - low) / math.pi] if dimension.kind in ("log", "1-log", "uniform") else []
-    first, *others = [
+    first, *rest = [
         dict(leaves(describe([dimension.flag(sampled)])["preset"])) for sampled in (*dimension.values, *inner)
     ]
-    return [dimension.path, *(path for path in first if any(first[path] != other.get(path) for other in others))]
+    return [dimension.path, *(path for path in first if any(first[path] != other.get(path) for other in rest))]
 
 
 # -- trials ------------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class Tuning(Series):
     Args:
         folder, flags: see `Sweep`.
         space: the dimensions.
-        describe: returns what flags of `train` ask for, beside `flags`, or raises a ValueError.
+        describe: returns what flags of `train` ask for, in addition to `flags`, or raises a ValueError.
         **settings: `experiment`, what is trained as JSON values; `seeds` of each trial; `last_evaluations`, of so many
             the score of a run is the mean; `pruner`, "median", "hyperband" or "none"; `prune_after`, evaluations that a
             trial has before it may be pruned; `trials`, how many; `arguments` of `tfsac tune`, to resume it.
@@ -249,7 +249,7 @@ class Tuning(Series):
     ):
         texts = dict(dimension.text.split("=", 1) for dimension in space)
         super().__init__(folder, PLAN, {"format": 1, "space": texts, **settings})
-        self.space, self.flags, self.describe, self.asking = space, flags, describe, threading.Lock()
+        self.space, self.flags, self.describe, self.study_lock = space, flags, describe, threading.Lock()
 
     def jobs(self) -> list[int | None]:
         """Opens the study, whose first trial has the preset's own values; returns the numbers of the trials that an
@@ -267,17 +267,17 @@ class Tuning(Series):
             [trial.number for trial in trials if trial.state in states]
             for states in ((TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL), (TrialState.RUNNING,))
         )
-        enough = f"; --trials={num_trials} counts earlier ones" if len(ended) >= num_trials else ""
-        say(f"{self.folder}: {len(ended)} of {num_trials} trials have ended{enough}")
+        note = f"; --trials={num_trials} counts earlier ones" if len(ended) >= num_trials else ""
+        say(f"{self.folder}: {len(ended)} of {num_trials} trials have ended{note}")
         if not trials:
-            own = {dimension.path: dimension.sampled_value(self.describe) for dimension in self.space}
-            self.study.enqueue_trial({path: sampled for path, sampled in own.items() if sampled is not None})
+            preset_values = {dimension.path: dimension.sampled_value(self.describe) for dimension in self.space}
+            self.study.enqueue_trial({path: sampled for path, sampled in preset_values.items() if sampled is not None})
         return [*running, *[None] * (num_trials - len(ended) - len(running))]
 
     def do(self, job: int | None) -> None:
         """Trains a trial."""
         if job is None:
-            with self.asking:
+            with self.study_lock:
                 trial = self.study.ask({d.path: d.distribution for d in self.space})
         else:
             study_id = self.storage.get_study_id_from_name(STUDY)
@@ -372,7 +372,7 @@ def report(folder: pathlib.Path) -> str:
     space = [parse_dimension(f"{path}={text}") for path, text in content["space"].items()]
     names = short_names([d.path for d in space])
     table = [["trial", "score", *names.values()]]
-    for trial in complete[:SHOWN]:
+    for trial in complete[:REPORTED_TRIALS]:
         values = [short_text(dimension.value(trial.params[dimension.path])) for dimension in space]
         table.append([name_of(trial), f"{trial.value:.2f}", *values])
     draw(folder, study, names)

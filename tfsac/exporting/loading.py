@@ -16,7 +16,7 @@ from tfsac.parameters import EnvironmentParameters, ParameterError, override, to
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.weights import load_checkpoint, load_weights
+from tfsac.training.policy_weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.utils.files import differences, read_object
 from tfsac.utils.imports import name_of

@@ -28,18 +28,18 @@ class PolicyGraph:
     def __init__(self, policy: Policy, values: bool = False):
         if values and policy.critics is None:
             raise TfsacError(NO_CRITICS)
-        self.acting, self.filters, self.critics = policy.acting, policy.filters, policy.critics if values else None
-        self.map = action_map(self.acting.spec.single_agent())  # the same for each of several agents
-        action = self.acting.spec.action
+        self.policy, self.filters, self.critics = policy.acting, policy.filters, policy.critics if values else None
+        self.map = action_map(self.policy.spec.single_agent())  # the same for each of several agents
+        action = self.policy.spec.action
         self.action_dtype = action.dtype  # or an integer space's own, where LiteRT knows it
         if isinstance(action, DiscreteSpec) and action.native_dtype in ("int8", "uint8", "int16", "uint32"):
             self.action_dtype = action.native_dtype
-        self.networks = {**self.acting.networks, **(self.critics.networks if self.critics else {})}
+        self.networks = {**self.policy.networks, **(self.critics.networks if self.critics else {})}
         variables = [v.value for network in self.networks.values() for v in network.variables]
-        self.weights = [*variables, *(v for v in self.acting.variables.values() if isinstance(v, tf.Variable))]
+        self.weights = [*variables, *(v for v in self.policy.variables.values() if isinstance(v, tf.Variable))]
         self.state = {
             name: tf.TensorSpec([None, *array.shape], array.dtype, name=name)
-            for name, array in self.acting.state.items()
+            for name, array in self.policy.state.items()
         }
 
     def to_environment(self, action: tf.Tensor) -> tf.Tensor:
@@ -72,7 +72,7 @@ class PolicyGraph:
         with noise as `BasePolicy.sample_noise` draws it.
         """
         state = {name: inputs[name] for name in self.state}
-        action, next_state = self.acting.act_tensors(self.normalized(inputs), noise, state)
+        action, next_state = self.policy.act_tensors(self.normalized(inputs), noise, state)
         return {"action": self.to_environment(action), **next_state}
 
     def values(self, inputs: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -87,7 +87,7 @@ class PolicyGraph:
 
     def inputs(self, *names: str) -> dict[str, tf.TensorSpec]:
         """Returns specs of the observations `[E, ...]` that the named networks read, action masks and the state."""
-        observation = read_by(names, self.networks, self.acting.spec).observation
+        observation = read_by(names, self.networks, self.policy.spec).observation
         return {
             key: tf.TensorSpec(self._batched(array.shape), array.dtype, name=input_name(key))
             for key, array in observation.items()
@@ -95,23 +95,23 @@ class PolicyGraph:
 
     def _batched(self, shape: tuple[int, ...]) -> list[int | None]:
         """Returns a shape for any number of environments, and of agents where several share the policy."""
-        return [None, *shape] if self.acting.spec.num_agents is None else [None, None, *shape[1:]]
+        return [None, *shape] if self.policy.spec.num_agents is None else [None, None, *shape[1:]]
 
     def signatures(self, noise_as_input: bool) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
-        inputs, action = self.inputs(*self.acting.acts_through), self.acting.spec.action
+        inputs, action = self.inputs(*self.policy.acts_through), self.policy.spec.action
         function = functools.partial(tf.function, autograph=False)  # AutoGraph would take most of the time of an export
         signatures = {"serving_default": function(lambda tensors: self.act(tensors)).get_concrete_function(inputs)}
         if self.state:
             rows = tf.TensorSpec([], tf.int32, name="rows")
             signatures[INITIAL_STATE] = function(self.initial_state).get_concrete_function(rows)
         if noise_as_input:
-            one = {key: tf.zeros([1, *array.shape], array.dtype) for key, array in self.acting.spec.observation.items()}
-            shape = self._batched(tuple(self.acting.sample_noise(one).shape[1:]))
+            example = {key: tf.zeros([1, *x.shape], x.dtype) for key, x in self.policy.spec.observation.items()}
+            shape = self._batched(tuple(self.policy.sample_noise(example).shape[1:]))
             noise = tf.TensorSpec(shape, tf.float32, name="noise")
             signatures["sample"] = function(self.act).get_concrete_function(inputs, noise)
         else:
-            sample = function(lambda tensors: self.act(tensors, self.acting.sample_noise(tensors)))
+            sample = function(lambda tensors: self.act(tensors, self.policy.sample_noise(tensors)))
             signatures["sample"] = sample.get_concrete_function(inputs)
         if self.critics:
             inputs = self.inputs(*self.critics.values_through)

@@ -100,8 +100,8 @@ def load_demonstrations(
         try:
             origin = _Origin.model_validate_json(str(fields.get(META)))
         except pydantic.ValidationError as error:
-            wrong = f"{META} is {str(fields.get(META))[:200]!r}"
-            raise TfsacError(f"{path} is not a demonstration file of format {FORMAT}: {wrong}") from error
+            problem = f"{META} is {str(fields.get(META))[:200]!r}"
+            raise TfsacError(f"{path} is not a demonstration file of format {FORMAT}: {problem}") from error
         returns = np.asarray(fields.get(RETURNS, ()), float)
     if level is not None:
         _check_origin(path, origin, level, visible_entries)
@@ -119,9 +119,11 @@ def load_demonstrations(
             f"{len(ends)} ends of episodes and {len(returns)} returns"
         )
     _check_values(path, records, returns, fields["action"], spec)
-    own, bounds = action_bounds_of(spec), origin.action_bounds
-    if bounds and own and not all(map(same_bounds, bounds, own)):
-        raise TfsacError(f"{path} was recorded with other bounds of actions: this environment has {own}, got {bounds}")
+    current, bounds = action_bounds_of(spec), origin.action_bounds
+    if bounds and current and not all(map(same_bounds, bounds, current)):
+        raise TfsacError(
+            f"{path} was recorded with other bounds of actions: this environment has {current}, got {bounds}"
+        )
     if num_episodes is not None:
         if not 1 <= num_episodes <= len(returns):
             raise TfsacError(f"num_episodes must be 1 to {len(returns)}, which {path} has, got {num_episodes}")
@@ -162,8 +164,8 @@ def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray], la
         expected, field = layout[name], np.asarray(fields.get(name))
         fits = field.ndim and field.shape[1:] == expected.shape
         if not fits or not np.can_cast(field.dtype, expected.base, "same_kind"):
-            wanted = f"{name} must be {expected.base} of steps x {expected.shape}"
-            raise TfsacError(f"{path} does not fit the environment: {wanted}, got {field.dtype} {field.shape}")
+            requirement = f"{name} must be {expected.base} of steps x {expected.shape}"
+            raise TfsacError(f"{path} does not fit the environment: {requirement}, got {field.dtype} {field.shape}")
         lengths.add(len(field))
     if len(lengths) > 1 or 0 in lengths:
         raise TfsacError(f"{path} is empty or truncated: its fields have {sorted(lengths)} steps")
@@ -185,13 +187,13 @@ def _check_values(
     mask = OBSERVATION + ACTION_MASK
     if mask in arrays:
         chosen = np.take_along_axis(records[mask], records["action"][..., None], axis=-1)[..., 0]
-        some = records[NEXT + ACTION_MASK].any(axis=-1)
+        allowed = records[NEXT + ACTION_MASK].any(axis=-1)
         # Both have an entry for each agent of a team.
-        valid, continues = (each.reshape(len(records), -1).all(axis=1) for each in (chosen, some))
-        wrong = np.flatnonzero(~(valid & (continues | records["terminated"])))
-        if len(wrong):
+        valid, continues = (entries.reshape(len(records), -1).all(axis=1) for entries in (chosen, allowed))
+        invalid = np.flatnonzero(~(valid & (continues | records["terminated"])))
+        if len(invalid):
             rule = "does not allow the action, or no action after a step that did not terminate"
-            raise TfsacError(f"{path} has a mask that {rule}, at step {wrong[0]}")
+            raise TfsacError(f"{path} has a mask that {rule}, at step {invalid[0]}")
 
 
 def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
@@ -219,10 +221,10 @@ def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict
 
 
 def _minari_steps(episode: Any) -> dict[str, np.ndarray]:
-    seen, terminated, truncated = episode.observations, episode.terminations, np.array(episode.truncations)
+    observations, terminated, truncated = episode.observations, episode.terminations, np.array(episode.truncations)
     truncated[-1:] |= ~terminated[-1:]
     steps = {"action": episode.actions, "reward": episode.rewards, "terminated": terminated, "truncated": truncated}
-    for key, array in (seen if isinstance(seen, dict) else {"observation": seen}).items():
+    for key, array in (observations if isinstance(observations, dict) else {"observation": observations}).items():
         if key == ACTION_MASK:  # a MultiBinary space keeps integers
             array = np.asarray(array) != 0
         steps |= {OBSERVATION + key: array[:-1], NEXT + key: array[1:]}

@@ -58,10 +58,10 @@ class EpisodicMemory(Ring):
     ):
         self.frames = {key: EpisodeFrames(key, array) for key, array in spec.observation.items() if array.stacked}
         self.num_earlier = max([frames.num_earlier for frames in self.frames.values()], default=0)
-        if capacity < (least := max(t_max, num_envs, self.num_earlier + 1)):
+        if capacity < (minimum := max(t_max, num_envs, self.num_earlier + 1)):
             raise TfsacError(
-                f"agent.memory.max_size must be at least {least}, for a segment of t_max={t_max} steps, a step of each "
-                f"of {num_envs} environments and a stack of frames, got {capacity}"
+                f"agent.memory.max_size must be at least {minimum}, for a segment of t_max={t_max} steps, a step of "
+                f"each of {num_envs} environments and a stack of frames, got {capacity}"
             )
         self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
         self.reward_filter, self.stale_rollouts = reward_filter or np.asarray, stale_rollouts
@@ -130,7 +130,7 @@ class EpisodicMemory(Ring):
         if self.size == self.rollout_begin:
             self.rollout_first = self.begin == self.size
             self.initial_state = {
-                name: np.array(extras[STATE + name], own.dtype) for name, own in self.initial_state.items()
+                name: np.array(extras[STATE + name], array.dtype) for name, array in self.initial_state.items()
             }
         row, after = self.tape[self.size], self.tape[self.size + 1]
         for key, value in observation.items():
@@ -244,15 +244,15 @@ class EpisodicMemory(Ring):
         length = np.where(is_step, steps[:, None], 0).astype(np.float32)
         begins = np.zeros_like(length)
         begins[online:, 0] = starts_episode
-        state = {name: np.zeros((len(steps), batch_size, *own.shape[1:]), own.dtype) for name, own in initial}
+        state = {name: np.zeros((len(steps), batch_size, *array.shape[1:]), array.dtype) for name, array in initial}
         if online:
             rollout_part = slice(0, self.size - self.rollout_begin), slice(0, self.num_envs)
             first = np.append(self.rollout_first[None], self.tape["terminated"][self.rollout_begin : self.size - 1], 0)
             begins[0][rollout_part], length[0][rollout_part] = first, _lengths(first)
             index_on_tape = (self.rollout_begin + step[:1]) * self.num_envs + envs % self.num_envs
             sources.insert(0, (self.tape.reshape(-1), index_on_tape, self.num_envs))
-            for name, own in initial:
-                state[name][0, : self.num_envs] = own
+            for name, array in initial:
+                state[name][0, : self.num_envs] = array
         names = without_frames(self.dtype)
         records = np.concatenate([source[names][index % len(source)] for source, index, _ in sources])
         records[~exists] = 0
@@ -280,8 +280,8 @@ class EpisodicMemory(Ring):
         return self.total_rows - self.num_steps - len(self.episodes)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the records and `total_rows`; views, to be written before the next
-        step.
+        """Returns what a checkpoint keeps in addition to the records and `total_rows`; views, to be written before the
+        next step.
 
         Returns:
             `lengths` int64, steps of each finished episode, and `cut`; the needed rows of the `tape`, where on it each

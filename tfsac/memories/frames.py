@@ -168,12 +168,12 @@ class EpisodeFrames:
         """
         stacks = np.empty((*exists.shape, *self.shape), np.uint8)
         flat, filled = stacks.reshape(exists.size, -1, self.shape[-1]), 0
-        for records, own, stride in sources:
-            frames, own = records[self.frame].reshape(len(records), -1), own.reshape(-1)
-            earlier = records[self.earlier][own % len(records)]
+        for records, index, stride in sources:
+            frames, index = records[self.frame].reshape(len(records), -1), index.reshape(-1)
+            earlier = records[self.earlier][index % len(records)]
             back = np.minimum(np.arange(self.num_earlier, -1, -1)[:, None], earlier)
-            slots = (own - back * stride) % len(records)
-            for start in range(0, own.size, BLOCK):
+            slots = (index - back * stride) % len(records)
+            for start in range(0, index.size, BLOCK):
                 block = slots[:, start : start + BLOCK]
                 self.interleave([*frames[block]], dst=flat[filled : filled + block.shape[1]])
                 filled += block.shape[1]

@@ -1,4 +1,4 @@
-"""Batches that have rows of a fixed data set beside the agent's own: prior data (RLPD) and imitation (SQIL)."""
+"""Batches that mix rows of a fixed data set with the agent's own: prior data (RLPD) and imitation (SQIL)."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class PriorDataMemory(TransitionMemory):
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition:
         """Returns `num_updates` batches `[U, B, ...]`, with replacement; `round(share * B)` rows are of the data."""
         count = round(self.share * batch_size)
-        own = super().sample(num_updates, batch_size - count, rng)
+        collected = super().sample(num_updates, batch_size - count, rng)
         data = self.demonstrations.sample(num_updates, count, rng)
         # Every B / k consecutive rows have count / k of the data, wherever both are whole numbers.
         from_data = np.diff(np.arange(batch_size + 1) * count // batch_size).astype(bool)
         fields = set(Transition._fields) - {"weight"}
-        return Transition(**{name: _mixed(getattr(own, name), getattr(data, name), from_data) for name in fields})
+        return Transition(**{name: _mixed(getattr(collected, name), getattr(data, name), from_data) for name in fields})
 
     @functools.cached_property
     def digest(self) -> np.ndarray:
@@ -122,10 +122,10 @@ class SQILMemory(PriorDataMemory):
         self.demonstrations.ring[EXTRA + EXPERT] = 1
 
 
-def _mixed(own: Any, data: Any, from_data: np.ndarray) -> Any:
+def _mixed(collected: Any, data: Any, from_data: np.ndarray) -> Any:
     """Returns two arrays, or the entries of two dicts, in one `[U, B, ...]`, by booleans `[B]`."""
-    if isinstance(own, dict):
-        return {key: _mixed(own[key], data[key], from_data) for key in own}
-    mixed = np.empty((len(own), len(from_data), *own.shape[2:]), own.dtype)
-    mixed[:, ~from_data], mixed[:, from_data] = own, data
+    if isinstance(collected, dict):
+        return {key: _mixed(collected[key], data[key], from_data) for key in collected}
+    mixed = np.empty((len(collected), len(from_data), *collected.shape[2:]), collected.dtype)
+    mixed[:, ~from_data], mixed[:, from_data] = collected, data
     return mixed

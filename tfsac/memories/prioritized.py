@@ -108,7 +108,7 @@ class PrioritizedMemory(TransitionMemory):
         self.sampled = None
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the rows and `total_rows`, exactly.
+        """Returns what a checkpoint keeps in addition to the rows and `total_rows`, exactly.
 
         Returns:
             what a `TransitionMemory` does; `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches`

@@ -37,31 +37,31 @@ def reshard(
         ValueError: the memories were of other fields.
     """
     if isinstance(memory, EpisodicMemory):
-        each = [_episodes(chunks, state, total) for chunks, state, total in zip(rows, states, total_rows, strict=True)]
+        parts = [_episodes(chunks, state, total) for chunks, state, total in zip(rows, states, total_rows, strict=True)]
         # In turns, so that the oldest stay in front.
-        everything = [episode for turn in itertools.zip_longest(*each) for episode in turn if episode is not None]
-        for episode in everything[index::count]:
+        episodes = [episode for turn in itertools.zip_longest(*parts) for episode in turn if episode is not None]
+        for episode in episodes[index::count]:
             if len(episode) <= memory.capacity + 1:
                 memory.append(episode)
         return
-    own = slice(index * memory.num_envs, (index + 1) * memory.num_envs)
+    local_envs = slice(index * memory.num_envs, (index + 1) * memory.num_envs)
     for chunks in zip(*rows, strict=True):  # workers step together, so their chunks end together
         begin = max(start for start, _ in chunks)  # one that was written again lacks rows that are not kept any more
         parts = [part[begin - start :] for start, part in chunks]
-        memory.put(begin, np.concatenate(parts, axis=1)[:, own])
+        memory.put(begin, np.concatenate(parts, axis=1)[:, local_envs])
     memory.total_rows = total_rows[0]
     state = {name: array for name, array in states[0].items() if name != "sampled"}  # updates underway are dropped
     for key in memory.frames:
         envs = memory.num_envs * count // len(states)  # of each memory before
         places = np.concatenate([before[PLACES + key] + [0, envs * i, 0] for i, before in enumerate(states)])
-        is_local = (own.start <= places[:, 1]) & (places[:, 1] < own.stop)
+        is_local = (local_envs.start <= places[:, 1]) & (places[:, 1] < local_envs.stop)
         frames = np.concatenate([before[FRAMES + key] for before in states])
-        state |= {PLACES + key: places[is_local] - [0, own.start, 0], FRAMES + key: frames[is_local]}
+        state |= {PLACES + key: places[is_local] - [0, local_envs.start, 0], FRAMES + key: frames[is_local]}
     if "leaves" in state:
         num_stored = min(memory.total_rows, memory.rows)
         leaves = np.concatenate([before["leaves"].reshape(num_stored, -1) for before in states], axis=1)
         largest = np.max([before["largest"] for before in states])
-        state |= {"leaves": leaves[:, own].ravel(), "largest": largest}
+        state |= {"leaves": leaves[:, local_envs].ravel(), "largest": largest}
     memory.restore(state)
 
 

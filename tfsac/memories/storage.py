@@ -44,11 +44,11 @@ class Ring:
         Raises:
             TfsacError: rows with other fields, which another agent recorded, or of another number of environments.
         """
-        own, given = ((array.dtype, array.shape[1:]) for array in (self.ring, rows))
-        if own != given:  # NumPy would take fields by their places
+        expected, received = ((array.dtype, array.shape[1:]) for array in (self.ring, rows))
+        if expected != received:  # NumPy would take fields by their places
             raise TfsacError(
                 "The replay was recorded with other fields or another number of environments: this memory has "
-                f"{own[0].names} of {own[1]}, got {given[0].names} of {given[1]}"
+                f"{expected[0].names} of {expected[1]}, got {received[0].names} of {received[1]}"
             )
         self.ring[np.arange(start, start + len(rows)) % len(self.ring)] = rows
 

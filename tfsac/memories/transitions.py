@@ -17,7 +17,7 @@ NEXT, EXTRA = "next_observation/", "extra/"
 
 
 class MemoryContext(NamedTuple):
-    """What a memory is built from beside the preset.
+    """What a memory is built from in addition to the preset.
 
     Attributes:
         spec: of the agent.
@@ -105,7 +105,7 @@ class TransitionMemory(Ring):
 
         Args:
             preset: the experiment; its `agent.memory` has the parameters of the memory.
-            context: what it is built from beside that.
+            context: what it is built from in addition.
             more: arguments that a subclass adds in its own `build`.
         """
         algorithm: Any = preset.agent.algorithm
@@ -252,7 +252,7 @@ class TransitionMemory(Ring):
             row["truncated"] |= ~row["terminated"]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the rows and `total_rows`: the stacks' extra frames,
+        """Returns what a checkpoint keeps in addition to the rows and `total_rows`: the stacks' extra frames,
         "places/<key>" and "frames/<key>".
         """
         state = {}

@@ -80,9 +80,9 @@ class BatchNormalization(BodyLayer):
         """Moves the running statistics towards those of a batch: mean and variance `[1, F]` of each critic, or `[N, 1,
         F]` of all of them.
         """
-        for variable, seen in zip((self.mean, self.variance), zip(*moments, strict=True), strict=True):
+        for variable, batch_moments in zip((self.mean, self.variance), zip(*moments, strict=True), strict=True):
             # One row where critics share an input.
-            rows = tf.concat([tf.reshape(x, [-1, x.shape[-1]]) for x in seen], axis=0)
+            rows = tf.concat([tf.reshape(x, [-1, x.shape[-1]]) for x in batch_moments], axis=0)
             rows = tf.broadcast_to(tf.stop_gradient(rows), [self.critics or 1, rows.shape[-1]])
             batch = tf.reshape(rows, variable.shape)
             variable.assign(self.momentum * variable.value + (1.0 - self.momentum) * batch)
@@ -102,7 +102,7 @@ def normalized(
     factor = scale / deviation
 
     def gradient(dy: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
-        mean_dy, mean_dy_centred = (tf.reduce_mean(each, axis=-2, keepdims=True) for each in (dy, dy * centred))
+        mean_dy, mean_dy_centred = (tf.reduce_mean(tensor, axis=-2, keepdims=True) for tensor in (dy, dy * centred))
         slope = over_replicas(mean_dy_centred) / tf.square(deviation)
         dx = factor * (dy - over_replicas(mean_dy) - centred * slope)
         if dx.shape.rank > x.shape.rank:  # an input that all critics of a stack share

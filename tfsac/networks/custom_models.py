@@ -42,8 +42,8 @@ def check_models(
     for name, model in models.items():
         check_outputs(f"models: {name!r}", model(_inputs(model, heads[name], specs[name])), heads[name], specs[name])
         check_gradients(f"models: {name!r}", model)
-        own = {id(variable) for variable in model.variables}
-        if not own.isdisjoint(map(id, earlier)) or not model.trainable_variables:
+        variable_ids = {id(variable) for variable in model.variables}
+        if not variable_ids.isdisjoint(map(id, earlier)) or not model.trainable_variables:
             raise TfsacError(f"models must make new weights for {name!r} at each call, shared with no other model")
         earlier += model.variables
     return dict(models)
@@ -70,8 +70,8 @@ def observations_of(model: keras.Model) -> Any:
     return read if isinstance(read, dict) else None
 
 
-def check_outputs(what: str, outputs: Any, head: HeadParameters, spec: Spec) -> None:
-    """Refuses outputs of other shapes than the head's network returns; `what` begins the message."""
+def check_outputs(subject: str, outputs: Any, head: HeadParameters, spec: Spec) -> None:
+    """Refuses outputs of other shapes than the head's network returns; `subject` begins the message."""
     received, size = [(*x.shape,) for x in keras.tree.flatten(outputs)], action_size(spec)
     expected: list[tuple[int | None, ...]] = [(None, size), (None, size)]  # mean, and log deviation or variance
     if isinstance(head, VHeadParameters):
@@ -86,23 +86,23 @@ def check_outputs(what: str, outputs: Any, head: HeadParameters, spec: Spec) -> 
     elif isinstance(head, GaussianPolicyHeadParameters) and head.covariance == "spherical":
         expected = [(None, size), (None, 1)]
     if received != expected:
-        raise TfsacError(f"{what} must return outputs of the shapes {expected}, got {received}")
+        raise TfsacError(f"{subject} must return outputs of the shapes {expected}, got {received}")
 
 
 def check_head(name: str, model: keras.Model, head: HeadParameters, spec: Spec) -> None:
     """Refuses a user's head that a network cannot end with, given as a Keras model; see `check_models`."""
-    what = f"The head of network {name!r}"
-    check_outputs(what, model.output, head, spec)
+    subject = f"The head of network {name!r}"
+    check_outputs(subject, model.output, head, spec)
     for layer in model.layers:
         if not is_of_tfsac(type(layer)):  # those have running statistics that agents know
-            check_gradients(what, layer)
+            check_gradients(subject, layer)
 
 
-def check_gradients(what: str, layer: keras.Layer) -> None:
+def check_gradients(subject: str, layer: keras.Layer) -> None:
     """Refuses regularizers, and variables that gradients do not train: updates would leave them out."""
     if layer.losses or layer.non_trainable_variables:
         part = "regularizers" if layer.losses else layer.non_trainable_variables[0].path
         raise TfsacError(
-            f"{what} must have no regularizers and no variables that gradients do not train (frozen layers, "
+            f"{subject} must have no regularizers and no variables that gradients do not train (frozen layers, "
             f"BatchNormalization, Dropout), which would act in another way than in Keras, got {part}"
         )

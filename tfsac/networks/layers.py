@@ -341,8 +341,8 @@ class CriticEnsemble(SavedLayer):
         else:
             parts = {key: tf.unstack(weight) for key, weight in weights.items()}
             values: list[Value] = [lambda variable, i=i: parts[id(variable)][i] for i in range(critics)]  # type: ignore[misc]
-            each = [forward(self.layers, x, value, mode._replace(critic=i)) for i, value in enumerate(values)]
-            y_BNK = tf.stack(each, axis=1)
+            outputs = [forward(self.layers, x, value, mode._replace(critic=i)) for i, value in enumerate(values)]
+            y_BNK = tf.stack(outputs, axis=1)
         return y_BNK[:, :, 0] if self.scalar else y_BNK
 
     def arrays(self, x: np.ndarray, value: Value) -> np.ndarray:

@@ -40,7 +40,7 @@ class LSTM:
 
         Args:
             features_TBF, initial_state: what it reads; its state before the first step, `[B, H]` by field.
-            is_first_TB: 1 where an episode begins, and with it the state anew; else 0.
+            is_first_TB: 1 where an episode starts and the state is reset, else 0.
             valid_TB: where there is no step the state stays as it is.
         """
         cell = self.layer

@@ -32,8 +32,8 @@ def layers_of(part: Any) -> Iterator[keras.layers.Layer]:
     elif isinstance(part, Head | LSTM):
         yield from layers_of(vars(part))
     elif isinstance(part, dict | list):
-        for each in part.values() if isinstance(part, dict) else part:
-            yield from layers_of(each)
+        for inner in part.values() if isinstance(part, dict) else part:
+            yield from layers_of(inner)
 
 
 class Network(tf.Module):
@@ -96,7 +96,7 @@ class Network(tf.Module):
             self.embedders = encoder.embedders
         else:
             embedders = parameters.input_embedders_parameters.items()
-            self.embedders = {key: embedder_layers(each, spec.observation[key], hidden) for key, each in embedders}
+            self.embedders = {key: embedder_layers(p, spec.observation[key], hidden) for key, p in embedders}
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
         head = parameters.head_parameters
         self.head = class_of(head, Head)(head, spec, hidden, seeds)

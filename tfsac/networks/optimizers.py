@@ -154,6 +154,6 @@ def assign(pairs: list[tuple[tf.Variable, tf.Tensor]]) -> None:
 
     def assign_all(strategy: tf.distribute.Strategy, *values: Any) -> None:
         for (variable, _), value in zip(pairs, values, strict=True):
-            strategy.extended.update(variable, lambda each, value: each.assign(value), args=(value,))
+            strategy.extended.update(variable, lambda v, value: v.assign(value), args=(value,))
 
     tf.distribute.get_replica_context().merge_call(assign_all, args=tuple(value for _, value in pairs))

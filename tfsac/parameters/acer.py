@@ -184,7 +184,7 @@ def _acer_networks(
         fields = {"create_target_network": name in ("trunk", "policy"), **trained}
         if shared and name != "trunk":
             return network_of(head, key=FEATURES, **fields)
-        # The advantage reads the action beside what it sees, so its layers belong to the head.
+        # The advantage also reads the action, so its layers belong to the head.
         hidden = () if name == "advantage" else dense
         return network_of(head, convolutions, hidden, activation=activation, lstm_cells=lstm_cells, **fields)
 
@@ -203,15 +203,15 @@ class _ACER(BaseAgentParameters):
         super().__post_init__()
         for name, network in self.networks.items():
             reject_unused_fields(network, ["replace_mse_with_huber_loss"], "ACER, whose losses are squared errors")
-            reads, wrong = [*network.input_embedders_parameters], ""
+            reads, rule = [*network.input_embedders_parameters], ""
             if "trunk" in self.networks and name != "trunk" and reads != [FEATURES]:
-                wrong = f"read the trunk's {FEATURES!r} alone, got {', '.join(reads)}"
+                rule = f"read the trunk's {FEATURES!r} alone, got {', '.join(reads)}"
             elif name in self.with_target and self.algorithm.use_trust_region and not network.create_target_network:
-                wrong = "have create_target_network=True, the average policy of use_trust_region"
+                rule = "have create_target_network=True, the average policy of use_trust_region"
             elif getattr(network.head_parameters, "num_critics", 1) != 1:
-                wrong = "have num_critics=1"
-            if wrong:
-                raise ParameterError(f"The network {name} of ACER must {wrong}")
+                rule = "have num_critics=1"
+            if rule:
+                raise ParameterError(f"The network {name} of ACER must {rule}")
 
 
 @parameters

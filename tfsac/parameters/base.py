@@ -74,8 +74,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 def suggestion(unknown: str, fields: Iterable[str]) -> str:
     """Returns which of some fields is meant by an unknown name, or all of them."""
-    if (known := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
-        return f" Did you mean {known!r}?"
+    if (field := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
+        return f" Did you mean {field!r}?"
     return nearest(unknown, fields) or f" Its parameters are {', '.join(fields)}."
 
 
@@ -97,9 +97,9 @@ def wrap_validation_errors(name: str) -> Iterator[None]:
 
 def _one_line(entries: list[ErrorDetails], name: str) -> ParameterError:
     causes = [entry.get("ctx", {}).get("error") for entry in entries]
-    if own := [cause for cause in causes if isinstance(cause, ParameterError)]:
-        return own[0]
-    entry = max(entries, key=lambda each: len(each["loc"]))  # of a union's branches the one that got furthest
+    if parameter_errors := [cause for cause in causes if isinstance(cause, ParameterError)]:
+        return parameter_errors[0]
+    entry = max(entries, key=lambda candidate: len(candidate["loc"]))  # of a union's branches the one that got furthest
     path = _path(entry)
     messages = dict.fromkeys(str(c or e["msg"]) for c, e in zip(causes, entries, strict=True) if _path(e) == path)
     got = "" if entry["type"].startswith("missing") else f", got {entry['input']!r:.300}"
@@ -117,19 +117,19 @@ def _check(cls: Any, value: Any, validate: Callable[[Any], Any]) -> Any:
     if isinstance(fields, dict):
         if hasattr(cls, "with_current_names"):
             fields = cls.with_current_names(fields)
-        known = [field.name for field in dataclasses.fields(cls)]
+        field_names = [field.name for field in dataclasses.fields(cls)]
         for name in fields:
-            if name not in known:
-                raise ParameterError(f"{cls.__name__} has no parameter {name!r}.{suggestion(str(name), known)}")
+            if name not in field_names:
+                raise ParameterError(f"{cls.__name__} has no parameter {name!r}.{suggestion(str(name), field_names)}")
         value = ArgsKwargs(value.args, fields) if isinstance(value, ArgsKwargs) else fields
     result = validate(value)
     if type(result) is not cls:
-        wrong = f"must be {cls.__name__}, got its subclass {type(result).__name__}, whose fields a config would lose"
-        raise ParameterError(f"{wrong}: use @tfsac.parameters.parameters and a subclass with the field")
+        error = f"must be {cls.__name__}, got its subclass {type(result).__name__}, whose fields a config would lose"
+        raise ParameterError(f"{error}: use @tfsac.parameters.parameters and a subclass with the field")
     for name, field in cls.__pydantic_fields__.items():
         for rule in field.metadata:
-            if isinstance(rule, UnusedIf) and rule.applies(other := getattr(result, rule.other)):
-                reject_unused_fields(result, [name], f"{rule.other}={other!r}")
+            if isinstance(rule, UnusedIf) and rule.applies(other_value := getattr(result, rule.other)):
+                reject_unused_fields(result, [name], f"{rule.other}={other_value!r}")
     return result
 
 
@@ -287,8 +287,8 @@ def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
     fits = isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls
     if not fits or not (cls.__module__ == "__main__" or all(map(str.isidentifier, kind.replace(":", ".").split(".")))):
         names = " or ".join(base.__name__ for base in bases)
-        where = "at the top level of a module that can be imported"
+        location = "at the top level of a module that can be imported"
         raise ParameterError(
-            f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters, {where}"
+            f"{kind} must be a subclass of {names}, decorated with @tfsac.parameters.parameters, {location}"
         )
     return from_json(cls, value) if isinstance(value, dict) else value

@@ -268,8 +268,8 @@ class EpsilonGreedyParameters(ClassParameters):
     def epsilon(self, env_steps: int) -> float:
         """Returns epsilon after so many environment steps."""
         progress = env_steps / self.decay_steps
-        left = math.exp(-progress) if self.decay == "exponential" else max(0.0, 1.0 - progress)
-        return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
+        remaining = math.exp(-progress) if self.decay == "exponential" else max(0.0, 1.0 - progress)
+        return self.final_epsilon + remaining * (self.initial_epsilon - self.final_epsilon)
 
 
 @parameters
@@ -340,30 +340,30 @@ class BaseAgentParameters(ClassParameters):
         return dataclasses.replace(self, networks=networks)
 
     def __post_init__(self) -> None:
-        networks, wrong = self.networks, ""
+        networks, rule = self.networks, ""
         heads = {name: head for name, head in self.heads.items() if name in networks or name != "trunk"}
         if not heads:
             return
         if networks.keys() != heads.keys():
-            wrong = f"have the networks {', '.join(heads)}, got {', '.join(networks)}"
-        for name, network in {} if wrong else networks.items():
+            rule = f"have the networks {', '.join(heads)}, got {', '.join(networks)}"
+        for name, network in {} if rule else networks.items():
             if not isinstance(network.head_parameters, heads[name]):
-                wrong = f"have {heads[name].__name__} in {name!r}, got {network.head_parameters}"
+                rule = f"have {heads[name].__name__} in {name!r}, got {network.head_parameters}"
             elif name not in self.with_target and network.create_target_network:
-                wrong = f"have no target network of {name!r}, only of {', '.join(self.with_target)}"
+                rule = f"have no target network of {name!r}, only of {', '.join(self.with_target)}"
             elif network.middleware_parameters.kind == "lstm" and not self.recurrent:
-                wrong = "have no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
+                rule = "have no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
             elif network.batch_size != self.batch_size:
-                wrong = f"have the same batch_size in all networks, got {self.batch_size} and {network.batch_size}"
+                rule = f"have the same batch_size in all networks, got {self.batch_size} and {network.batch_size}"
             elif getattr(network.middleware_parameters, "dropout", 0.0):
-                wrong = f"have dropout in the head of critics alone, got it in the middleware of {name!r}"
+                rule = f"have dropout in the head of critics alone, got it in the middleware of {name!r}"
             elif not self.ensemble and (
                 network.special_layers or getattr(network.head_parameters, "distribution", None)
             ):
                 special = network.special_layers or "a distribution of returns"
-                wrong = f"be of kind 'twin_soft_actor_critic' to have {special}, got it in network {name!r}"
-        if wrong:
-            raise ParameterError(f"{type(self).__name__} must {wrong}")
+                rule = f"be of kind 'twin_soft_actor_critic' to have {special}, got it in network {name!r}"
+        if rule:
+            raise ParameterError(f"{type(self).__name__} must {rule}")
         self.check_batch()
         if any(network.create_target_network for network in networks.values()):
             self.algorithm.updates_between_target_copies()

@@ -301,5 +301,5 @@ class Preset:
                 instead = "agent.memory.replay_start_size says when the replay begins"
                 raise ParameterError(f"heatup_steps and random_action_steps of ACER must be 0: {instead}")
             if agent.batch_size < self.environment.num_envs:
-                least = f"num_envs={self.environment.num_envs}, for a segment of each"
-                raise ParameterError(f"agent.networks.*.batch_size must be at least {least}, got {agent.batch_size}")
+                minimum = f"num_envs={self.environment.num_envs}, for a segment of each"
+                raise ParameterError(f"agent.networks.*.batch_size must be at least {minimum}, got {agent.batch_size}")

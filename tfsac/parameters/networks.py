@@ -524,7 +524,7 @@ def network_of(
     **fields: Any,
 ) -> NetworkParameters:
     """Returns a network with an embedder, hidden layers and perhaps an LSTM, all of one activation."""
-    # A Q of continuous actions reads the raw observation beside the action, so all its layers belong to the head.
+    # A Q of continuous actions reads the raw observation and the action, so all its layers belong to the head.
     dense: dict[str, Any] = {"scheme": Scheme.Empty}
     if layers:
         dense = {"scheme": layers, "activation_function": activation}

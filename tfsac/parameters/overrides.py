@@ -50,8 +50,8 @@ def parameter_texts(instance: Any) -> dict[str, str]:
 
 def covers(path: str, other_path: str) -> bool:
     """Returns whether setting the value at a path also sets the one at another path; both may have a `*`."""
-    parts, others = path.split("."), other_path.split(".")
-    return len(parts) <= len(others) and all(part in ("*", named) for part, named in zip(parts, others, strict=False))
+    prefix, parts = path.split("."), other_path.split(".")
+    return len(prefix) <= len(parts) and all(part in ("*", named) for part, named in zip(prefix, parts, strict=False))
 
 
 def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
@@ -97,12 +97,12 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
 def _suggested(unknown: str, node: Any, tree: dict[str, Any]) -> str:
     """Returns what may be meant by the unknown rest of a path at a node of the tree, perhaps in another library."""
     paths, fields = [*_paths(tree), HIDDEN_LAYERS], list(node) if isinstance(node, dict) else []
-    known = PATHS.get(normalized(unknown).rpartition(".")[2], "")
-    same = [path for path in paths if f".{path}".endswith(f".{normalized(unknown)}")]
-    if same or known in paths:
-        return f" Did you mean {min(same, key=lambda path: ('*' not in path, path.count('.')), default=known)!r}?"
-    if known.startswith("run."):
-        name = known.removeprefix("run.")
+    alias = PATHS.get(normalized(unknown).rpartition(".")[2], "")
+    matches = [path for path in paths if f".{path}".endswith(f".{normalized(unknown)}")]
+    if matches or alias in paths:
+        return f" Did you mean {min(matches, key=lambda path: ('*' not in path, path.count('.')), default=alias)!r}?"
+    if alias.startswith("run."):
+        name = alias.removeprefix("run.")
         return f" Did you mean the flag --{name}, tfsac.RunParameters({name}=...)?"
     return suggestion(unknown.partition(".")[0], fields) if fields else ""
 

@@ -198,7 +198,7 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     memory: MemoryParameters = ExperienceReplayParameters()
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
-    path: ClassVar[str] = "tfsac.agents.sac:TwinSoftActorCriticAgent"
+    path: ClassVar[str] = "tfsac.agents.twin_sac:TwinSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
     heads: ClassVar[dict[str, type]] = {"policy": SACPolicyHeadParameters, "q": QHeadParameters}
     ensemble: ClassVar[bool] = True
@@ -236,8 +236,8 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
         bodies = (head.body, q.middleware_parameters)
         if any(map(normalizes_batches, bodies)):
             kinds = [normalization.kind for body in bodies if (normalization := getattr(body, "normalization", None))]
-            wrong = not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous"
-            if wrong or ("batch_renorm" in kinds and q.create_target_network):
+            unsupported = not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous"
+            if unsupported or ("batch_renorm" in kinds and q.create_target_network):
                 needs = "joint_critic_forward=True, an update_order other than 'simultaneous'"
                 renorm = "and with 'batch_renorm' create_target_network=False"
                 raise ParameterError(f"Critics with batch normalisation need {needs} {renorm}, got {algorithm}")
@@ -274,7 +274,7 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         policy, q = self.networks["policy"], self.networks["q"]
         embedders = policy.input_embedders_parameters
         layers = any(embedder.scheme not in (Scheme.Empty, ()) for embedder in embedders.values())
-        same = (policy.embedding_merger_type, policy.initializer) == (q.embedding_merger_type, q.initializer)
-        if self.shared_encoder and not (layers and same and embedders == q.input_embedders_parameters):
+        same_merger = (policy.embedding_merger_type, policy.initializer) == (q.embedding_merger_type, q.initializer)
+        if self.shared_encoder and not (layers and same_merger and embedders == q.input_embedders_parameters):
             same_fields = "input_embedders_parameters (with layers), embedding_merger_type and initializer"
             raise ParameterError(f"shared_encoder=True needs the same {same_fields} in policy and q")

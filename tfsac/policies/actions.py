@@ -62,5 +62,5 @@ class ContinuousActions:
 
 
 def fresh_uniform(shape: Any) -> tf.Tensor:
-    """Draws uniform noise in [0, 1), anew in every process."""
+    """Draws uniform noise in [0, 1), different in every process."""
     return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32)

@@ -179,7 +179,7 @@ class BasePolicy(ABC):
 
     @abstractmethod
     def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
-        """Draws the noise of a sample, `[rows, A]`, with TensorFlow's own randomness, anew in every process."""
+        """Draws the noise of a sample, `[rows, A]`, with TensorFlow's own randomness, different in every process."""
 
     # -- weights -------------------------------------------------------------------------------------------------------
 

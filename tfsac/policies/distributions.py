@@ -67,7 +67,7 @@ class MaskedCategorical:
 
     def __init__(self, logits: Any, mask: Any = None):
         check_shapes(logits, logits if mask is None else mask)
-        self.functions, self.given, self.given_mask = functions_of(logits), logits, mask
+        self.functions, self.raw_logits, self.raw_mask = functions_of(logits), logits, mask
         # A finite number instead of minus infinity: its differences and gradients are finite too.
         self.logits = logits if mask is None else self.functions.where(mask, logits, MIN_LOGIT)
         if isinstance(logits, np.ndarray):  # sampling needs no probabilities
@@ -79,7 +79,7 @@ class MaskedCategorical:
 
     def mode(self) -> Any:
         """Returns the likeliest actions, `[B]` int32; the first of equally likely ones."""
-        return self._likeliest_valid(self.given)
+        return self._likeliest_valid(self.raw_logits)
 
     def is_tie(self) -> bool:
         """Returns whether two actions are the likeliest but for rounding, in any of the rows; logits are an array."""
@@ -101,15 +101,15 @@ class MaskedCategorical:
         log = self.functions.log
         # -log(-log(x)) is finite inside these bounds.
         inside = self.functions.maximum(self.functions.minimum(uniform, np.float32(1.0 - 1e-7)), np.float32(1e-20))
-        return self._likeliest_valid(self.given - log(-log(inside)))
+        return self._likeliest_valid(self.raw_logits - log(-log(inside)))
 
     def _likeliest_valid(self, score: Any) -> Any:
         """Returns where scores `[B, A]` are largest among the valid actions, `[B]` int32."""
-        if self.given_mask is None:
+        if self.raw_mask is None:
             return likeliest(score)
-        # A little below all others: beside MIN_LOGIT the scores of an export in int8 would all be the same number.
+        # A little below all others: next to MIN_LOGIT, all scores of an int8 export would be the same number.
         lowest = self.functions.min(score, axis=-1, keepdims=True)
-        return likeliest(self.functions.where(self.given_mask, score, lowest - 1.0 - self.functions.abs(lowest)))
+        return likeliest(self.functions.where(self.raw_mask, score, lowest - 1.0 - self.functions.abs(lowest)))
 
 
 def likeliest(score: Any) -> Any:

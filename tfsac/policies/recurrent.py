@@ -89,7 +89,7 @@ class RecurrentPolicy(BasePolicy):
 
     @abstractmethod
     def behaviour(self, outputs: list[np.ndarray], policy: Any) -> dict[str, np.ndarray]:
-        """Returns the distribution's parameters, to be stored beside the action that was sampled from it."""
+        """Returns the distribution's parameters, to be stored with the action that was sampled from it."""
 
     def act(
         self,

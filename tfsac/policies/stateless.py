@@ -51,8 +51,8 @@ class StatelessPolicy(BasePolicy):
 
     def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
         """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
-        seen = dict(observation) if self.spec.num_agents is None else fold(dict(observation))
-        return self.distribution(self.outputs("policy", seen), seen)
+        inputs = dict(observation) if self.spec.num_agents is None else fold(dict(observation))
+        return self.distribution(self.outputs("policy", inputs), inputs)
 
     def act(
         self,
@@ -91,16 +91,16 @@ class StatelessPolicy(BasePolicy):
         expected = action.shape, action.dtype.kind
         fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
         if not fits or not ((changed >= low) & (changed <= high)).all():
-            wanted = f"{action.dtype} actions of shape {action.shape} in [{low}, {high}]"
-            raise TfsacError(f"{type(self.exploration).__name__} must return {wanted}, got {changed!r}")
+            requirement = f"{action.dtype} actions of shape {action.shape} in [{low}, {high}]"
+            raise TfsacError(f"{type(self.exploration).__name__} must return {requirement}, got {changed!r}")
 
     def act_tensors(
         self, observation: Tensors, noise: tf.Tensor | None = None, state: Tensors | None = None
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns actions as tensors; see `BasePolicy.act_tensors`. Any number of agents can share the policy here."""
         team = self.spec.num_agents is not None
-        seen = fold(dict(observation)) if team else observation
-        policy = self.distribution(self.outputs("policy", seen), seen)
+        inputs = fold(dict(observation)) if team else observation
+        policy = self.distribution(self.outputs("policy", inputs), inputs)
         action = policy.mode() if noise is None else policy.sample(fold(noise) if team else noise)
         return unfold(action, leading_sizes(observation)[1]) if team else action, {}
 

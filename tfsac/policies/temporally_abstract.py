@@ -141,7 +141,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
     zeros at episode starts.
 
     Args:
-        parameters, spec, networks, seed: see `BasePolicy`. Custom Keras models read the trajectory's fields beside the
+        parameters, spec, networks, seed: see `BasePolicy`. Custom Keras models read the trajectory's fields and the
             observation, or concatenated as the action of "q".
 
     Attributes:

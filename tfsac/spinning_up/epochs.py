@@ -78,5 +78,5 @@ def table(values: Mapping[str, float]) -> str:
     """Returns names and values as a table, one below the other."""
     width = max(map(len, values))
     rule = "-" * (width + 19)
-    shown = {name: value if isinstance(value, int) else format(value, ".5g") for name, value in values.items()}
-    return "\n".join([rule, *(f"| {name:>{width}} | {text:>12} |" for name, text in shown.items()), rule])
+    texts = {name: value if isinstance(value, int) else format(value, ".5g") for name, value in values.items()}
+    return "\n".join([rule, *(f"| {name:>{width}} | {text:>12} |" for name, text in texts.items()), rule])

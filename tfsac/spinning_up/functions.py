@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from tfsac.api import finish
 from tfsac.cards.card import Card
 from tfsac.environments import make, maker, spec_of
-from tfsac.environments.check import time_limit_of
+from tfsac.environments.checked_env import time_limit_of
 from tfsac.errors import TfsacError
 from tfsac.exporting.exported import load_exported
 from tfsac.networks import ModelMaker

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tfsac.catalog import load_preset
 from tfsac.parameters import EnvironmentParameters, Preset, PresetValidationParameters, RunParameters, override
 from tfsac.parameters.base import parameters
+from tfsac.preset_lookup import load_preset
 
 Count = Annotated[int, Field(gt=0)]
 

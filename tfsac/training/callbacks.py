@@ -93,7 +93,7 @@ class Hooks:
         try:
             return getattr(callback, hook)(self.trainer, *arguments)
         except KeyboardInterrupt:
-            self.trainer.signals.received = self.trainer.signals.received or signal.SIGINT
+            self.trainer._signals.received = self.trainer._signals.received or signal.SIGINT
         except Exception as error:
             error.add_note(f"in {hook} of the callback {type(callback).__name__}")
             if self.trainer.error or self.error:  # which must not be hidden by this one

@@ -88,7 +88,7 @@ def _devices(count: int | None) -> list[str]:
     cpu = tf.config.list_physical_devices("CPU")[0]
     if kind == "CPU" and tf.config.get_logical_device_configuration(cpu) is None:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * (count or 2))
-    names = [each.name for each in tf.config.list_logical_devices(kind)]
+    names = [device.name for device in tf.config.list_logical_devices(kind)]
     if count and count > len(names):
         raise TfsacError(f"num_devices must be <= {len(names)}, the devices here, got {count}")
     return names[:count]

@@ -13,18 +13,18 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import episode_seed, name_of_environment
-from tfsac.environments.check import placed, time_limit_of
+from tfsac.environments.checked_env import placed, time_limit_of
 from tfsac.environments.subprocesses import convert
 from tfsac.environments.vectorize import EVALUATION, number
-from tfsac.experiments.estimates import estimate, mean
+from tfsac.experiments.bootstrap import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
 from tfsac.random_streams import Stream
 from tfsac.training.non_finite import refuse_non_finite_weights
+from tfsac.training.policy_weights import save_weights
 from tfsac.training.reporting import summary
 from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
 from tfsac.training.trained_policy import Policy
-from tfsac.training.weights import save_weights
 
 LONGEST_EPISODE = 100_000  # steps of an evaluation episode that does not end
 SAVED = ("evaluated_at", "best_step", "best_updates", "accepted")  # attributes of an evaluator
@@ -145,8 +145,8 @@ def evaluate(
         returns.append(total)
         lengths.append(length)
         infos.append(convert(info, number))
-    keys = dict.fromkeys(key for each in infos for key in each)
-    info_values = {key: np.array([each.get(key, np.nan) for each in infos]) for key in keys}
+    keys = dict.fromkeys(key for values in infos for key in values)
+    info_values = {key: np.array([values.get(key, np.nan) for values in infos]) for key in keys}
     return Evaluation(np.array(returns), np.array(lengths), info=info_values)
 
 
@@ -194,17 +194,17 @@ class Evaluator:
         kinds = {"evaluation": self.preset.agent.algorithm.use_deterministic_for_evaluation}
         if self.settings.stochastic_evaluation:
             kinds["stochastic_evaluation"] = False
-        acting, duration, seed = self.policy.acting, self.preset.schedule.evaluation_steps, self.settings.seed
+        policy, duration, seed = self.policy.acting, self.preset.schedule.evaluation_steps, self.settings.seed
         row: dict[str, float] = {}
-        training_rng = acting.rng  # samples drawn here must not shift it
+        training_rng = policy.rng  # samples drawn here must not shift it
         try:
             for kind, deterministic in kinds.items():
-                acting.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
+                policy.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
                 arguments = self.policy, self.env, duration, deterministic, seed, env_steps
                 row |= evaluate_policy(*arguments, first_observation=first_observation).summary(kind)
                 first_observation = None
         finally:
-            acting.rng = training_rng
+            policy.rng = training_rng
         return row
 
     def save_if_best(self, value: float, counters: Counters) -> None:

@@ -86,11 +86,11 @@ class RolloutActor:
         for kind in ("INTEROP", "INTRAOP"):
             os.environ.setdefault(f"TF_NUM_{kind}_THREADS", "1")
         configure(use_cpu=True)
-        own = environment_of_actor(self.preset, self.settings)
-        first = self.index * own.num_envs
-        environments = Environments(own, self.settings.seed, self.env_fn, first, begin=False)
+        parameters = environment_of_actor(self.preset, self.settings)
+        first = self.index * parameters.num_envs
+        environments = Environments(parameters, self.settings.seed, self.env_fn, first, begin=False)
         policy = build_policy(self.preset, self.settings, environments.spec, self.models, collecting=True)
-        return Collector(policy, Filters(own.filters, policy.spec), environments)
+        return Collector(policy, Filters(parameters.filters, policy.spec), environments)
 
     def rollout(self, request: RolloutRequest, weights: Weights) -> tuple[bool, Step]:
         """Returns whether Ray has restarted this actor, in new episodes, and the requested steps, arrays

@@ -134,9 +134,9 @@ class Reporter:
                 closing.callback(logger.close, reason)
 
     def _write(self, kind: Kind, values: Mapping[str, Any]) -> None:
-        known = {name: value for name, value in values.items() if value == value}
+        without_nan = {name: value for name, value in values.items() if value == value}
         for logger in self.loggers:
-            logger.write(kind, self.counters.env_steps, known)
+            logger.write(kind, self.counters.env_steps, without_nan)
 
     def add_step(
         self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from tfsac.catalog import read_config
 from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
+from tfsac.preset_lookup import read_config
 from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
 from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
 from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object, remove_temporary
@@ -53,7 +53,7 @@ class RunDirectory:
         return self.best if step is None else self._checkpoint_of(step) / BEST
 
     def checkpoint(self, step: int | None = None) -> pathlib.Path:
-        """Returns the newest checkpoint whose files are complete, memory left aside, or that of a step."""
+        """Returns the newest checkpoint whose files, except the memory's, are complete, or that of a step."""
         return newest_complete(self.checkpoints, None if step is None else self._checkpoint_of(step))[0]
 
     def _checkpoint_of(self, step: int) -> pathlib.Path:
@@ -134,8 +134,8 @@ class RunDirectory:
             spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
         compared = (only,) if keys is None else ("action.", *(f"observation.{key}." for key in keys))
         for name, before, now in differences(trained, current):
-            same = name == "action.dtype" or (name in ("action.low", "action.high") and same_bounds(before, now))
-            if name.startswith(compared) and not same:
+            compatible = name == "action.dtype" or (name in ("action.low", "action.high") and same_bounds(before, now))
+            if name.startswith(compared) and not compatible:
                 raise TfsacError(
                     f"the policy of {self.path} belongs to another environment: its {name} is {before}, got {now}"
                 )

@@ -99,7 +99,7 @@ class Policy:
             agents `[..., P]`: with `sample`, `log_prob`, `entropy`, `kl_divergence`, and for real actions the
             `quantile` of each dimension.
         """
-        from tfsac.policies.probability import tfp_distribution  # TensorFlow Probability takes seconds to import
+        from tfsac.policies.tfp_distributions import tfp_distribution  # TensorFlow Probability takes seconds to import
 
         use_tensorflow()
         arrays, leading = batched(observation, self.reads)

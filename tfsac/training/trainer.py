@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents import Agent
-from tfsac.catalog import load_preset
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, action_map, maker
@@ -32,6 +31,7 @@ from tfsac.parameters import (
     override,
     to_json,
 )
+from tfsac.preset_lookup import load_preset
 from tfsac.random_streams import Stream
 from tfsac.training.build import (
     build_agent,
@@ -47,6 +47,7 @@ from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluation import Evaluator
 from tfsac.training.loggers import Logger, TerminalLogger, make_loggers
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
+from tfsac.training.policy_weights import load_initial_weights
 from tfsac.training.ray_collector import RayCollector, RayEnvironments
 from tfsac.training.reporting import RECENT, RECENT_EPISODES, Reporter, opening
 from tfsac.training.run_directory import CONFIG, RunDirectory, spaces_of
@@ -54,12 +55,10 @@ from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.trained_policy import Policy
 from tfsac.training.updates import Resets, Updates
-from tfsac.training.weights import load_initial_weights
 from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
 from tfsac.utils.imports import name_of
 
 NO_WARM_UP = {"schedule.heatup_steps": EnvironmentEpisodes(0), "schedule.random_action_steps": None}
-PARTS = ("schedule", "reporter", "filters", "sampler")  # whose state a checkpoint has, next to some others
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 THRESHOLD_REACHED = "threshold reached"
 
@@ -145,18 +144,18 @@ class Trainer:
         check_vectorization(preset, run)
         if not resume:
             directory.refuse_existing()
-        self.terminal, all_loggers = terminal(quiet or not task.is_chief), make_loggers(loggers)
-        self.signals, self.hooks = StopSignals(), Hooks(callbacks, self)
+        self._terminal, all_loggers = terminal(quiet or not task.is_chief), make_loggers(loggers)
+        self._signals, self._hooks = StopSignals(), Hooks(callbacks, self)
         self.error: Exception | None = None
         self.run_files: dict[str, bytes] = {}
-        self.stop_reason, self._workers_stop = "", False
+        self._stop_reason, self._workers_stop = "", False
         self._started, self._can_be_saved = False, True  # not in the middle of a step
         self._newest_step: Step | None = None
         notes = [configure_once()]
-        self.workers, self.several = Workers(make_strategy(run, task), task), task.num_workers > 1
+        self._workers, self._several = Workers(make_strategy(run, task), task), task.num_workers > 1
         arguments = {"resume": resume, "restore_memory": restore_memory, "initial_weights": source is not None}
         arguments |= {"env_fn": env_fn is not None, "models": models is not None}
-        self.workers.check_shared({"preset": to_json(preset), "run": to_json(run), **arguments})
+        self._workers.check_shared({"preset": to_json(preset), "run": to_json(run), **arguments})
         with contextlib.ExitStack() as closing:
             closing.callback(use_bfloat16, uses_bfloat16())  # perhaps that of a run around this one
             closing.callback(directory.lock.release)
@@ -171,7 +170,7 @@ class Trainer:
             def make_agent(seed: int) -> Agent:
                 return build_agent(preset, dataclasses.replace(run, seed=seed), spec, models)
 
-            with self.workers.strategy.scope():
+            with self._workers.strategy.scope():
                 self.agent = agent = make_agent(run.seed)
             algorithm: Any = preset.agent.algorithm
             self.filters = filters = Filters(preset.environment.filters, agent.spec, algorithm.discount)
@@ -184,16 +183,16 @@ class Trainer:
                 on_disk(existing) if run.memory_on_disk else in_ram,
                 older_policies=run.asynchronous_collection or run.ray_address is not None,
             )
-            acting = agent.policy
+            actor = agent.policy
             if run.asynchronous_collection:
-                acting = build_policy(preset, run, spec, models, collecting=True)
-            self.collector: Collector
+                actor = build_policy(preset, run, spec, models, collecting=True)
+            self._collector: Collector
             if isinstance(self.environments, RayEnvironments):
-                self.collector = RayCollector(acting, filters, self.environments, run.actor_steps)
+                self._collector = RayCollector(actor, filters, self.environments, run.actor_steps)
             else:
-                self.collector = Collector(acting, filters, self.environments)
+                self._collector = Collector(actor, filters, self.environments)
             if not resume:
-                filters.learn(self.workers.gather(self.environments.observation))
+                filters.learn(self._workers.gather(self.environments.observation))
             if source:
                 load_initial_weights(source, agent, filters)
             device_memory = build_device_memory(memory, worker_preset, filters, agent, run.seed)
@@ -202,22 +201,22 @@ class Trainer:
             )
             agent.trace(single=one_by_one)
             self.update_metrics = agent.metric_names
-            self.collector.sync_from(agent.policy)
+            self._collector.sync_from(agent.policy)
             self.schedule = schedule = Schedule(preset.schedule)
             self.counters = schedule.counters
-            self.sampler = Sampler(worker_preset, memory, filters, schedule, run.seed, device_memory)
-            self.updates = Updates(agent, memory, self.collector, self._on_result, run.asynchronous_collection)
-            closing.callback(self.updates.close)
-            self.resets = Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, run.seed)
+            self._sampler = Sampler(worker_preset, memory, filters, schedule, run.seed, device_memory)
+            self._updates = Updates(agent, memory, self._collector, self._on_result, run.asynchronous_collection)
+            closing.callback(self._updates.close)
+            self._resets = Resets(agent, getattr(algorithm, "reset_steps", ()), make_agent, run.seed)
             self.policy = Policy(agent.policy, filters, agent)
-            self.evaluator = Evaluator(preset, run, self.policy, agent, evaluation_env, directory.best)
+            self._evaluator = Evaluator(preset, run, self.policy, agent, evaluation_env, directory.best)
             extra = [name for callback in callbacks for name in callback.metric_names]
-            self.reporter = Reporter(
-                preset, run, directory.path, schedule, agent, extra, self.terminal, all_loggers, task.is_chief
+            self._reporter = Reporter(
+                preset, run, directory.path, schedule, agent, extra, self._terminal, all_loggers, task.is_chief
             )
             identity, keep = identity_of(preset, run.seed, agent.spec), run.num_checkpoints_to_keep
-            self.checkpoints = CheckpointManager(directory.checkpoints, agent, memory, identity, keep, self.workers)
-            self.checkpoint_period = Period(run.checkpoint_save_steps or schedule.steps_between_checkpoints())
+            self._checkpoints = CheckpointManager(directory.checkpoints, agent, memory, identity, keep, self._workers)
+            self._checkpoint_period = Period(run.checkpoint_save_steps or schedule.steps_between_checkpoints())
             recorded = {
                 "env_fn": env_fn and name_of(env_fn),
                 "models": models and name_of(models),
@@ -228,7 +227,7 @@ class Trainer:
             by_shell = f"tfsac train {shlex.quote(f'--run_dir={directory.path}')} --resume"
             functions = env_fn is not None or models is not None or callbacks
             self.resume_command = "the same call with resume=True" if functions else by_shell
-            if self.several:
+            if self._several:
                 self._reseed()
             self._open(source if restore_memory else None, resume, recorded)
             self._closing = closing.pop_all()
@@ -244,7 +243,7 @@ class Trainer:
         closing: contextlib.ExitStack,
     ) -> gym.Env:
         """Makes those of training and the preset as the config records it; returns the environment of evaluations."""
-        run, task, make_env = self.settings, self.workers.task, maker(preset.environment, env_fn)
+        run, task, make_env = self.settings, self._workers.task, maker(preset.environment, env_fn)
         env = make_env()
         self.preset = preset = resolve_preset(preset, env, env_fn, models)
         environment = preset.environment
@@ -271,27 +270,27 @@ class Trainer:
         """Makes the run's folder, or brings the parts to where the newest checkpoint was taken; `source` is the run
         whose memory to begin with, `recorded` what the config has next to the parameters.
         """
-        chief, directory, counters = self.workers.task.is_chief, self.directory, self.counters
-        self.resumed_at: int | None = None
+        chief, directory, counters = self._workers.task.is_chief, self.directory, self.counters
+        self._resumed_at: int | None = None
         if source:
             source.check_spaces(self.environments.spec)
-            self.checkpoints.take_memory(source.checkpoints)
+            self._checkpoints.take_memory(source.checkpoints)
             self.print(f"The memory of {source.path} has {len(self.memory)} steps, so there is no warm-up.")
         if chief and (not resume or directory.checkpoints.is_dir()):
             directory.acquire_lock()
         if resume:
             self._restore()
-            self.resumed_at = counters.env_steps
+            self._resumed_at = counters.env_steps
         if chief and resume:
             directory.note_resume(self.preset, self.settings, counters.env_steps, self.run_files)
         elif chief:
             directory.create(self.preset, self.settings, recorded)
         if chief:
-            self.reporter.csv.start(self.reporter.info, self.resumed_at)
-        self.checkpoint_period.start(counters.env_steps)
-        stops_at_threshold, best = self.settings.stop_at_threshold and self.evaluator.best_updates, self.evaluator
+            self._reporter.csv.start(self._reporter.info, self._resumed_at)
+        self._checkpoint_period.start(counters.env_steps)
+        stops_at_threshold, best = self.settings.stop_at_threshold and self._evaluator.best_updates, self._evaluator
         if stops_at_threshold and best.reached_threshold(best.best_return, counters):  # it was killed while it ended
-            self.stop_reason, self._workers_stop = THRESHOLD_REACHED, True
+            self._stop_reason, self._workers_stop = THRESHOLD_REACHED, True
         if resume and self.schedule.finished():
             self.print("This run has completed its schedule: set a larger schedule.improve_steps to train on.")
 
@@ -303,11 +302,11 @@ class Trainer:
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step; the result has the reason."""
-        self.stop_reason = reason or "stopped"
+        self._stop_reason = reason or "stopped"
 
     def print(self, text: str) -> None:
         """Prints a line above the progress bar, unless the run is quiet."""
-        self.terminal.print(text)
+        self._terminal.print(text)
 
     def close(self) -> None:
         """Closes the environments and unlocks the run's folder; `run` does so at its end."""
@@ -327,27 +326,27 @@ class Trainer:
         self._started, reason = True, "failed"
         use_bfloat16(self.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
         self.print(opening(self.directory, self.agent, self.settings.tensorboard))
-        self._closing.callback(lambda: self.reporter.close(reason))
+        self._closing.callback(lambda: self._reporter.close(reason))
         with contextlib.closing(self):
             try:
-                with self.signals:
-                    self.reporter.start(self.resumed_at)
+                with self._signals:
+                    self._reporter.start(self._resumed_at)
                     self._train()
             except Exception as error:
                 reason, self.error = f"failed: {type(error).__name__}", self._fail(error)
-            self.hooks.call("on_training_end")
+            self._hooks.call("on_training_end")
             if self.error:
                 raise self.error
-            self.hooks.raise_error()
-            reason = self.stop_reason or "finished"
-        path, received, best = self.directory.path, self.signals.received, self.evaluator
+            self._hooks.raise_error()
+            reason = self._stop_reason or "finished"
+        path, received, best = self.directory.path, self._signals.received, self._evaluator
         accepted = None if self.preset.validation.min_reward_threshold is None else best.accepted
         return Result(reason, path, self.counters, best.best, received, accepted, best.best_step)
 
     def _train(self) -> None:
-        signals, evaluator = self.signals, self.evaluator
-        self.hooks.call("on_training_begin")
-        self.hooks.raise_error()
+        signals, evaluator = self._signals, self._evaluator
+        self._hooks.call("on_training_begin")
+        self._hooks.raise_error()
         try:
             if self._evaluation_due():  # the one that failed, in a run that was resumed
                 self.evaluate()
@@ -356,7 +355,7 @@ class Trainer:
             running = self._shared and self._shared.length.any() and evaluator.best_updates
             if not signals.received and not running and evaluator.evaluated_at != self.counters.env_steps:
                 self.evaluate()
-            judged = evaluator.best_weights or not self.counters.episodes or not self.workers.task.is_chief
+            judged = evaluator.best_weights or not self.counters.episodes or not self._workers.task.is_chief
             if not signals.received and not judged:  # there are no evaluations, and too few training episodes
                 evaluator.save(-np.inf, self.counters)
         except KeyboardInterrupt:  # of an environment's handler, or the second Ctrl-C
@@ -364,34 +363,34 @@ class Trainer:
                 raise
             signals.received = signals.received or signal.SIGINT
         except Exception:  # a signal may have ended the environments' processes, too
-            if not (signals.received and self._can_be_saved) or self.several:
+            if not (signals.received and self._can_be_saved) or self._several:
                 raise
         if signals.received:
             self.stop(signal.Signals(signals.received).name)
         saved = self.save()
         if signals.received:
-            stopped = f"Stopped by {self.stop_reason} at step {self.counters.env_steps}"
+            stopped = f"Stopped by {self._stop_reason} at step {self.counters.env_steps}"
             self.print(f"{stopped}; saved in {saved}. Continue with: {self.resume_command}")
-        self.hooks.raise_error()
+        self._hooks.raise_error()
 
     def _stops(self) -> bool:
-        return self._workers_stop if self.several else bool(self.signals.received or self.stop_reason)
+        return self._workers_stop if self._several else bool(self._signals.received or self._stop_reason)
 
     def _fail(self, error: Exception) -> Exception:
         """Saves the state where no step was interrupted, says how to continue, and returns the error to raise."""
-        if isinstance(error, tf.errors.OpError) and self.several:
+        if isinstance(error, tf.errors.OpError) and self._several:
             reason = f"Another worker of this run ended or cannot be reached ({str(error.message).splitlines()[0]})"
             lost = TfsacError(f"{reason}. Start all workers with {self.resume_command} to continue.")
             lost.__cause__ = error
             return lost
         line = f"Failed at step {self.counters.env_steps}"
-        if self._can_be_saved and not (self.several or isinstance(error, NonFiniteError)):  # workers save together
+        if self._can_be_saved and not (self._several or isinstance(error, NonFiniteError)):  # workers save together
             try:
                 self.save()
             except Exception as unsaved:
                 line += f", which could not be saved: {unsaved}"
         advice = "there is no checkpoint to continue from"
-        if saved := self.checkpoints.saved_checkpoints():
+        if saved := self._checkpoints.saved_checkpoints():
             advice = f"{self.resume_command} continues from the last checkpoint, {saved[-1].name}"
         self.print(f"{line}; {advice}.")
         return error
@@ -402,26 +401,26 @@ class Trainer:
         self.update()
         if self._evaluation_due():
             self.evaluate()
-        if self.checkpoint_period.tick(self.counters.env_steps):
+        if self._checkpoint_period.tick(self.counters.env_steps):
             self.save()
-        self.reporter.advance()
-        if self.terminal.console.stdout_closed:  # as in `tfsac train | head`
-            self.signals.received = self.signals.received or getattr(signal, "SIGPIPE", signal.SIGTERM)
-        self.hooks.call("on_step")
-        self.hooks.raise_error()
+        self._reporter.advance()
+        if self._terminal.console.stdout_closed:  # as in `tfsac train | head`
+            self._signals.received = self._signals.received or getattr(signal, "SIGPIPE", signal.SIGTERM)
+        self._hooks.call("on_step")
+        self._hooks.raise_error()
 
     def collect(self) -> None:
         """Acts once in every environment, stores the step, and learns running statistics from it. Nothing is stored
         where an environment raises or an action is not finite.
         """
-        step = self._newest_step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
+        step = self._newest_step = self._collector.step(self.schedule.random_until(), self.counters.env_steps)
         self._can_be_saved = False
         ends, filters = (step.terminated, step.truncated), self.filters
         self.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
         data = {"reward": step.reward, "ended": step.terminated | step.truncated, "length": step.length}
         data |= {OBSERVATION + key: step.following[key] for key in filters.observations}
         data |= {f"info/{key}": values for key, values in step.logged.items()}
-        if self.several:
+        if self._several:
             data = self._gather_step(data)
         if filters.observations:
             filters.learn({key: data[OBSERVATION + key] for key in filters.observations})
@@ -429,49 +428,49 @@ class Trainer:
             filters.learn_reward(data["reward"], data["ended"])
         self.schedule.count(len(data["ended"]), int(np.count_nonzero(data["ended"])))
         logged = {key: data[f"info/{key}"] for key in step.logged}
-        self.reporter.add_step(data["reward"], data["ended"], data["length"], logged)
+        self._reporter.add_step(data["reward"], data["ended"], data["length"], logged)
 
     def _gather_step(self, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns a step of all workers, which agree on when they update and stop."""
-        stop, complete = self.signals.received or (-1 if self.stop_reason else 0), "rollout_complete"
+        stop, complete = self._signals.received or (-1 if self._stop_reason else 0), "rollout_complete"
         status = {"stop": stop, "ready": self.memory.ready, complete: getattr(self.memory, complete, False)}
-        data = self.workers.gather(data | {name: np.array([value]) for name, value in status.items()})
-        self.sampler.workers_status = all(data["ready"]), any(data[complete])
+        data = self._workers.gather(data | {name: np.array([value]) for name, value in status.items()})
+        self._sampler.workers_status = all(data["ready"]), any(data[complete])
         if any(data["stop"]):
             self._workers_stop, received = True, int(max(data["stop"]))
-            self.stop_reason = self.stop_reason or "another worker stopped"
-            self.signals.received = received if received > 0 else None
+            self._stop_reason = self._stop_reason or "another worker stopped"
+            self._signals.received = received if received > 0 else None
         return data
 
     def update(self) -> None:
         """Makes the updates that are pending; where it is time, a reset before them."""
-        if self.resets.steps and (number := self.resets.pending(self.counters.env_steps)):
-            self.updates.finish()
-            self.resets.reset(number)
-            self.collector.sync_from(self.agent.policy)
-            self.print(f"Reset {number} of {len(self.resets.steps)} at step {self.counters.env_steps}.")
-        for count in self.sampler.pending():
-            if self.updates.running or self.updates.pending:
-                self.updates.finish()  # its priorities count in the next sample
-            if (batch := self.sampler.draw(count)) is not None:
+        if self._resets.steps and (number := self._resets.pending(self.counters.env_steps)):
+            self._updates.finish()
+            self._resets.reset(number)
+            self._collector.sync_from(self.agent.policy)
+            self.print(f"Reset {number} of {len(self._resets.steps)} at step {self.counters.env_steps}.")
+        for count in self._sampler.pending():
+            if self._updates.running or self._updates.pending:
+                self._updates.finish()  # its priorities count in the next sample
+            if (batch := self._sampler.draw(count)) is not None:
                 self.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
-                if self.updates.thread:
-                    self.updates.start(batch)
+                if self._updates.thread:
+                    self._updates.start(batch)
                 else:
-                    self.updates.take(batch, self.agent.update(batch))
+                    self._updates.take(batch, self.agent.update(batch))
         self._can_be_saved = True
 
     def _on_result(self, batch: Batches, result: UpdateResult) -> None:
         before, env_steps = self.counters.updates - len(result.metrics), self.counters.env_steps
         refuse_non_finite(self.agent.metric_names, result, batch, before, env_steps, self.directory.path)
-        self.reporter.add_updates(result.metrics)
-        self.hooks.call("on_updates", result.metrics)
+        self._reporter.add_updates(result.metrics)
+        self._hooks.call("on_updates", result.metrics)
 
     # -- evaluations ---------------------------------------------------------------------------------------------------
 
     def _evaluation_due(self) -> bool:
         """Returns whether an evaluation is due now; in the environment that is trained in, between episodes."""
-        return self.evaluator.due(self.counters) and not (self._shared and self._shared.length.any())
+        return self._evaluator.due(self.counters) and not (self._shared and self._shared.length.any())
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluates the policy, logs a row of metrics and keeps the weights if they are the best so far. In an
@@ -483,39 +482,39 @@ class Trainer:
         Raises:
             EnvironmentFailure: the environment raised; the evaluation is made again when the run is resumed.
         """
-        self.updates.wait()
-        speed, chief = self.reporter.steps_per_second(), self.workers.task.is_chief
+        self._updates.wait()
+        speed, chief = self._reporter.steps_per_second(), self._workers.task.is_chief
         evaluated = self._evaluate_policy() if chief else {}
-        self.evaluator.completed(self.counters)
-        row = self.reporter.row(speed) | evaluated
+        self._evaluator.completed(self.counters)
+        row = self._reporter.row(speed) | evaluated
         if not chief:
             return {}
         value = row.get("evaluation/return_mean", row.get(RECENT, np.nan))
-        row = self.reporter.write(self.hooks.metrics() | row)
+        row = self._reporter.write(self._hooks.metrics() | row)
         if not np.isnan(value):
-            self.evaluator.save_if_best(value, self.counters)
-            if self.evaluator.reached_threshold(value, self.counters) and self.settings.stop_at_threshold:
+            self._evaluator.save_if_best(value, self.counters)
+            if self._evaluator.reached_threshold(value, self.counters) and self.settings.stop_at_threshold:
                 self.stop(THRESHOLD_REACHED)
-        self.hooks.call("on_evaluation", row)
-        ends = self._started and (self.schedule.finished() or self.stop_reason or self.signals.received)
+        self._hooks.call("on_evaluation", row)
+        ends = self._started and (self.schedule.finished() or self._stop_reason or self._signals.received)
         if self._shared and not ends:
             if self._shared.length.any():
                 self._end_episodes()
             self._shared.start_episodes()
-        self.reporter.start_row()
+        self._reporter.start_row()
         return row
 
     def _evaluate_policy(self) -> dict[str, Any]:
         """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
         if self.preset.environment.evaluation == "none":
             enough = self.schedule.since_heatup(EnvironmentEpisodes(1)) >= RECENT_EPISODES and self.counters.updates
-            return {RECENT: self.reporter.recent_return() if enough else np.nan}
+            return {RECENT: self._reporter.recent_return() if enough else np.nan}
         first_observation = None
         if self._shared:
-            self.evaluator.env = self._shared.local_envs[0]  # the run may have made another
+            self._evaluator.env = self._shared.local_envs[0]  # the run may have made another
             if not self._shared.length.any():
-                first_observation = {key: seen[0] for key, seen in self._shared.observation.items()}
-        return self.evaluator.evaluate(self.counters.env_steps, first_observation)
+                first_observation = {key: array[0] for key, array in self._shared.observation.items()}
+        return self._evaluator.evaluate(self.counters.env_steps, first_observation)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
@@ -523,35 +522,44 @@ class Trainer:
         """Writes a checkpoint and returns its folder; nothing is written where a weight is not finite. All workers of a
         run call it together.
         """
-        self.updates.wait()
+        self._updates.wait()
         refuse_non_finite_weights(self.agent.trained)
-        collector = self.collector.state()
+        collector = self._collector.state()
         environments = collector["environments"]
-        everywhere = self.workers.gather({name: np.array(environments[name]) for name in PER_ENVIRONMENT})
+        everywhere = self._workers.gather({name: np.array(environments[name]) for name in PER_ENVIRONMENT})
         environments |= {name: value.tolist() for name, value in everywhere.items()}
-        state = {name: getattr(self, name).state() for name in PARTS}
-        state |= {"collector": collector, "evaluator": self.evaluator.state(self.counters)}
+        state = {name: part.state() for name, part in self._parts().items()}
+        state |= {"collector": collector, "evaluator": self._evaluator.state(self.counters)}
         # Several workers start new episodes where the run is resumed.
-        arrays = {} if self.several else {**self.collector.arrays(), **self.updates.arrays()}
+        arrays = {} if self._several else {**self._collector.arrays(), **self._updates.arrays()}
         files = dict(self.run_files)
-        if self.workers.task.is_chief:
+        if self._workers.task.is_chief:
             config = {CONFIG: self.directory.config.read_bytes()}
-            files |= self.reporter.files() | self.evaluator.files() | config
-        checkpoint = self.checkpoints.save(self.counters.env_steps, state, arrays, files)
-        self.hooks.call("on_checkpoint")
+            files |= self._reporter.files() | self._evaluator.files() | config
+        checkpoint = self._checkpoints.save(self.counters.env_steps, state, arrays, files)
+        self._hooks.call("on_checkpoint")
         return checkpoint
+
+    def _parts(self) -> dict[str, Any]:
+        """Returns parts whose state a checkpoint has, by name there; collector and evaluator save more than a state."""
+        return {
+            "schedule": self.schedule,
+            "reporter": self._reporter,
+            "filters": self.filters,
+            "sampler": self._sampler,
+        }
 
     def _restore(self) -> None:
         """Brings a new run to where the newest whole checkpoint in its folder was taken."""
-        restored, task = self.checkpoints.restore(), self.workers.task
+        restored, task = self._checkpoints.restore(), self._workers.task
         if self.directory.config.is_file():  # a missing one is made again
             self.directory.check_spaces(self.environments.spec)
         for note in restored.notes:
             self.print(note)
         self.agent.policy.refresh()
-        for name in PARTS:
-            getattr(self, name).restore(restored.state[name])
-        self.evaluator.restore(restored.state["evaluator"], self.counters, restored.run_files)
+        for name, part in self._parts().items():
+            part.restore(restored.state[name])
+        self._evaluator.restore(restored.state["evaluator"], self.counters, restored.run_files)
         collector = restored.state["collector"]
         environments = collector["environments"]
         envs = len(environments["length"]) // task.num_workers
@@ -559,9 +567,9 @@ class Trainer:
         environments |= {name: environments[name][local] for name in PER_ENVIRONMENT}
         alone = restored.workers == task.num_workers == 1
         arrays = restored.arrays if alone else {}
-        self.updates.restore(arrays)
+        self._updates.restore(arrays)
         actions = self.memory.newest_actions(environments["length"][0]) if alone else None
-        exact = self.collector.restore(collector, arrays, actions, self.agent.policy)
+        exact = self._collector.restore(collector, arrays, actions, self.agent.policy)
         self.run_files = restored.run_files
         if not alone:
             self._reseed()
@@ -572,13 +580,13 @@ class Trainer:
 
     def _end_episodes(self) -> None:
         """Notes that the running episodes do not continue, so that their newest steps are saved again."""
-        self.checkpoints.rewrite_newest_chunk()
+        self._checkpoints.rewrite_newest_chunk()
         self.memory.end_episodes()
         self.filters.end_episodes()
-        self.reporter.running[:] = 0.0
+        self._reporter.running[:] = 0.0
 
     def _reseed(self) -> None:
         """Gives this worker streams of random numbers that neither another one has nor itself had before this step."""
-        position = [self.workers.task.index, self.workers.task.num_workers, self.counters.env_steps]
-        self.sampler.rng = np.random.default_rng([self.settings.seed, Stream.SAMPLING, *position])
-        self.collector.reseed([self.settings.seed, Stream.ACTING, *position])
+        position = [self._workers.task.index, self._workers.task.num_workers, self.counters.env_steps]
+        self._sampler.rng = np.random.default_rng([self.settings.seed, Stream.SAMPLING, *position])
+        self._collector.reseed([self.settings.seed, Stream.ACTING, *position])

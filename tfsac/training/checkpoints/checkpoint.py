@@ -218,14 +218,14 @@ class CheckpointManager:
     def _read_memory(self, checkpoint: pathlib.Path, manifest: dict[str, Any]) -> None:
         saved, task = memories_in(manifest), self.workers.task
         if len(saved) == task.num_workers:
-            own = saved[task.index]
-            for chunk in own["chunks"]:
+            local = saved[task.index]
+            for chunk in local["chunks"]:
                 # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave
                 # them out.
                 self.memory.put(chunk["start"], _read_rows(checkpoint, chunk))
-            self.memory.total_rows = own["total_rows"]
+            self.memory.total_rows = local["total_rows"]
             self.memory.restore(read_arrays(checkpoint / memory_file(task.index)))
-            self.saved_chunks = own["chunks"]
+            self.saved_chunks = local["chunks"]
         else:
             states = [read_arrays(checkpoint / memory_file(worker)) for worker in range(len(saved))]
             rows = [((chunk["start"], _read_rows(checkpoint, chunk)) for chunk in memory["chunks"]) for memory in saved]

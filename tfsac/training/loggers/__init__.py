@@ -16,7 +16,7 @@ SERVICES: Mapping[str, Callable[[], Logger]] = {"wandb": WandbLogger, "mlflow": 
 
 def make_loggers(loggers: Sequence[Logger | str]) -> list[Logger]:
     """Returns loggers, made where they are given as "wandb", "mlflow" or "module:Class"."""
-    return [(SERVICES.get(each) or load(each))() if isinstance(each, str) else each for each in loggers]
+    return [(SERVICES.get(logger) or load(logger))() if isinstance(logger, str) else logger for logger in loggers]
 
 
 __all__ = [

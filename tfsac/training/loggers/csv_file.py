@@ -13,7 +13,7 @@ from tfsac.utils.files import atomic_write
 
 
 class CSVLogger:
-    """Writes a row for each evaluation, and the whole file anew with it, so that it is never half written.
+    """Writes a row for each evaluation by replacing the whole file, so that it is never half written.
 
     Attributes:
         columns: of the rows so far, which may leave cells empty.

@@ -51,9 +51,9 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     saved = {name: array.shape for name, array in arrays.items() if name.partition("/")[0] in networks}
     saved |= _normalized(statistics)
     needed = {name: tuple(variable.shape) for name, variable in variables.items()} | _normalized(filters.state())
-    for name, shape, own in differences(saved, needed):
+    for name, shape, expected in differences(saved, needed):
         raise TfsacError(
-            f"{path} is of other networks or filters, or of another version: {name} has shape {shape}, not {own}"
+            f"{path} is of other networks or filters, or of another version: {name} has shape {shape}, not {expected}"
         )
     filters.restore(statistics)
     for name, variable in variables.items():

@@ -74,8 +74,8 @@ def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
     from scipy.stats import bootstrap
 
-    how: dict[str, Any] = {"axis": -1, "vectorized": True, "method": "percentile", "rng": np.random.default_rng(0)}
-    resampled = bootstrap(strata, statistic, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, **how)
+    options: dict[str, Any] = {"axis": -1, "vectorized": True, "method": "percentile", "rng": np.random.default_rng(0)}
+    resampled = bootstrap(strata, statistic, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, **options)
     return Estimate(value, *resampled.confidence_interval)
 
 

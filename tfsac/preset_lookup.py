@@ -50,10 +50,10 @@ def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> P
         preset, _ = read_config(path)
     elif path.suffix == ".py":
         make_importable(path.parent)
-        defined = runpy.run_path(str(path), run_name=path.stem).get("preset")  # leaves no bytecode beside it
+        defined = runpy.run_path(str(path), run_name=path.stem).get("preset")  # writes no bytecode next to it
         if not isinstance(defined, Preset):
-            wanted = "define preset = Preset(...); --level=MODULE:ID names a level"
-            raise ParameterError(f"{path} must {wanted}, got {defined!r}")
+            requirement = "define preset = Preset(...); --level=MODULE:ID names a level"
+            raise ParameterError(f"{path} must {requirement}, got {defined!r}")
         preset = defined
     elif str(path) in names:
         preset = importlib.import_module(f"tfsac.presets.{path}").preset

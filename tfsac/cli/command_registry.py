@@ -81,9 +81,9 @@ def strings(name: str, help: str) -> Define:
     return functools.partial(flags.DEFINE_multi_string, name, [], help)
 
 
-def integer(name: str, default: int | None, help: str, least: int = 1) -> Define:
+def integer(name: str, default: int | None, help: str, minimum: int = 1) -> Define:
     """A flag that takes an integer."""
-    return functools.partial(flags.DEFINE_integer, name, default, help, lower_bound=least)
+    return functools.partial(flags.DEFINE_integer, name, default, help, lower_bound=minimum)
 
 
 def boolean(name: str, help: str) -> Define:

@@ -41,15 +41,15 @@ def format_error(error: BaseException) -> str:
     if isinstance(error, TfsacError):
         return str(error)
     message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [*traceback.extract_tb(error.__traceback__)]
     libraries = ("site-packages", str(pathlib.Path(__file__).parents[1]))
-    own = [frame for frame in frames if not any(folder in frame.filename for folder in libraries)]
-    return f"{message} ({(own or frames)[-1].filename}, line {(own or frames)[-1].lineno})" if frames else message
+    frames = [frame for frame in frames if not any(folder in frame.filename for folder in libraries)] or frames
+    return f"{message} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else message
 
 
-def placed(error: Exception, level: str, place: str) -> EnvironmentFailure:
-    """Returns a failure that also names the level and the place, such as "environment 1, step 640"."""
-    return EnvironmentFailure(f"{level}: {format_error(error)} ({place})")
+def placed(error: Exception, level: str, location: str) -> EnvironmentFailure:
+    """Returns a failure that also names the level and the location, such as "environment 1, step 640"."""
+    return EnvironmentFailure(f"{level}: {format_error(error)} ({location})")
 
 
 def check(env: gym.Env) -> None:
@@ -187,8 +187,8 @@ class CheckedEnv(gym.Wrapper):
                     expected = f"have the shape {shape} and dtype {dtype}, or numbers that it can hold"
                     yield f"observation {key!r} must {expected}, got {part.shape} and {part.dtype}"
             if dtype.kind == "f" and not np.abs(part).max(initial=0.0) <= LARGEST:
-                wrong = part[~(np.abs(part) <= LARGEST)]
-                yield f"observation {key!r} must be finite in float32, got {wrong[0]}"
+                invalid = part[~(np.abs(part) <= LARGEST)]
+                yield f"observation {key!r} must be finite in float32, got {invalid[0]}"
             if key == ACTION_MASK and not terminated and not part.any(-1).all():
                 mask = part.astype(int).tolist()
                 yield f"'action_mask' allows no action; end the episode instead, got {mask}"

@@ -27,7 +27,7 @@ def compare_through_returns(
 
     `G[t] = r[t] + gamma * nonterminal[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its
     trajectory and so does the current policy, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the
-    episode is over, or the sequence ends. Rewards stand beside their actions.
+    episode is over, or the sequence ends. Rewards have the index of their actions.
 
     Args:
         reward_TBD: after the filters.

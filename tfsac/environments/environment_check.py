@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_step_passive_checker
 
-from tfsac.environments.check import EnvironmentFailure, format_error, time_limit_of
+from tfsac.environments.checked_env import EnvironmentFailure, format_error, time_limit_of
 from tfsac.environments.make import Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vectorize import Environments
@@ -90,9 +90,9 @@ def check_environment(
         except Exception as error:
             text = format_error(error).removeprefix(f"{parameters.name}: ").removeprefix(f"{report.name}: ")
             report.problems.append(text)
-    for each in caught:
-        if not issubclass(each.category, DeprecationWarning | ResourceWarning):
-            report.warnings.append(COLOURS.sub("", str(each.message)).removeprefix("WARN: "))
+    for warning in caught:
+        if not issubclass(warning.category, DeprecationWarning | ResourceWarning):
+            report.warnings.append(COLOURS.sub("", str(warning.message)).removeprefix("WARN: "))
     return report
 
 
@@ -160,9 +160,9 @@ def _step(
             every = f"every episode was terminated after exactly {lengths[0]} steps"
             report.warnings.append(f"{every}: for a time limit return truncated=True, so that values go on beyond it")
     elif limit is None or num_steps > limit:
-        known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
+        limit_text = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
         advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
-        report.warnings.append(f"no episode ended within {num_steps} steps, {known}; {advice}")
+        report.warnings.append(f"no episode ended within {num_steps} steps, {limit_text}; {advice}")
     for key, bound in largest.items():
         if bound > LARGE_OBSERVATION:
             advice = "environment.filters.observation_normalization=true divides it by its deviation"
@@ -173,11 +173,11 @@ def _step(
     state, actions, observation, began = before
     replayed = np.array(actions[: state["length"][0]])[:, 0] if state["length"][0] else None
     try:
-        same = environments.restore(state, replayed, observation, began)
+        reproduced = environments.restore(state, replayed, observation, began)
     except EnvironmentFailure as error:  # it can only be reset once its episode is over
         report.warnings.append(f"whether seeds reproduce a trajectory is not known: {error}")
         return
-    if same:
+    if reproduced:
         report.facts.append("the same seed and actions give the same trajectory")
     else:
         advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import boolean, command, enum, integer, required, string, strings
+from tfsac.cli.command_registry import boolean, command, enum, integer, required, string, strings
 from tfsac.cli.groups_of_runs import groups_of, is_group, level_of
 from tfsac.cli.train import SET, assignments
 from tfsac.errors import TfsacError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RUNS = "RUN... | SWEEP... | LABEL=RUN,RUN..."
 
 RUN_DIR = string("run_dir", "the run's folder")
-SEED = integer("seed", 0, "of the episodes", least=0)
+SEED = integer("seed", 0, "of the episodes", minimum=0)
 STOCHASTIC = boolean("stochastic", "sample actions instead of taking the policy's mode")
 EPISODES = (
     RUN_DIR,
@@ -29,7 +29,7 @@ EPISODES = (
     SET,
 )
 POLICY = (
-    integer("step", None, "of a checkpoint, for the best policy until then", least=0),
+    integer("step", None, "of a checkpoint, for the best policy until then", minimum=0),
     boolean("last", "take the policy of the newest checkpoint, or of that of --step, not the best"),
 )
 DRAWING = (boolean("render", "open a window"), string("dump_mp4", "write a video (.mp4 or .gif) to this file"))
@@ -129,7 +129,7 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
     string("card", "the folder of a model card"),
     integer("episodes", None, "number of episodes (default: the card's)"),
     STOCHASTIC,
-    integer("seed", None, "of the episodes (default: the card's)", least=0),
+    integer("seed", None, "of the episodes (default: the card's)", minimum=0),
     *DRAWING,
 )
 def load(f: flags.FlagValues, rest: list[str]) -> int:
@@ -160,7 +160,7 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
 @command(
     "draw learning curves",
     strings("run_dir", "a run's folder, like a word: plot RUN RUN; several are drawn together"),
-    string("out", "the picture (default: learning_curve.png in the run's folder)"),
+    string("out", "the plot (default: learning_curve.png in the run's folder)"),
     string("title", "above the curves of several runs", ""),
     string("column", "of metrics.csv, in the place of returns, such as q/q1"),
     words=RUNS,
@@ -186,12 +186,12 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
 @command(
     "compare groups of runs, or the combinations of a sweep",
     string("out", "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)"),
-    string("title", "above the picture (default: the levels)", ""),
+    string("title", "of the plot (default: the levels)", ""),
     integer("last_evaluations", 1, "a run's score is the mean of so many of its last evaluations"),
     words=RUNS,
 )
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints the statistics of every group of runs, and writes them and their picture."""
+    """Prints the statistics of every group of runs, and writes them and their plot."""
     from tfsac.experiments import comparison
     from tfsac.experiments.sweep import PLAN
     from tfsac.utils.files import new_run_dir
