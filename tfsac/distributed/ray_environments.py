@@ -30,8 +30,6 @@ Weights = list[np.ndarray]
 class ActorsLost(EnvironmentFailure):
     """An actor and its replacements ended before they had returned a rollout."""
 
-    what = "An actor on the Ray cluster was lost"
-
 
 class RolloutRequest(NamedTuple):
     """What every actor gets in one message.
