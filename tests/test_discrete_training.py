@@ -161,7 +161,7 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
     assert cli.run(["export", f"--run_dir={run_dir}", *flags]) == 0
     assert re.search(r"over \d+ observations: \S+ \(within 1e-05\)", capsys.readouterr().out)
     policy = loading.load_policy(run_dir)
-    observations = [seen for episode in api.observations_of(run_dir, policy, 5) for seen in episode]
+    observations = api.observations_of(run_dir, policy)
     arrays = [as_arrays(observation, policy.acting.spec) for observation in observations]
     exported = exporting.load_exported(out)({key: np.stack([array[key] for array in arrays]) for key in arrays[0]})
     assert exported.dtype == policy.acting.spec.action.dtype
