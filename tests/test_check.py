@@ -139,7 +139,7 @@ def test_the_command_builds_the_agent_that_is_set(capsys):
     assert cli.run(["check", "--preset=pendulum_twin_sac", "--num_steps=20", f"{scheme}[16]"]) == 0
     capsys.readouterr()
     convolution = '[{"num_filters": 4, "kernel_size": 3, "stride": 1}]'
-    assert cli.run(["check", "--level=Pendulum-v1", "--num_steps=20", f"{scheme}{convolution}"]) == 1
+    assert cli.run(["check", "--preset=pendulum_twin_sac", "--num_steps=20", f"{scheme}{convolution}"]) == 1
     assert "image" in capsys.readouterr().out
 
 

@@ -149,7 +149,7 @@ def test_values_are_asked_with_critics_and_with_actions_that_the_environment_has
     beyond = np.zeros((ROWS, *of.shape), of.dtype)
     beyond[1] += 7
     for action in (np.concatenate([beyond, beyond]), beyond):
-        with pytest.raises(ValueError, match="takes" if run.has_values else "LSTM"):
+        with pytest.raises(ValueError, match="takes|mismatch" if run.has_values else "LSTM"):
             policy.values(several, action)
 
 
@@ -160,5 +160,5 @@ def test_a_policy_whose_numbers_overflow_says_so_instead_of_acting(tmp_path):
     for variable in policy.acting.networks["policy"].trainable_variables:
         variable.assign(tf.fill(variable.shape, np.float32(3e38)))
     policy.acting.refresh()
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(ValueError, match="too large"):
         policy.act(np.ones(4, np.float32))
