@@ -152,7 +152,7 @@ def overlap(level: str, case: str, seconds: float) -> dict[str, float]:
         sequential.environments.step = timed
         before = sequential.counters.env_steps
         turns = {name: turn_of(trainer, max(playing, 20)) for name, trainer in trainers.items()}
-        speeds = taking_turns(turns, seconds, trainers["overlapped"].updates.finish)
+        speeds = taking_turns(turns, seconds, trainers["overlapped"]._updates.finish)
         return {**speeds, "stepping's share": stepped * speeds["sequential"] / (sequential.counters.env_steps - before)}
 
 

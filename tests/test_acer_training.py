@@ -258,7 +258,7 @@ LEARNING = {
 )
 def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
     preset = tiny.acer(f"toys:{level}-v0", **{**LEARNING, "environment.kwargs": kwargs, "agent.algorithm.t_max": 4})
-    assert trained(tmp_path, preset).evaluator.best_return > threshold
+    assert trained(tmp_path, preset)._evaluator.best_return > threshold
     assert api.evaluate(tmp_path / "run", 200, seed=7).returns.mean() > threshold
 
 
@@ -266,7 +266,7 @@ def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
 @pytest.mark.parametrize(("lstm", "shared"), [(True, True), (True, False), (False, False)])
 def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, lstm, shared):
     preset = tiny.acer(CUE, lstm, shared, **{**LEARNING, "agent.algorithm.t_max": 8, "schedule.improve_steps": 10_000})
-    best = trained(tmp_path, preset).evaluator.best_return
+    best = trained(tmp_path, preset)._evaluator.best_return
     again = api.evaluate(tmp_path / "run", 200, seed=7).returns.mean()
     if lstm:
         assert best > 0.95 and again > 0.95
