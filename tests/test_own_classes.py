@@ -110,13 +110,15 @@ def returning(changed):
     [
         (vector_spec(3, 2), lambda a: a, lambda a: a * np.nan),
         (discrete_spec(3, 2), lambda a: a, lambda a: a + 2),
+        (discrete_spec(3, 3, masked=True), lambda a: np.full_like(a, 2), np.ones_like),
     ],
 )
 def test_what_an_own_exploration_returns_is_checked(spec, allowed, changed):
     discrete = isinstance(spec.action, DiscreteSpec)
     preset = load_preset("cart_pole_discrete_sac" if discrete else "pendulum_twin_sac")
     policy = build_policy(tiny.shrunk(preset), p.RunParameters(), spec)
-    seen = {"observation": np.zeros((4, 3), np.float32)}
+    mask = {"action_mask": np.array([[True, False, True]] * 4)} if "action_mask" in spec.observation else {}
+    seen = {"observation": np.zeros((4, 3), np.float32), **mask}
     policy.exploration = returning(allowed)
     assert policy.act(seen, mode="explore").action.shape[0] == 4
     policy.exploration = returning(changed)

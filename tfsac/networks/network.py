@@ -155,6 +155,8 @@ class Network(tf.Module):
             return np.sum(parts, axis=0) if merger == "sum" else np.concatenate(parts, axis=-1)
         if merger == "concat":
             return keras.layers.Concatenate()(parts)
+        if len(widths := {part.shape[-1] for part in parts}) > 1:  # NumPy and Keras would broadcast a width of 1
+            raise TfsacError(f"embedding_merger_type='sum' needs embeddings of equal widths, got {sorted(widths)}")
         return keras.layers.Add()(parts)
 
     def _before_lstm(self, x: Any, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> Any:

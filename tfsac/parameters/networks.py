@@ -384,7 +384,7 @@ HeadParameters = Annotated[
 EPSILON = {"optimizer_epsilon": "epsilon"}
 MOMENTS = EPSILON | {"adam_optimizer_beta1": "beta_1", "adam_optimizer_beta2": "beta_2"}
 # By name, arguments of Keras's class by the field of `NetworkParameters` that gives them. They treat each weight alone,
-# as stacked critics need, and can begin with the weights of another run; Keras's other classes cannot.
+# as stacked critics need, and can begin with the weights of another run; Keras's other classes are not offered.
 OPTIMIZERS: dict[str, dict[str, str]] = {
     "Adam": MOMENTS,
     "AdamW": MOMENTS,

@@ -18,7 +18,7 @@ from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import ActResult, Arrays, DiscreteSpec, Spec, Tensors
+from tfsac.types import ACTION_MASK, ActResult, Arrays, DiscreteSpec, Spec, Tensors
 
 
 class StatelessPolicy(BasePolicy):
@@ -82,16 +82,17 @@ class StatelessPolicy(BasePolicy):
         action = policy.sample(noise)
         changed = self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
         if not is_of_tfsac(type(self.exploration)):
-            self._check_explored(changed, action)
+            self._check_explored(changed, action, observation.get(ACTION_MASK))
         return changed, state
 
-    def _check_explored(self, changed: Any, action: np.ndarray) -> None:
+    def _check_explored(self, changed: Any, action: np.ndarray, mask: np.ndarray | None) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
         low, high = (0, self.num_actions - 1) if isinstance(self.spec.action, DiscreteSpec) else (-1, 1)
         expected = action.shape, action.dtype.kind
         fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
-        if not fits or not ((changed >= low) & (changed <= high)).all():
-            requirement = f"{action.dtype} actions of shape {action.shape} in [{low}, {high}]"
+        fits = fits and bool(((changed >= low) & (changed <= high)).all())
+        if not fits or (mask is not None and not np.take_along_axis(mask, changed[:, None], axis=1).all()):
+            requirement = f"valid {action.dtype} actions of shape {action.shape} in [{low}, {high}]"
             raise TfsacError(f"{type(self.exploration).__name__} must return {requirement}, got {changed!r}")
 
     def act_tensors(
