@@ -207,3 +207,12 @@ def test_usual_convolutions_of_small_images_see_every_pixel():
         for layer in net.embedders["observation"]:
             y = layer(y)
     assert (tape.gradient(y, x).numpy() > 0).all()
+
+
+def test_unequal_widths_of_a_dict_cannot_be_summed():
+    networks = {
+        "agent.networks.*.embedding_merger_type": "sum",
+        "agent.networks.policy.input_embedders_parameters.*.scheme": [],
+    }
+    with pytest.raises(TfsacError, match="equal widths"):
+        agent_of(small("pendulum_twin_sac", **networks), GOAL)
