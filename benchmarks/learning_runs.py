@@ -205,10 +205,9 @@ def alone_in(folder: pathlib.Path) -> Iterator[None]:
 
 @functools.cache
 def cpu() -> str:
-    """Returns the processor and those of its flags that matter, as `tfsac info` prints them."""
+    """Returns the processor, as `tfsac info` prints it."""
     printed = subprocess.run([sys.executable, "-m", "tfsac", "info"], capture_output=True, text=True, check=True).stdout
-    found = dict(re.findall(r"^(cpu|cpu flags) {2,}(.*)$", printed, re.MULTILINE))
-    return f"{found['cpu']}; {found['cpu flags']}"
+    return re.findall(r"^cpu {2,}(.*)$", printed, re.MULTILINE)[0]
 
 
 def origin(file: pathlib.Path) -> dict[str, str]:

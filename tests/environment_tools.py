@@ -29,7 +29,7 @@ class Odd(gym.Env):
     Args:
         wrong: parts of what a step returns, by name, or the whole as "step".
         reset: what reset returns.
-        action: "raise", "kill", "leave" or "hang"; "reset" or "constructor" to fail there.
+        action: "raise", "kill", "leave" or "hang"; "reset" or "constructor" to fail there, "hang in reset".
         space: of observations.
     """
 
@@ -46,6 +46,8 @@ class Odd(gym.Env):
         self.steps = 0
         if self.action == "reset":
             raise ValueError("no\nscene")
+        if self.action == "hang in reset":
+            time.sleep(600)
         return (nothing(self.observation_space), {}) if self.returned is None else self.returned
 
     def step(self, action):

@@ -29,7 +29,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             which stand for their finished runs; folders of sweeps, which stand for theirs by combination; and
             LABEL=RUN,RUN.
     """
-    from tfsac.experiments.sweep import runs_of
+    from tfsac.experiments.sweep import PLAN, runs_of
 
     groups: dict[str, list[pathlib.Path]] = {}
     unnamed: list[list[pathlib.Path]] = []
@@ -40,15 +40,17 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
         groups[label] = runs
 
     for label, paths in map(_parsed, words):
-        combinations = [entry for path in paths for entry in runs_of(path).items()]
+        combinations = [(path, *entry) for path in paths for entry in runs_of(path).items()]
         if label:
-            add(label, [run for _, runs in combinations for run in runs])
+            add(label, [run for _, _, runs in combinations for run in runs])
             continue
-        for combination, runs in combinations:
+        for path, combination, runs in combinations:
             if combination:
-                add(f"{paths[0].name} {combination}" if len(words) > 1 else combination, runs)
-            else:
+                add(f"{path.name} {combination}" if len(words) > 1 else combination, runs)
+            elif (path / PLAN).is_file():
                 unnamed.append(runs)  # of one experiment on levels that may have numbers of their own
+            else:
+                unnamed.extend([run] for run in runs)
     for label, runs in by_difference(unnamed).items():
         add(label, runs)
     return groups

@@ -17,6 +17,7 @@ from tfsac.environments.checked_env import EnvironmentFailure, format_error, tim
 from tfsac.environments.make import Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vectorize import Environments
+from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
 
@@ -86,6 +87,8 @@ def check_environment(
             environments = Environments(parameters, seed, watched, begin=False)
             closing.callback(environments.close)
             _look_at_spaces(first, report)
+            if maker.parameters.evaluation == "separate" and first is not env:
+                _make_another(maker, first)
             _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report)
         except Exception as error:
             text = format_error(error).removeprefix(f"{parameters.name}: ").removeprefix(f"{report.name}: ")
@@ -94,6 +97,18 @@ def check_environment(
         if not issubclass(warning.category, DeprecationWarning | ResourceWarning):
             report.warnings.append(COLOURS.sub("", str(warning.message)).removeprefix("WARN: "))
     return report
+
+
+def _make_another(maker: Maker, first: gym.Env) -> None:
+    """Makes an environment while there is one, as training does for evaluations."""
+    twice = 'training makes 2 environments at once (environment.evaluation="shared" makes one)'
+    try:
+        another = maker.unchecked()
+    except Exception as error:
+        raise TfsacError(f"{twice}: {format_error(error)}") from error
+    if another.unwrapped is first.unwrapped:
+        raise TfsacError(f"{twice}, got the same one")
+    another.close()
 
 
 class _Watched(gym.Wrapper):
@@ -127,6 +142,8 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
         if len(shape) != 3 or min(shape[:2]) < 3 or shape[0] <= 4 < min(shape[1:]):
             kinds = "no vector, which flattening makes of it, and no image, which has its channels last"
             report.warnings.append(f"observation {key!r} of the shape {shape} is {kinds}")
+        elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
+            report.warnings.append(f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
 
 
 def _step(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import pickle
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +24,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from tfsac.environments.checked_env import VECTOR_REWARD, EnvironmentFailure, format_error, time_limit_of
 from tfsac.environments.spaces import name_of_environment, spec_of
+from tfsac.errors import TfsacError
 from tfsac.types import Spec
 from tfsac.utils.machine import ENDING
 
@@ -131,7 +134,7 @@ class RemoteGroup:
         self.deadline: float | None = None
         self.pipe, child_pipe = context.Pipe()
         self.spin = self.started = self.unanswered = False
-        arguments = cloudpickle.dumps(make_env), child_pipe, members, buffer
+        arguments = serialize(make_env), child_pipe, members, buffer
         self.process = context.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
         child_pipe.close()
@@ -141,8 +144,9 @@ class RemoteGroup:
         if self.unanswered:  # another group failed before this answer was received
             with contextlib.suppress(EnvironmentFailure):
                 self.receive()
-        # Making the environments, before the first answer, may take as long as it takes.
-        self.deadline = time.monotonic() + self.timeout if self.timeout and self.started else None
+        if not self.started:  # its first answer: making the environments may take as long as it takes
+            self.receive()
+        self.deadline = self.timeout and time.monotonic() + self.timeout
         self.started = self.unanswered = True
         with contextlib.suppress(OSError):  # it has ended, as its missing answer will say
             self.pipe.send((method, argument))
@@ -196,22 +200,39 @@ def _work(maker: bytes, pipe: Any, members: Sequence[int], buffer: Any) -> None:
     for number in {*ENDING} - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
     multiprocessing.current_process().daemon = False  # an environment may have processes of its own
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     group: Group | None = None
-    spin = False
+    spin, (method, argument) = False, ("make", None)
     with contextlib.suppress(EOFError, OSError):  # the run closed the pipe
         while True:
-            spin, (method, argument) = _receive(pipe, spin)
             try:
                 group = group or Group(pickle.loads(maker), members, buffer)
-                result = getattr(group, method)(argument)
+                result = None if method == "make" else getattr(group, method)(argument)
                 if result is not None:  # of a step
                     result = *result[:3], [convert(info, pickle.dumps) for info in result[3]]
             except BaseException as error:  # also SystemExit
                 result = EnvironmentFailure(format_error(error), getattr(error, "environment", None))
                 result.add_note(traceback.format_exc())
             pipe.send(result)
+            spin, (method, argument) = _receive(pipe, spin)
     if group is not None:
         group.close()
+
+
+def _exit_with_parent() -> None:
+    run = multiprocessing.parent_process()
+    if run is not None:
+        run.join()
+        os._exit(1)
+
+
+def serialize(value: Any) -> bytes:
+    """Returns what `pickle.loads` of another process makes the same of."""
+    try:
+        return cloudpickle.dumps(value)
+    except Exception as error:  # whatever the user's objects raise
+        advice = "create what it holds inside it"
+        raise TfsacError(f"env_fn cannot be sent to another process ({error}); {advice}") from error
 
 
 def convert(info: Mapping[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:

@@ -19,12 +19,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import cloudpickle
 import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.checked_env import EnvironmentFailure
 from tfsac.environments.make import maker
+from tfsac.environments.subprocesses import serialize
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 
@@ -61,7 +61,7 @@ def write_video(
         EnvironmentFailure: the environment cannot be drawn here, or the video cannot be written.
     """
     spec = gym.registry.get(parameters.level)  # a script or a notebook may have registered it
-    job = cloudpickle.dumps((parameters, list(seeds), list(actions), path, env_fn, spec, returns))
+    job = serialize((parameters, list(seeds), list(actions), path, env_fn, spec, returns))
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     with tempfile.TemporaryFile() as errors:  # no pipe, which processes of the environment could keep open
         command = [sys.executable, "-m", __name__, str(FRAME_TIMEOUT)]

@@ -25,7 +25,7 @@ from tfsac.utils.files import read_object
 
 PLAN = "sweep.json"
 LEVELS = ("level", "environment.level")  # what a grid calls the level
-LONGEST_VALUE = 40  # characters in the name of a folder
+LONGEST_VALUE, LONGEST_NAME = 40, 200  # characters in the name of a folder; file systems allow 255
 
 
 class Combination(NamedTuple):
@@ -79,7 +79,8 @@ def combination_names(axes: Mapping[str, Sequence[str]], without: Collection[str
         quoted = [urllib.parse.quote(text.translate(str.maketrans("[]", "()")), safe="(),:+") for text in texts]
         short = [word if len(word) <= LONGEST_VALUE else f"value{i + 1}" for i, word in enumerate(quoted)]
         parts.append([f"{names[path]}={word}" if path not in without else "" for word in short])
-    return [",".join(filter(None, chosen)) for chosen in itertools.product(*parts)]
+    joined = [",".join(filter(None, chosen)) for chosen in itertools.product(*parts)]
+    return [name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]},{i + 1}" for i, name in enumerate(joined)]
 
 
 def split_values(text: str) -> list[str]:

@@ -113,3 +113,4 @@ class Exported:
 
 
 load_exported = Exported
+"""Loads an exported policy to act with, from the folder of a SavedModel or LiteRT file; see `Exported`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import pathlib
-import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def load(name: str) -> Any:
     """Returns what "MODULE:NAME" names, such as the class of "my_agents:MyAgent", or raises TfsacError."""
     module, _, inner = name.partition(":")
     try:
-        value = pkgutil.resolve_name(name)
+        value = functools.reduce(getattr, filter(None, inner.split(".")), importlib.import_module(module))
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # one that the user's module needs
             raise
