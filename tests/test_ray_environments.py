@@ -74,6 +74,9 @@ class FakeRay:
         class RayError(Exception):
             pass
 
+        class ActorUnavailableError(RayError):
+            pass
+
         class RayTaskError(RayError):
             def __init__(self, cause):
                 self.cause = cause

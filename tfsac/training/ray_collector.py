@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -67,6 +68,7 @@ class RolloutActor:
     ):
         self.index, self.preset, self.settings, self.env_fn, self.models = index, preset, settings, env_fn, models
         self.collector: Collector | None = None
+        self.requested: int | None = None
 
     def start_episodes(self, episode: np.ndarray, env_steps: int) -> tuple[Spec, dict[str, np.ndarray]]:
         """Starts these episodes, of which each environment of the run has one `[E]`; the first time, makes policy and
@@ -93,10 +95,12 @@ class RolloutActor:
         return Collector(policy, Filters(parameters.filters, policy.spec), environments)
 
     def rollout(self, request: RolloutRequest, weights: Weights) -> tuple[bool, Step]:
-        """Returns whether Ray has restarted this actor, in new episodes, and the requested steps, arrays
-        `[T, E / actors, ...]`.
+        """Returns whether it begins with new episodes, and the requested steps, arrays `[T, E / actors, ...]`. It does
+        where Ray has restarted this actor, or lost its answer and sends the same request again.
         """
-        if restarted := self.collector is None:
+        restarted = self.collector is None or self.requested == request.env_steps
+        self.requested = request.env_steps
+        if restarted:
             self.start_episodes(request.episode, request.env_steps)
         collector = self.collector
         assert collector is not None
@@ -148,15 +152,18 @@ class RayEnvironments:
         """Has every actor reset its environments to the episodes after those of a state that had started."""
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
         self.length, self.steps = np.zeros(self.num_envs, np.int64), state["steps"]
-        self.pending = [actor.start_episodes.remote(self.episode, self.steps) for actor in self.actors]
+        self._request("start_episodes", self.episode, self.steps)
         specs, observations = zip(*self._results(START_TIMEOUT), strict=True)
         self.spec: Spec = specs[0]
         self.observation = {key: np.concatenate([each[key] for each in observations]) for key in self.spec.observation}
 
     def send(self, request: RolloutRequest, weights: Weights) -> None:
         """Requests a rollout from every actor, with these weights of the policy."""
-        stored = self.ray.put(weights)
-        self.pending = [actor.rollout.remote(request, stored) for actor in self.actors]
+        self._request("rollout", request, self.ray.put(weights))
+
+    def _request(self, method: str, *arguments: Any) -> None:
+        self.request = lambda actor: getattr(actor, method).remote(*arguments)
+        self.pending = [self.request(actor) for actor in self.actors]
 
     def receive(self, newest: Step | None) -> list[Step]:
         """Waits for the rollouts that were requested last, and returns T steps of all environments. The episodes of an
@@ -172,13 +179,22 @@ class RayEnvironments:
 
     def _results(self, timeout: float | None) -> list[Any]:
         """Waits for what was requested last of each actor."""
-        try:
-            return self.ray.get(self.pending, timeout=timeout)
-        except self.ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-        except self.ray.exceptions.RayError as error:
-            reason = str(error).splitlines()[0]
-            raise EnvironmentFailure(f"An actor on the Ray cluster was lost, or does not start: {reason}") from error
+        return [self._result(k, timeout) for k in range(len(self.actors))]
+
+    def _result(self, k: int, timeout: float | None) -> Any:
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            try:
+                return self.ray.get([self.pending[k]], timeout=timeout)[0]
+            except self.ray.exceptions.RayTaskError as error:
+                raise error.cause from error
+            except self.ray.exceptions.RayError as error:
+                # Ray takes some seconds to notice that a machine is lost, and restarts its actors only then.
+                if not isinstance(error, self.ray.exceptions.ActorUnavailableError) or time.monotonic() > deadline:
+                    reason = f"An actor on the Ray cluster was lost, or does not start: {str(error).splitlines()[0]}"
+                    raise EnvironmentFailure(reason) from error
+            time.sleep(1.0)
+            self.pending[k] = self.request(self.actors[k])
 
     def count(self, step: Step) -> None:
         """Counts a step, once the run has used it."""

@@ -135,7 +135,7 @@ class RunDirectory:
         compared = (only,) if keys is None else ("action.", *(f"observation.{key}." for key in keys))
         for name, before, now in differences(trained, current):
             compatible = name == "action.dtype" or (name in ("action.low", "action.high") and same_bounds(before, now))
-            if name.startswith(compared) and not compatible:
+            if f"{name}.".startswith(compared) and not compatible:
                 raise TfsacError(
                     f"the policy of {self.path} belongs to another environment: its {name} is {before}, got {now}"
                 )

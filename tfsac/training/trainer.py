@@ -56,6 +56,7 @@ from tfsac.training.signals import StopSignals
 from tfsac.training.trained_policy import Policy
 from tfsac.training.updates import Resets, Updates
 from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
+from tfsac.utils.files import read_object
 from tfsac.utils.imports import name_of
 
 NO_WARM_UP = {"schedule.heatup_steps": EnvironmentEpisodes(0), "schedule.random_action_steps": None}
@@ -131,11 +132,12 @@ class Trainer:
         self.directory = directory = RunDirectory(run_dir)
         # A resumed run has its weights from its checkpoint.
         source = None if initial_weights is None or resume else RunDirectory(initial_weights)
+        earlier = read_object(directory.config) if resume and directory.config.is_file() else {}
         restore_memory = restore_memory and not resume
         if restore_memory and not source:
             raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
         preset = preset if isinstance(preset, Preset) else load_preset(preset)
-        if restore_memory:
+        if restore_memory or earlier.get("restore_memory"):
             preset = override(preset, NO_WARM_UP)
         if run is None:
             run = directory.read()[1] if resume and directory.config.is_file() else RunParameters()
@@ -288,8 +290,9 @@ class Trainer:
         if chief:
             self._reporter.csv.start(self._reporter.info, self._resumed_at)
         self._checkpoint_period.start(counters.env_steps)
-        stops_at_threshold, best = self.settings.stop_at_threshold and self._evaluator.best_updates, self._evaluator
-        if stops_at_threshold and best.reached_threshold(best.best_return, counters):  # it was killed while it ended
+        best, stops = self._evaluator, self.settings.stop_at_threshold and self._evaluator.best_updates
+        was_ending = resume and stops and not directory.policy.exists()  # when it was killed
+        if was_ending and best.reached_threshold(best.best_return, counters):
             self._stop_reason, self._workers_stop = THRESHOLD_REACHED, True
         if resume and self.schedule.finished():
             self.print("This run has completed its schedule: set a larger schedule.improve_steps to train on.")
@@ -490,7 +493,8 @@ class Trainer:
         if not chief:
             return {}
         value = row.get("evaluation/return_mean", row.get(RECENT, np.nan))
-        row = self._reporter.write(self._hooks.metrics() | row)
+        row |= {name: value for name, value in self._hooks.metrics().items() if name not in row}
+        row = self._reporter.write(row)
         if not np.isnan(value):
             self._evaluator.save_if_best(value, self.counters)
             if self._evaluator.reached_threshold(value, self.counters) and self.settings.stop_at_threshold:
@@ -534,8 +538,9 @@ class Trainer:
         arrays = {} if self._several else {**self._collector.arrays(), **self._updates.arrays()}
         files = dict(self.run_files)
         if self._workers.task.is_chief:
-            config = {CONFIG: self.directory.config.read_bytes()}
-            files |= self._reporter.files() | self._evaluator.files() | config
+            files |= self._reporter.files() | self._evaluator.files()
+            if self.directory.config.is_file():
+                files[CONFIG] = self.directory.config.read_bytes()
         checkpoint = self._checkpoints.save(self.counters.env_steps, state, arrays, files)
         self._hooks.call("on_checkpoint")
         return checkpoint

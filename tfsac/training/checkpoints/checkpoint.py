@@ -202,6 +202,7 @@ class CheckpointManager:
     def take_memory(self, directory: pathlib.Path) -> None:
         """Fills the memory with that of another run's newest checkpoint in `directory`."""
         checkpoint, _ = newest_complete(directory, chunks=True)
+        self.workers.check_shared({"checkpoint": checkpoint.name})
         manifest = read_manifest(checkpoint)
         saved, current = (
             (x["agent"]["memory"]["kind"], x["agent"]["memory"]["max_size"], x["environment"]["num_envs"])
