@@ -130,8 +130,8 @@ class Length(Callback):
 def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
     Trainer(preset(), tmp_path / "run", RUN, callbacks=[Length()]).run()
     assert [(row["mine/steps"], row.get("mine/rest")) for row in tiny.rows(tmp_path / "run")] == [
-        ("50.0", None),
-        ("70.0", None),
+        ("50.0", ""),
+        ("70.0", ""),
     ]
     printed = [line.split()[-2:] for line in capsys.readouterr().out.splitlines()]
     assert [words for words in printed if words[1:] in (["mine/rest"], ["-"])] == [

@@ -122,7 +122,7 @@ def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
 @pytest.mark.acceptance
 @pytest.mark.parametrize("name", ["AdamW", "Lion"])
 def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
-    fields = {"optimizer_type": name, "weight_decay": 0.1, "optimizer_epsilon": 1e-5}
+    fields = {"optimizer_type": name, "weight_decay": 0.1}
     changes = {f"agent.networks.*.{field}": value for field, value in fields.items()}
     made = preset(**changes, **{"schedule.improve_steps": 80})
     whole = complete_run(tmp_path / "whole", made)

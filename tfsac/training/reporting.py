@@ -182,6 +182,7 @@ class Reporter:
     def write(self, row: dict[str, Any]) -> dict[str, Any]:
         """Sends a row everywhere, and returns it with NaN in the columns of metrics.csv that have no value."""
         self._move_bar()
+        self.csv.columns = list(dict.fromkeys([*self.csv.columns, *row]))  # also those that have no value yet
         self._write("evaluation", row)
         self._write("update", self.curves.take())
         return dict.fromkeys(self.csv.columns, np.nan) | row
