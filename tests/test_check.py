@@ -110,6 +110,9 @@ def test_the_check_makes_and_resets_environments_as_training_does():
     assert not tfsac.check_environment(Picky, num_steps=50).problems
     (problem,) = tfsac.check_environment(lambda: Picky(2**16), num_steps=50).problems
     assert "seed too large" in problem
+    one = Plain()
+    (problem,) = tfsac.check_environment(lambda: one, num_steps=20).problems
+    assert "2 environments at once" in problem
 
 
 @pytest.mark.parametrize(
@@ -126,6 +129,10 @@ def test_the_check_makes_and_resets_environments_as_training_does():
         (
             lambda: Plain(space=Box(0, 255, (3, 84, 84), np.uint8), observation=np.zeros((3, 84, 84), np.uint8)),
             "channels last",
+        ),
+        (
+            lambda: Plain(space=Box(0.0, 1.0, (16, 16, 3)), observation=np.zeros((16, 16, 3), np.float32)),
+            "not uint8",
         ),
     ],
 )

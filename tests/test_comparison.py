@@ -307,6 +307,10 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch, cap
     for words in (["x=run", "y=run", "x=sweep"], [f"{sac}=sweep", "run"]):
         with pytest.raises(TfsacError, match=f"label '{words[0].partition('=')[0]}'"):
             groups_of_runs.groups_of(words)
+    described("mixed/seed0"), described("mixed/seed1", agent__algorithm__discount=0.98)
+    mixed = {"discount=0.99": [pathlib.Path("mixed/seed0")], "discount=0.98": [pathlib.Path("mixed/seed1")]}
+    [(path / "policy").mkdir() for (path,) in mixed.values()]
+    assert groups_of_runs.groups_of(["mixed"]) == mixed
     folder = "sweep/rate=1,discount=0.98"  # a comma in a path is none between paths
     (described(f"{folder}/seed0") / "policy").mkdir()
     assert groups_of_runs.groups_of([f"x={folder},run"]) == {"x": [pathlib.Path(folder, "seed0"), run]}

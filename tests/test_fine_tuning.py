@@ -177,10 +177,12 @@ def test_a_run_that_began_with_a_memory_is_resumed_and_saved_whole(with_memory, 
     resumed = Trainer(load_preset(tmp_path / "run" / "config.json"), tmp_path / "run", quiet=True, resume=True)
     np.testing.assert_array_equal(*(stored(trainer.memory) for trainer in (resumed, first)))
     resumed.close()
-    longer = override(MEMORIES["uniform"](), {"schedule.improve_steps": 25})  # its own script knows of no empty warm-up
+    changes = {"schedule.improve_steps": 25, "schedule.random_action_steps": 1000}  # its own script has a warm-up
+    longer = override(MEMORIES["uniform"](), changes)
     assert tfsac.train(longer, tmp_path / "run", resume=True, quiet=True).counters.updates == 25
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["initial_weights"] == str(with_memory) and len(config["resumed"]) == 2
+    assert config["preset"]["schedule"]["random_action_steps"] is None
 
 
 def rows_gone(folder):

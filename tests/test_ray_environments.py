@@ -82,7 +82,7 @@ class FakeRay:
                 self.cause = cause
 
     def __init__(self, cores=4):
-        self.cores, self.made, self.actors, self.losing = cores, [], [], set()
+        self.cores, self.made, self.actors, self.losing, self.unavailable = cores, [], [], set(), 0
 
     def cluster_resources(self):
         return {"CPU": float(self.cores)}
@@ -104,6 +104,9 @@ class FakeRay:
     def _answer(self, number, name, *arguments):
         if "all" in self.losing:
             raise self.exceptions.RayError(f"{number} was killed")
+        if self.unavailable:
+            self.unavailable -= 1
+            raise self.exceptions.ActorUnavailableError("its machine does not answer")
         if number in self.losing:
             self.actors[number] = self.made[number]()
             self.losing.remove(number)
@@ -211,9 +214,12 @@ def test_an_actor_that_is_lost_at_once_starts_its_first_episode_and_one_that_sta
     ray.losing = {0}
     assert not any(step.truncated.any() for step in played(collector, 4))  # it had begun no episode
     assert len(lines) == 1 and ray.actors[0].started == [([0, 0], 0)]
+    ray.unavailable = 2  # until Ray notices that a machine is lost, and restarts its actors
+    ray.losing = {1}
+    assert len(played(collector, 3, begin=4)) == 3 and len(lines) == 2
     ray.losing = {"all"}
     with pytest.raises(EnvironmentFailure, match="lost"):
-        played(collector, 4, begin=4)
+        played(collector, 4, begin=7)
 
 
 def test_what_environments_raise_is_not_a_lost_actor(fake, monkeypatch):
@@ -257,6 +263,17 @@ def test_the_steps_of_a_rollout_count_as_those_of_the_run():
     restarted, rollout = actor.rollout(RolloutRequest(5, 30, 20, np.zeros(4, int), {"count": 3}), [])
     assert not restarted and seen == [[], {"count": 3}, (30, 20), (30, 24), (30, 28), (30, 32), (30, 36)]
     assert rollout.reward.shape == (5, 2) and rollout.following["x"].shape == (5, 2)
+
+
+def test_a_request_that_ray_repeats_begins_new_episodes():
+    actor = RolloutActor(0, tiny_preset("Pendulum-v1"), RunParameters(), None, None)
+    actor.start_episodes(np.zeros(1, int), 0)
+    weights = actor.collector.policy.actor_weights(None)
+    request = RolloutRequest(3, 0, 0, np.ones(1, int), actor.collector.filters.state())
+    (first, steps), (repeated, again) = (actor.rollout(request, weights) for _ in range(2))
+    assert not first and steps.length[:, 0].tolist() == [1, 2, 3]
+    assert repeated and again.length[:, 0].tolist() == [1, 2, 3]  # its answer was lost: episode 0 has a gap
+    assert actor.collector.environments.episode.tolist() == [1]
 
 
 # -- whole runs --------------------------------------------------------------------------------------------------------

@@ -304,7 +304,10 @@ def test_a_policy_plays_in_any_environment_that_fits_what_it_reads(asymmetric, t
     assert played.level == OTHER and len(played.records) == 7 and played.returns[0] < -7 * 3
 
 
-@pytest.mark.parametrize(("made", "named"), [({"high": 1.0}, "action.high"), ({"size": 3}, "observation.state")])
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [({"high": 1.0}, "action.high"), ({"size": 3}, "observation.state"), ({"keys": ("hidden",)}, "observation.state")],
+)
 def test_what_a_policy_cannot_read_or_do_is_refused(asymmetric, made, named, tmp_path):
     env_fn, out = lambda: Keys(**made), tmp_path / "played.npz"
     for use in (tfsac.load_policy, tfsac.evaluate, lambda run, env_fn: tfsac.record(run, out, 1, env_fn=env_fn)):

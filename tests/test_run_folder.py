@@ -66,6 +66,14 @@ time.sleep(100)
 """
 
 
+def test_a_run_whose_config_is_removed_saves_and_ends(tmp_path):
+    class Removing(Callback):
+        def on_step(self, trainer):
+            trainer.directory.config.unlink(missing_ok=True)
+
+    assert Trainer(preset(), tmp_path / "run", RUN, callbacks=[Removing()], quiet=True).run().reason == "finished"
+
+
 # -- one process -------------------------------------------------------------------------------------------------------
 
 

@@ -70,6 +70,8 @@ def test_a_grid_is_every_combination_in_order():
     assert made[1].experiment == {"flags": made[1].flags}
     [only] = plan()
     assert (only.name, only.texts, only.flags) == ("", {}, [])
+    names = sweeps.combination_names({f"{i}{'long' * 7}": ["1", "2"] for i in range(9)})
+    assert len({*names}) == 2**9 and max(map(len, names)) < 255  # a folder's name
 
 
 @pytest.mark.parametrize(

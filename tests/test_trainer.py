@@ -152,6 +152,8 @@ def test_a_reached_threshold_ends_the_run_and_accepts_the_preset_if_it_was_in_ti
     resumed = tfsac.train(tiny_preset(**easy), tmp_path / "run", resume=True, quiet=True)  # killed before its export
     assert (resumed.reason, resumed.counters.env_steps) == ("threshold reached", 150)
     assert (tmp_path / "run" / "policy").is_dir()
+    resumed = tfsac.train(tiny_preset(**easy), tmp_path / "run", resume=True, quiet=True)  # after its export
+    assert (resumed.reason, resumed.counters.env_steps) == ("threshold reached", 200)
 
 
 @pytest.mark.slow

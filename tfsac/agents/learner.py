@@ -240,8 +240,6 @@ class Agent(tf.Module, ABC):
         """Makes an update that leaves policy and temperature as they are: the critics, then the target. Its metrics are
         some of `update_once`'s.
         """
-        if not hasattr(self, "critic_step"):
-            raise NotImplementedError(f"a policy delay needs {type(self).__name__}.update_critics_once")
         critic = self.critic_step(batch)
         self.apply(*critic.gradients)
         self.update_target("q")

@@ -61,10 +61,6 @@ def check(env: gym.Env) -> None:
 
 
 def _problems(env: gym.Env) -> Iterator[str]:
-    for name in ("observation_space", "action_space"):
-        if not isinstance(getattr(env, name, None), gym.Space):
-            yield f"an environment needs the attribute {name}, one of gymnasium.spaces"
-            return
     yield from _running_statistics(env)
     action: Any = env.action_space
     spaces = dict(spaces_by_key(env.observation_space))
@@ -77,8 +73,6 @@ def _problems(env: gym.Env) -> Iterator[str]:
         expected = (*team, int(action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]))
         if mask.shape != expected:
             yield f"'action_mask' must have an entry for each action, shape {expected}, got {mask}"
-    if not spaces:
-        yield f"an observation needs more than its action mask, got {env.observation_space}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
             yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
