@@ -17,6 +17,7 @@ from filelock import FileLock
 from stand_in import kill_when, send_when, wait_for
 
 from tfsac import cli
+from tfsac.distributed import ray_cluster
 from tfsac.distributed.ray_cluster import connect
 from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes
@@ -262,7 +263,7 @@ def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
 
 
 def test_one_sweep_at_a_time_trains_in_a_folder_and_one_process_a_run(stand_in, monkeypatch):
-    monkeypatch.setattr(run_processes, "LOCK_TIMEOUT", 0.0)
+    monkeypatch.setattr(ray_cluster, "LOCK_TIMEOUT", 0.0)
     run(stand_in, seeds=1)
     before = content(stand_in)
     with FileLock(stand_in / ".lock"), pytest.raises(BlockingIOError, match="is being trained"):

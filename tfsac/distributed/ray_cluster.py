@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from tfsac.errors import TfsacError
 
@@ -26,6 +26,7 @@ PR_SET_PDEATHSIG = 1
 POLL_SECONDS = 0.1  # at a process of this machine
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
+P = TypeVar("P")  # a process, here or on the cluster
 # Starts the process of a job, which calls the given function first; returns None if there is nothing to do.
 Start = Callable[[Callable[[], None]], "subprocess.Popen[bytes] | None"]
 
@@ -109,7 +110,7 @@ class RayJob:
         self.ray = ray
         self.returncode: int | None = None
         task = ray.remote(_run).options(num_cpus=cores, max_retries=-1, name=name)
-        self.reference = task.remote(start, os.getcwd(), LOCK_TIMEOUT)
+        self.reference = task.remote(start, os.getcwd())
 
     def poll(self) -> int | None:
         """Returns the exit status, or None while it runs; raises what `start` raised."""
@@ -128,25 +129,34 @@ class RayJob:
         self.ray.cancel(self.reference)
 
 
-def _run(start: Start, folder: str, lock_timeout: float) -> int:
+def _run(start: Start, folder: str) -> int:
     """Runs a job's process on this machine and returns its exit status; what Ray calls."""
     os.chdir(folder)
-    cancelled, end = threading.Event(), time.monotonic() + lock_timeout
+    cancelled = threading.Event()
     signal.signal(signal.SIGINT, lambda number, frame: cancelled.set())  # so Ray reports a cancellation
-    while not cancelled.is_set():
+    process = start_when_free(lambda: start(end_with_parent), cancelled.is_set)
+    while process is not None and process.poll() is None:
+        if cancelled.wait(POLL_SECONDS):
+            process.terminate()
+            return process.wait()
+    if process is not None:
+        return process.returncode
+    return -signal.SIGTERM if cancelled.is_set() else 0  # 0: another process has done it
+
+
+def start_when_free(start: Callable[[], P | None], cancelled: Callable[[], bool]) -> P | None:
+    """Starts a process once no other one trains its run, which what a killed series left does until it has saved.
+    Returns None where there is nothing to do, or it was cancelled before.
+    """
+    end = time.monotonic() + LOCK_TIMEOUT
+    while not cancelled():
         try:
-            process = start(end_with_parent)
+            return start()
         except BlockingIOError:
             if time.monotonic() > end:
                 raise
-            cancelled.wait(POLL_SECONDS)
-            continue
-        while process is not None and process.poll() is None:
-            if cancelled.wait(POLL_SECONDS):
-                process.terminate()
-                return process.wait()
-        return 0 if process is None else process.returncode  # None: another process has done it
-    return -signal.SIGTERM
+            time.sleep(POLL_SECONDS)
+    return None
 
 
 def end_with_parent() -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-from tfsac.distributed.ray_cluster import LOCK_TIMEOUT, end_with_parent
+from tfsac.distributed.ray_cluster import end_with_parent, start_when_free
 from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
 from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object
@@ -61,7 +61,6 @@ class PlannedRun(NamedTuple):
         cores: int | None,
         prepare: Callable[[], None] | None = None,
         train: Sequence[str] = (),
-        lock_timeout: float = 0.0,
     ) -> subprocess.Popen[bytes] | None:
         """Starts its process, or returns None if another process has finished it; raises BlockingIOError where one
         trains it.
@@ -70,11 +69,10 @@ class PlannedRun(NamedTuple):
             cores: how many of them TensorFlow's threads may use, unless its variables are set; None for all.
             prepare: what the process does before it becomes its program.
             train: arguments of Python before the flags; `TRAIN` by default.
-            lock_timeout: seconds to wait for another process that trains it.
         """
         threads = {} if cores is None else {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": str(cores)}
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with acquire(FileLock(self.path / LOCK), lock_timeout) if self.path.is_dir() else contextlib.nullcontext():
+        with acquire(FileLock(self.path / LOCK)) if self.path.is_dir() else contextlib.nullcontext():
             if self.finished:
                 return None
             flags = self._flags_to_continue()
@@ -142,8 +140,7 @@ class Series:
         Returns:
             the number of the signal that stopped it, and the runs, which saved; or None.
         """
-        # What a killed series left saves and ends.
-        self.launch = launch or (lambda run, cores: run.start(cores, end_with_parent, lock_timeout=LOCK_TIMEOUT))
+        self.launch = launch or (lambda run, cores: run.start(cores, end_with_parent))
         self.folder.mkdir(parents=True, exist_ok=True)
         with acquire(FileLock(self.folder / LOCK)), _collect_signals(self.signals):
             with atomic_write(self.file) as stream:
@@ -168,7 +165,7 @@ class Series:
         """Trains a run, prints how it goes, and returns its exit status. Once `ends` is true, it saves and ends."""
         name, num_sent, ending, began = run.path.relative_to(self.folder), 0, False, time.monotonic()
         word = "resumed" if run.interrupted else "started"
-        if (process := self.launch(run, self.cores)) is None:
+        if (process := start_when_free(lambda: self.launch(run, self.cores), lambda: bool(self.signals))) is None:
             return 0
         say(f"{word:<9} {name}")
         try:

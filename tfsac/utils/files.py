@@ -56,12 +56,12 @@ def sync(path: pathlib.Path) -> None:
         os.close(descriptor)
 
 
-def acquire(lock: BaseFileLock, seconds: float = 0.0) -> contextlib.AbstractContextManager[Any]:
+def acquire(lock: BaseFileLock) -> contextlib.AbstractContextManager[Any]:
     """Takes the lock of a folder, which the operating system releases when the process ends; raises BlockingIOError
-    where another process, or another part of this one, still has it after so many seconds.
+    where another process, or another part of this one, has it.
     """
     try:
-        return lock.acquire(timeout=seconds)
+        return lock.acquire(timeout=0.0)
     except Timeout:
         folder = pathlib.Path(lock.lock_file).parent
         raise BlockingIOError(f"{folder} is being trained already: wait for its end") from None
