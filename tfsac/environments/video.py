@@ -12,6 +12,7 @@ import faulthandler
 import os
 import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,18 +62,25 @@ def write_video(
         EnvironmentFailure: the environment cannot be drawn here, or the video cannot be written.
     """
     spec = gym.registry.get(parameters.level)  # a script or a notebook may have registered it
-    job = serialize((parameters, list(seeds), list(actions), path, env_fn, spec, returns))
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    with tempfile.TemporaryFile() as errors:  # no pipe, which processes of the environment could keep open
-        command = [sys.executable, "-m", __name__, str(FRAME_TIMEOUT)]
+    command = [sys.executable, "-m", __name__, str(FRAME_TIMEOUT)]
+    # ffmpeg may outlive the process that started it, so an incomplete file never has the path of the video. Errors are
+    # no pipe, because processes of the environment could keep it open.
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryFile() as errors,
+    ):
+        written = pathlib.Path(folder) / path.name
+        job = serialize((parameters, list(seeds), list(actions), written, env_fn, spec, returns))
         done = subprocess.run(command, input=job, env=variables, stdout=subprocess.DEVNULL, stderr=errors, check=False)
         errors.seek(0)
         output = errors.read().decode(errors="replace").strip()
+        if done.returncode in (0, DIFFERENT_EPISODES):
+            shutil.move(written, path)
     if done.returncode == DIFFERENT_EPISODES:
         message = f"the video {path} shows other episodes than those evaluated: seeds and actions do not determine them"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     elif done.returncode:
-        path.unlink(missing_ok=True)
         cause = output.splitlines()[-1] if output else f"exit status {done.returncode}"
         needs = "tfsac[video], render_mode='rgb_array', and for MuJoCo without a screen libegl1 and MUJOCO_GL=egl"
         message = f"no video of {parameters.name} ({cause}); videos need {needs}"
