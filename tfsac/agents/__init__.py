@@ -13,6 +13,7 @@ from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent
 from tfsac.agents.discrete_sac import DiscreteSoftActorCriticAgent
 from tfsac.agents.ensemble_sac import EnsembleSoftActorCriticAgent
 from tfsac.agents.learner import Agent
+from tfsac.agents.recurrent_sac import RecurrentDiscreteSoftActorCriticAgent, RecurrentSoftActorCriticAgent
 from tfsac.agents.sac_v import SoftActorCriticAgent
 from tfsac.agents.taac import TemporallyAbstractActorCriticAgent
 from tfsac.agents.twin_sac import TwinSoftActorCriticAgent
@@ -23,6 +24,8 @@ __all__ = [
     "DiscreteSoftActorCriticAgent",
     "EnsembleSoftActorCriticAgent",
     "GaussianACERAgent",
+    "RecurrentDiscreteSoftActorCriticAgent",
+    "RecurrentSoftActorCriticAgent",
     "SoftActorCriticAgent",
     "TemporallyAbstractActorCriticAgent",
     "TwinSoftActorCriticAgent",

@@ -122,10 +122,12 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
     policy.reset()
     differences = list[float]()
     for observation in observations:
+        if policy.state:
+            policy.observe(np.ones(len(next(iter(policy.state.values())))))  # of policies that read rewards
         state = dict(policy.state)
         exported.state, live = state, policy.act(observation)
         pairs = [(exported(observation) / unit, live / unit)]
-        pairs += [(exported.state[name], value) for name, value in policy.state.items()]
+        pairs += [(exported.state[name], value) for name, value in policy.state.items() if name in exported.state]
         entries = [np.abs(of_export - expected).max() for of_export, expected in pairs]
         difference = float(max(entries)) if np.isfinite(entries).all() else np.inf
         if difference > TOLERANCE:

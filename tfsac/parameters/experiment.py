@@ -23,6 +23,10 @@ from tfsac.parameters.base import (
 from tfsac.parameters.base_agent import BaseAgentParameters
 from tfsac.parameters.memories import EpisodicReplayParameters, SQILExperienceReplayParameters
 from tfsac.parameters.networks import ATOM_BOUND, CategoricalValueParameters
+from tfsac.parameters.recurrent_sac import (
+    RecurrentDiscreteSoftActorCriticAgentParameters,
+    RecurrentSoftActorCriticAgentParameters,
+)
 from tfsac.parameters.soft_actor_critic import (
     DiscreteSoftActorCriticAgentParameters,
     SoftActorCriticAgentParameters,
@@ -37,7 +41,9 @@ AgentParameters = Annotated[
     | DiscreteSoftActorCriticAgentParameters
     | TemporallyAbstractActorCriticAgentParameters
     | DiscreteACERAgentParameters
-    | GaussianACERAgentParameters,
+    | GaussianACERAgentParameters
+    | RecurrentSoftActorCriticAgentParameters
+    | RecurrentDiscreteSoftActorCriticAgentParameters,
     ByKind(BaseAgentParameters),
 ]
 BY_ENV_FN = "env_fn:"  # begins the level of an environment that a Python function made, before its own name

@@ -2,7 +2,13 @@
 
 from tfsac.policies.base_policy import BasePolicy, Mode
 from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration, NoiseRepetition
-from tfsac.policies.recurrent import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
+from tfsac.policies.recurrent import (
+    RecurrentCategoricalPolicy,
+    RecurrentGaussianPolicy,
+    RecurrentPolicy,
+    RecurrentSACCategoricalPolicy,
+    RecurrentSACGaussianPolicy,
+)
 from tfsac.policies.stateless import CategoricalPolicy, SquashedGaussianPolicy, StatelessPolicy
 from tfsac.policies.temporally_abstract import TemporallyAbstractPolicy
 
@@ -17,6 +23,8 @@ __all__ = [
     "RecurrentCategoricalPolicy",
     "RecurrentGaussianPolicy",
     "RecurrentPolicy",
+    "RecurrentSACCategoricalPolicy",
+    "RecurrentSACGaussianPolicy",
     "SquashedGaussianPolicy",
     "StatelessPolicy",
     "TemporallyAbstractPolicy",
