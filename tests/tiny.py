@@ -18,12 +18,15 @@ from tfsac.parameters import (
     EpisodicReplayParameters,
     GaussianACERAgentParameters,
     Preset,
+    RecurrentDiscreteSoftActorCriticAgentParameters,
+    RecurrentSoftActorCriticAgentParameters,
     RunParameters,
     SequenceReplayParameters,
     TemporallyAbstractActorCriticAgentParameters,
     discrete_acer_networks,
     gaussian_acer_networks,
     override,
+    recurrent_soft_actor_critic_networks,
     soft_actor_critic_networks,
     temporally_abstract_networks,
     to_json,
@@ -124,6 +127,22 @@ def taac(level="Pendulum-v1", **changes) -> Preset:
     agent = TemporallyAbstractActorCriticAgentParameters(
         memory=SequenceReplayParameters(max_size=1000, sequence_length=4),
         networks=temporally_abstract_networks((16,), init_w=0.5, learning_rate=1e-3, batch_size=16),
+    )
+    shorter = {
+        "schedule.heatup_steps": 40,
+        "schedule.improve_steps": 60,
+        "schedule.steps_between_evaluation_periods": 50,
+    }
+    return override(dataclasses.replace(tiny_preset(level), agent=agent), {**shorter, **changes})
+
+
+def recurrent(level="Pendulum-v1", discrete=False, **changes) -> Preset:
+    """Returns a tiny run of recurrent soft actor-critic, from sequences of seven steps, two of them for burn-in."""
+    kind = RecurrentDiscreteSoftActorCriticAgentParameters if discrete else RecurrentSoftActorCriticAgentParameters
+    agent = kind(
+        algorithm={"burn_in": 2},
+        memory=SequenceReplayParameters(max_size=1000, sequence_length=8),
+        networks=recurrent_soft_actor_critic_networks((8,), 6, (8,), discrete, learning_rate=1e-3, batch_size=4),
     )
     shorter = {
         "schedule.heatup_steps": 40,

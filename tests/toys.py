@@ -30,6 +30,8 @@ from tfsac.types import (
     LAST,
     MID,
     NEXT_STATE,
+    PREVIOUS_ACTION,
+    PREVIOUS_REWARD,
     STATE,
     ArraySpec,
     DiscreteSpec,
@@ -312,11 +314,19 @@ def random_segments(
     )
 
 
-def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed: int = 0) -> Sequence:
+def random_sequences(
+    spec: Spec,
+    updates: int,
+    steps: int,
+    batch_size: int,
+    seed: int = 0,
+    state: Mapping[str, ArraySpec] | None = None,
+) -> Sequence:
     """Returns `[U, T, B, ...]` sequences of noise that fit the spec of an agent with a state, its extras included.
 
     A row that is not the first of its sequence ends an episode with probability 0.3, and half of these ends are
     terminal. The state that the policy stores lies in [-1, 1], continues from row to row and starts with zeros.
+    `state` has the fields of the agent's LSTMs, `agent.policy.recurrent_state`.
     """
     rng = np.random.default_rng(seed)
     shape = (updates, steps, batch_size)
@@ -341,18 +351,26 @@ def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed
         return of_steps(values.astype(array.dtype))
 
     extras = {name: extra(array) for name, array in spec.extras.items()}
-    for name in [name for name in spec.extras if name.startswith(STATE)]:
-        extras[name][:, 1:] = extras[f"{NEXT_STATE}{name.removeprefix(STATE)}"][:, :-1]
-        extras[name][step_type == FIRST] = 0
     rewards = () if spec.num_rewards is None else (spec.num_rewards,)
-    return Sequence(
-        observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
-        action=of_steps(rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)),
-        reward=of_steps(rng.standard_normal((*shape, *rewards)).astype(np.float32)),
-        nonterminal=of_steps(nonterminal),
-        step_type=step_type,
-        extras=extras,
-    )
+    observation = {key: _draw(rng, array, shape) for key, array in spec.observation.items()}
+    discrete = isinstance(spec.action, DiscreteSpec)
+    if discrete:
+        action = rng.integers(0, spec.action.num_actions, shape, np.int32)
+    else:
+        action = rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
+    if "action_mask" in observation:
+        np.put_along_axis(observation["action_mask"], action[..., None], True, axis=-1)
+    action, reward = of_steps(action), of_steps(rng.standard_normal((*shape, *rewards)).astype(np.float32))
+    of_step = {STATE + PREVIOUS_ACTION: action, STATE + PREVIOUS_REWARD: reward}
+    for name in [name for name in spec.extras if name.startswith(STATE)]:
+        after = of_step[name] if name in of_step else extras[f"{NEXT_STATE}{name.removeprefix(STATE)}"]
+        extras[name][:, 1:] = after[:, :-1]
+        extras[name][step_type == FIRST] = -1 if discrete and name == STATE + PREVIOUS_ACTION else 0
+    initial = {
+        name: rng.uniform(-1, 1, (updates, batch_size, *array.shape)).astype(np.float32)
+        for name, array in (state or {}).items()
+    }
+    return Sequence(observation, action, reward, of_steps(nonterminal), step_type, extras, initial or ())
 
 
 def statistics_of(rows, discount):
