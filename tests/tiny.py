@@ -89,6 +89,13 @@ def shrunk(preset: Preset, **more) -> Preset:
                 fitting[f"{path}.residual_blocks.width" if critics else f"{path}.width"] = 8
             else:
                 fitting[f"{path}.network_layers_sizes" if critics else f"{path}.scheme"] = [16] * len(body.scheme)
+    if preset.agent.recurrent:
+        fitting |= {
+            "agent.networks.*.middleware_parameters.number_of_lstm_cells": 8,
+            "agent.networks.*.batch_size": 4,
+            "agent.algorithm.burn_in": 2,
+            "agent.memory.sequence_length": 8,
+        }
     if getattr(preset.agent, "shared_encoder", False):  # equal embedders, of images
         fitting |= {
             f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")

@@ -56,7 +56,7 @@ class LSTM:
         rows = (gates_TBG, 1.0 - is_first_TB[..., None], valid_TB[..., None])
         # Unrolled, a row costs a third of what it costs in a loop of the graph.
         for t, (gates_BG, keep_B1, valid_B1) in enumerate(zip(*map(tf.unstack, rows), strict=True)):
-            if t == burn_in:
+            if 0 < t == burn_in:
                 hidden_BH, memory_BH = tf.stop_gradient(hidden_BH), tf.stop_gradient(memory_BH)
             hidden_BH, memory_BH = keep_B1 * hidden_BH, keep_B1 * memory_BH
             hidden_now, memory_now = _through_gates(gates_BG + hidden_BH @ cell.recurrent_kernel.value, memory_BH)
