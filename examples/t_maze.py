@@ -1,7 +1,7 @@
 """A T-maze, which only a policy with a memory solves; see docs/recurrent_soft_actor_critic.md.
 
-    cd examples
-    tfsac train --preset=recurrent_discrete_sac --level=t_maze:TMaze-v0 --run_dir=runs/t_maze
+cd examples
+tfsac train --preset=recurrent_discrete_sac --level=t_maze:TMaze-v0 --run_dir=runs/t_maze
 """
 
 from typing import Any
@@ -35,7 +35,13 @@ class TMaze(gymnasium.Env):
         at_junction, reward = self.position == self.length, -0.1 / self.length
         if at_junction and action != 0:
             is_right_side = (action == 2) == (self.sign == 1)
-            return self._observe(), reward + (4.0 if is_right_side else -0.1), True, False, {"is_success": is_right_side}
+            return (
+                self._observe(),
+                reward + (4.0 if is_right_side else -0.1),
+                True,
+                False,
+                {"is_success": is_right_side},
+            )
         self.position += int(not at_junction and action == 0)
         return self._observe(), reward, False, False, {"is_success": False}
 

@@ -1,7 +1,7 @@
 """Tiny environments, presets and batches.
 
 Importing this module registers the environments; as levels they are written "toys:Identity-v0", and so on with
-"DiscreteIdentity-v0", "TeamIdentity-v0" and "Faulty-v0".
+"DiscreteIdentity-v0", "RememberFirst-v0", "TeamIdentity-v0" and "Faulty-v0".
 """
 
 from __future__ import annotations
@@ -90,6 +90,26 @@ class DiscreteIdentity(gym.Env):
         return self._observe(), float(action == self.target), True, False, {}
 
 
+class RememberFirst(gym.Env):
+    """Episodes of some steps: the first observation shows a sign, the others nothing, and in the last step the reward
+    is 1 for choosing the action of the sign, else 0.
+    """
+
+    def __init__(self, length: int = 4):
+        self.observation_space, self.action_space = Box(-1.0, 1.0, (1,), np.float32), Discrete(2)
+        self.length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.sign, self.steps = int(self.np_random.integers(2)), 0
+        return np.float32([2 * self.sign - 1]), {}
+
+    def step(self, action):
+        self.steps += 1
+        done = self.steps == self.length
+        return np.zeros(1, np.float32), float(done and action == self.sign), done, False, {}
+
+
 class TeamIdentity(gym.Env):
     """One step of a team: the reward is the mean over the agents, each of which sees a target of its own.
 
@@ -162,6 +182,7 @@ class Faulty(gym.Env):
 
 gym.register("DiscreteIdentity-v0", entry_point="toys:DiscreteIdentity")
 gym.register("Identity-v0", entry_point="toys:Identity")
+gym.register("RememberFirst-v0", entry_point="toys:RememberFirst")
 gym.register("TeamIdentity-v0", entry_point="toys:TeamIdentity")
 gym.register("Faulty-v0", entry_point="toys:Faulty")
 
