@@ -93,7 +93,7 @@ def test_a_sequence_that_is_cut_in_two_has_the_same_hidden_states(kind):
 def test_what_lies_before_a_first_row_changes_nothing_after_it(kind):
     agent = make_agent(kind, initial_state="stored")
     batch = running(agent)
-    batch.step_type[:, 3:5] = LAST, FIRST
+    batch.step_type[:, 3], batch.step_type[:, 4] = LAST, FIRST
     other = batch_of(agent, seed=1)
     mixed = tf.nest.map_structure(
         lambda x, y: np.concatenate([y[:, :4], x[:, 4:]], axis=1),

@@ -15,6 +15,7 @@ from tfsac.errors import TfsacError
 from tfsac.networks import forward_of
 from tfsac.networks.heads import action_size
 from tfsac.networks.layers import functions_of
+from tfsac.networks.lstm import CELL, HIDDEN
 from tfsac.networks.network import Networks
 from tfsac.parameters import FEATURES, AgentParameters, GaussianPolicyHeadParameters
 from tfsac.policies.actions import ContinuousActions, DiscreteActions
@@ -247,11 +248,16 @@ class RecurrentSACPolicy(RecurrentPolicy):
         )
         previous = {PREVIOUS_ACTION: action, PREVIOUS_REWARD: ArraySpec((), "float32")}
         self.state = {**self.state, **previous}
-        check_keys(spec, self.state)
         self.spec = spec._replace(extras={STATE + name: array for name, array in previous.items()})
         if not self._stores_states(parameters):
             self.recurrent_state = {}
         self.stored_state = (*self.recurrent_state, *previous)
+
+    @classmethod
+    def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
+        """Refuses observations with the keys of the policy's state too; see `RecurrentPolicy.check`."""
+        super().check(parameters, spec, custom_models)
+        check_keys(spec, {HIDDEN, CELL, PREVIOUS_ACTION, PREVIOUS_REWARD})
 
     @classmethod
     def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
