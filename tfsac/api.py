@@ -17,12 +17,10 @@ from tfsac.environments import (
     as_arrays,
     checked,
     checked_action,
-    episode_seed,
     maker,
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.vectorize import EVALUATION
 from tfsac.environments.video import check_display, write_video
 from tfsac.experiments import plots
 from tfsac.exporting.loading import EnvFn, environment_of, load_policy, playing_environment
@@ -30,6 +28,7 @@ from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, Preset, RunParameters
+from tfsac.random_streams import EVALUATION, episode_seed
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
