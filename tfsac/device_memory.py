@@ -159,26 +159,32 @@ class DeviceMemory:
         index = tf.random.stateless_uniform(size, seed, 0, tf.cast(stored, tf.int32), tf.int32)
         return self.gather(packed, index)
 
+    # Indices are int64, for TensorFlow computes with int32 on the CPU.
+
+    def _absolute_rows(self, packed: Any, index: tf.Tensor) -> tf.Tensor:
+        """Returns the absolute indices `[B]` of the rows of slots of the ring in RAM."""
+        rows, oldest = self.memory.rows, tf.maximum(packed[0][0] - self.memory.rows, 0)
+        return oldest + (tf.cast(index, tf.int64) // self.memory.num_envs - oldest) % rows
+
+    def _slots(self, rows: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+        """Returns the slots `[B]` here of absolute rows, of the environments of slots of the ring in RAM."""
+        return rows % self.rows * self.memory.num_envs + tf.cast(index, tf.int64) % self.memory.num_envs
+
     def gather(self, packed: Any, index: tf.Tensor) -> Transition:
         """Returns the transitions that begin in slots `[B]` of the ring in RAM, filtered; see
         `TransitionMemory.gather`.
         """
-        memory, filtered = self.memory, _FilterTensors(self.filters, packed[1])
-        total, env = packed[0][0], index % memory.num_envs
-        oldest = tf.maximum(total - memory.rows, 0)
-        first_row = tf.cast(oldest % self.rows, tf.int32)
-        newest = tf.cast(tf.minimum(total, memory.rows), tf.int32) - 1
+        memory, filtered, total = self.memory, _FilterTensors(self.filters, packed[1]), packed[0][0]
+        begin = end = self._absolute_rows(packed, index)
 
-        def read(age: tf.Tensor) -> dict[str, tf.Tensor]:
-            """Returns the records so many rows after the oldest one."""
-            slot = (first_row + age) % self.rows * memory.num_envs + env
-            return {dtype: variable.sparse_read(slot) for dtype, variable in self.stored.items()}
+        def read(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            slots = self._slots(rows, index)
+            return {dtype: variable.sparse_read(slots) for dtype, variable in self.stored.items()}
 
-        begin = end = (index // memory.num_envs - tf.cast(oldest % memory.rows, tf.int32)) % memory.rows
         first = last = read(begin)
         reward, going = filtered.reward(self._field(first, "reward")), tf.ones_like(index, tf.bool)
         for i in range(1, memory.n_step):
-            going &= (begin + i <= newest) & ~(self._field(last, "terminated") + self._field(last, "truncated") > 0)
+            going &= (begin + i < total) & ~(self._field(last, "terminated") + self._field(last, "truncated") > 0)
             end = tf.where(going, begin + i, end)
             last = read(end)
             more = memory.powers[i] * filtered.reward(self._field(last, "reward"))
@@ -205,16 +211,16 @@ class DeviceMemory:
         assert self.last_frames
         part, shape = self.slices[OBSERVATION + key][1], self.memory.frames[key].shape
 
-        def records(age: tf.Tensor) -> list[tf.Tensor]:
-            """Returns a step and those before it; the first of its episode stands for those that would be before it."""
-            step = read(age)
-            earlier = tf.cast(self._field(step, EARLIER + key), tf.int32)
-            steps_before = range(shape[-1] - 1, 0, -1)
-            return [*(read(age - tf.minimum(steps, earlier))["uint8"] for steps in steps_before), step["uint8"]]
+        def records(rows: tf.Tensor) -> list[tf.Tensor]:
+            """Returns steps and those before; the first of an episode stands for those that would be before it."""
+            steps = read(rows)
+            earlier = tf.cast(self._field(steps, EARLIER + key), tf.int64)
+            before = [rows - tf.minimum(earlier, back) for back in range(shape[-1] - 1, 0, -1)]
+            return [*(read(rows)["uint8"] for rows in before), steps["uint8"]]
 
         first = records(begin)
         last = first if begin is end else records(end)
-        place = tf.bitcast(last[-1][:, :PLACE], tf.int32)
+        place = tf.cast(tf.bitcast(last[-1][:, :PLACE], tf.int32), tf.int64)
         no_row_has_it = self.last_frames.table.sparse_read(tf.maximum(place, 0))
         following = tf.where(place[:, None] < 0, read(end + 1)["uint8"], no_row_has_it)
 
