@@ -490,7 +490,7 @@ def main():
     parser.add_argument("--calls", type=int, default=3, help="the fewest calls of one case")
     parser.add_argument("--stored", type=int, default=100_000, help="transitions in the memory")
     parser.add_argument("--only", nargs="*", choices=GROUPS, default=[*GROUPS])
-    parser.add_argument("--small", action="store_true", help="at most 6 updates in a call and two calls, to rehearse")
+    parser.add_argument("--small", action="store_true", help="at most 3 updates in a call and two calls, to rehearse")
     parser.add_argument("--yardstick", help="a program like xla_loop.py")
     parser.add_argument("--torch", help="a Python with torch")
     parser.add_argument("--sb3", help="a Python with stable-baselines3")
@@ -506,7 +506,7 @@ def main():
     deadline = time.time() + args.seconds
     for name in args.only:
         if args.small:
-            GROUPS[name] = [case | ({"K": min(case["K"], 6)} if "K" in case else {}) for case in GROUPS[name]]
+            GROUPS[name] = [case | ({"K": min(case["K"], 3)} if "K" in case else {}) for case in GROUPS[name]]
         print(f"== {name}, {deadline - time.time():.0f} s left", flush=True)
         run_group(name, args, deadline)
 
