@@ -26,6 +26,7 @@ from tfsac.parameters.networks import (
     network_of,
     with_q,
 )
+from tfsac.parameters.steps import StepMethod, TrainingSteps
 
 
 @parameters
@@ -38,9 +39,11 @@ class RecurrentAlgorithmParameters(OffPolicyAlgorithmParameters):
         initial_state: of the LSTMs before a sequence: "zero", or "stored", what it was when the step was made, with the
             weights of that time. Stored ones take 16 bytes a step for each LSTM cell, and critics that act along.
         n_step: 1.
+        num_steps_between_copying_online_weights_to_target: after every update.
     """
 
     n_step: Literal[1] = 1
+    num_steps_between_copying_online_weights_to_target: StepMethod = TrainingSteps(1)
     burn_in: NonNegativeInt = 16
     initial_state: Literal["zero", "stored"] = "zero"
 
