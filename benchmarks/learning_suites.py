@@ -537,6 +537,46 @@ SUITES = {
             Level("Walker2d-v5", (preset("acer_mujoco", "tfsac, ACER"),)),
         )
     ),
+    "recurrent": Suite(
+        (
+            *(
+                Level(
+                    level,
+                    (
+                        preset("recurrent_sac_mujoco", "tfsac, recurrent SAC", improve(290_000)),
+                        preset(
+                            "mujoco_twin_sac",
+                            f"{TWIN}, without a memory",
+                            f"--set=environment.visible_entries={[*range(positions)]}",
+                            improve(290_000),
+                            variant="_hidden",
+                        ),
+                    ),
+                    variant="-without-velocities",
+                    label=f"{level} without velocities",
+                )
+                for level, positions in (("Hopper-v5", 5), ("HalfCheetah-v5", 8))
+            ),
+            Level(
+                "CartPole-v1",
+                (
+                    preset(
+                        "recurrent_discrete_sac",
+                        "tfsac, recurrent SAC",
+                        "--set=environment.visible_entries=[0,2]",
+                    ),
+                    preset(
+                        "cart_pole_discrete_sac",
+                        "tfsac, discrete SAC, without a memory",
+                        "--set=environment.visible_entries=[0,2]",
+                        variant="_hidden",
+                    ),
+                ),
+                variant="-without-velocities",
+                label="CartPole-v1 without velocities",
+            ),
+        )
+    ),
     "ensembles": Suite(
         (
             Level(

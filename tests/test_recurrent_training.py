@@ -144,9 +144,11 @@ def test_a_policy_refuses_to_act_without_the_last_reward(run_dir):
     observation = np.zeros(policy.reads.observation["observation"].shape, np.float32)
     policy.observe(1.0)  # before the first action, it has none to remember
     policy.act(observation)
-    with pytest.raises(TfsacError, match="observe"):
-        policy.act(observation)
+    for asked in (policy.act, policy.distribution):
+        with pytest.raises(TfsacError, match="observe"):
+            asked(observation)
     policy.observe(1.0)
+    policy.distribution(observation)
     policy.act(observation)
     assert policy.state["previous_reward"].shape == (1,)
     policy.reset()

@@ -82,16 +82,19 @@ class Policy:
         arrays, leading = batched(observation, self.reads)
         if self.acting.state and len(leading) > 1:
             raise ValueError(ONE_SEQUENCE.format(leading))
-        if np.isnan(self.state.get(PREVIOUS_REWARD, 0.0)).any():
-            raise TfsacError(NO_REWARD)
         mode: Mode = "greedy" if deterministic else "sample"
-        result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
+        result = self.acting.act(self.filters.observation(arrays), self._state_before(), mode=mode)
         refuse_non_finite_action(result.action)
         self.state = dict(result.state)
         if SWITCH in result.extras:
             switched = result.extras[SWITCH] > 0
             self.switched = switched if leading else bool(switched[0])
         return unflattened(self.to_environment(result.action), leading)
+
+    def _state_before(self) -> dict[str, np.ndarray]:
+        if np.isnan(self.state.get(PREVIOUS_REWARD, 0.0)).any():
+            raise TfsacError(NO_REWARD)
+        return self.state
 
     def distribution(self, observation: Any) -> Any:
         """Returns the distribution of actions, in the environment's units, as TensorFlow Probability has it.
@@ -112,7 +115,7 @@ class Policy:
         use_tensorflow()
         arrays, leading = batched(observation, self.reads)
         spec, agents = self.acting.spec, self.acting.spec.num_agents
-        policy = self.acting.distribution_at(self.filters.observation(arrays), self.state)
+        policy = self.acting.distribution_at(self.filters.observation(arrays), self._state_before())
         return tfp_distribution(policy, spec.action, (*leading, *(() if agents is None else (agents,))))
 
     def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:
