@@ -60,7 +60,7 @@ class RecurrentPolicy(BasePolicy):
         self.recurrent_state = self._fields(self.networks)
         self.state = self._fields(self.acts_through)
         self.stored_state = tuple(self.recurrent_state)
-        check_keys(spec, {**self.state, **self.recurrent_state})
+        check_keys(spec, self.recurrent_state)
         self.forwards = {
             name: forward_of(
                 network, self.spec_of_network(name, parameters, spec, self.networks), with_head=name == POLICY
