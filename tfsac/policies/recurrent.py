@@ -139,20 +139,21 @@ class RecurrentPolicy(BasePolicy):
         mode: Mode = "sample",
         env_steps: int = 0,
     ) -> ActResult:
-        """Chooses actions; see `BasePolicy.act`. The extras are the policy's distribution and, in "explore" and
-        "random", the stored state before the step.
+        """Chooses actions; see `BasePolicy.act`. The extras are the distribution that they were sampled from and, in
+        "explore" and "random", the stored state before the step.
         """
         rows, collecting = len(next(iter(observation.values()))), mode in ("explore", "random")
         names = [*self.networks] if collecting else [*self.acts_through]
         before = state_before(state, is_first, self.initial_state(rows, names))
         outputs, after, _ = self._advance(names, observation, before)
-        policy = self.distribution(outputs, observation)
+        extras = {STATE + field: before[field] for field in self.stored_state} if collecting else {}
         if mode == "random":
             action = self.uniform(observation, rows)
         else:
+            policy = self.distribution(outputs, observation)
             action = policy.mode() if mode == "greedy" else policy.sample(self.noise(rows))
-        stored = {STATE + field: before[field] for field in self.stored_state} if collecting else {}
-        return ActResult(action, {**after, **self.state_after(action)}, {**self.behaviour(outputs, policy), **stored})
+            extras |= self.behaviour(outputs, policy)
+        return ActResult(action, {**after, **self.state_after(action)}, extras)
 
     def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
         """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
