@@ -6,7 +6,7 @@ from tfsac.environments.make import Maker, checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, action_map, as_arrays, checked_action, name_of_environment, spec_of
-from tfsac.environments.vectorize import Environments, episode_seed
+from tfsac.environments.vectorize import Environments, VectorEnvironments, episode_seed
 
 __all__ = [
     "EnvironmentFailure",
@@ -16,6 +16,7 @@ __all__ = [
     "FrameStack",
     "Maker",
     "Team",
+    "VectorEnvironments",
     "action_map",
     "as_arrays",
     "check",

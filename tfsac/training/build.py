@@ -25,6 +25,7 @@ from tfsac.parameters import (
     Preset,
     PresetValidationParameters,
     RunParameters,
+    SequenceReplayParameters,
     class_of,
     networks_made_by,
     override,
@@ -75,13 +76,21 @@ def build_memory(
     recurrent: Mapping[str, ArraySpec] | None = None,
     allocate: Allocate = np.zeros,
     older_policies: bool = False,
+    autoreset: bool = False,
 ) -> TransitionMemory | EpisodicMemory:
     """Returns the memory that a preset describes, whose sampled rewards have gone through the filters; the other
     arguments are those of `MemoryContext`.
     """
     memory = preset.agent.memory
+    if autoreset and isinstance(memory, EpisodicReplayParameters | SequenceReplayParameters):
+        instead = "AutoresetMode.SAME_STEP or DISABLED"
+        raise ParameterError(
+            f"agent.memory of kind {memory.kind!r} needs a VectorEnv with {instead} in metadata['autoreset_mode'], or "
+            'environment.vectorization="sync", got AutoresetMode.NEXT_STEP'
+        )
     base: Any = EpisodicMemory if isinstance(memory, EpisodicReplayParameters) else TransitionMemory
-    context = MemoryContext(spec, filters.reward, action_map(spec).inverse, recurrent, allocate, older_policies)
+    inverse = action_map(spec).inverse
+    context = MemoryContext(spec, filters.reward, inverse, recurrent, allocate, older_policies, autoreset)
     try:
         return class_of(memory, base).build(preset, context)
     except MemoryError as error:
