@@ -20,6 +20,7 @@ from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 
+EnvFn = Callable[..., gym.Env | VectorEnv]  # an env_fn: called without arguments, or with num_envs if it takes it
 ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # the beginning of these levels
 LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (atari, mujoco, ...)"
 
@@ -37,9 +38,7 @@ class Maker:
         prepared: environments that were made already, returned before others are made.
     """
 
-    def __init__(
-        self, parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None, to_play: bool = False
-    ):
+    def __init__(self, parameters: EnvironmentParameters, env_fn: EnvFn | None = None, to_play: bool = False):
         self.parameters, self.env_fn, self.to_play = parameters, env_fn, to_play
         self.spaces: dict[str, gym.Space[Any]] = {}  # of the first one
         self.prepared: list[gym.Env] = []

@@ -149,12 +149,14 @@ class FirstEnvironment(gym.Env):
         return self._first(self.group.observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes a step; the info of an episode's last one has its numbers, NaN for anything else."""
+        """Makes a step; the info of an episode's last one has its numbers alone."""
         assert self.group, "reset first"
         actions = np.repeat(np.asarray(action)[None], self.group.num_envs, axis=0)
         observation, reward, terminated, truncated, infos = self.group.step(actions)
-        keys = {*infos, *infos.get("final_info", ())} if terminated[0] or truncated[0] else ()
-        info = {key: last_numbers(infos, key, terminated | truncated)[0] for key in keys}
+        ended = terminated | truncated
+        keys = {*infos, *infos.get("final_info", ())} if ended[0] else ()
+        numbers = {key: last_numbers(infos, key, ended)[0] for key in keys if not key.startswith(("_", "final_"))}
+        info = {key: value for key, value in numbers.items() if value == value}
         return self._first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def _first(self, observation: dict[str, np.ndarray]) -> Any:

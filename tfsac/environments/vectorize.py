@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from tfsac.environments.checked_env import EnvironmentFailure, placed
-from tfsac.environments.make import Maker, maker
+from tfsac.environments.make import EnvFn, Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.subprocesses import Group, RemoteGroup, convert
 from tfsac.environments.vector_env import VectorGroup, last_numbers
@@ -60,7 +60,7 @@ class Environments:
         self,
         parameters: EnvironmentParameters,
         seed: int,
-        make_env: Callable[[], gym.Env] | None = None,
+        make_env: EnvFn | None = None,
         first: int = 0,
         begin: bool = True,
     ):

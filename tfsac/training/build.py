@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.device_memory import DeviceMemory
-from tfsac.environments import Filters, action_map, name_of_environment
+from tfsac.environments import EnvFn, Filters, action_map, name_of_environment
 from tfsac.errors import TfsacError
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, TransitionMemory
 from tfsac.networks import ModelMaker
@@ -121,9 +121,7 @@ def build_device_memory(
     return device_memory
 
 
-def resolve_preset(
-    preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
-) -> Preset:
+def resolve_preset(preset: Preset, env: gym.Env, env_fn: EnvFn | None, models: ModelMaker | None) -> Preset:
     """Returns the preset as a run's config records it, with what functions made and absolute paths.
 
     Of an environment that `env_fn` made, the level's own arguments and preprocessing are left out, and so is the

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfsac.agents import Agent
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.workers import Workers
-from tfsac.environments import Environments, Filters, VectorEnvironments, action_map, maker
+from tfsac.environments import EnvFn, Environments, Filters, VectorEnvironments, action_map, maker
 from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.errors import TfsacError
@@ -124,7 +124,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         quiet: bool = False,
         initial_weights: str | pathlib.Path | None = None,
-        env_fn: Callable[[], gym.Env] | None = None,
+        env_fn: EnvFn | None = None,
         models: ModelMaker | None = None,
         terminal: Callable[[bool], TerminalLogger] = TerminalLogger,
         restore_memory: bool = False,
@@ -241,7 +241,7 @@ class Trainer:
     def _make_environments(
         self,
         preset: Preset,
-        env_fn: Callable[[], gym.Env] | None,
+        env_fn: EnvFn | None,
         models: ModelMaker | None,
         resume: bool,
         closing: contextlib.ExitStack,
