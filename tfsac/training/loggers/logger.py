@@ -60,7 +60,7 @@ class Logger(Protocol):
         """Called with metrics by name.
 
         Args:
-            kind: "episode" of training that ended, "update" for means over the updates since the last ones (every 1000
+            kind: "episode" for means over those of training that ended in a step, "update" for means over the updates since the last ones (every 1000
                 environment steps, and at an evaluation), or "evaluation", with the row of metrics.csv.
             step: environment steps.
             values: without those that are not known.
