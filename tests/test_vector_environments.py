@@ -310,7 +310,8 @@ def test_statistics_do_not_depend_on_the_autoreset_mode(tmp_path):
     changes = {"environment.filters": filters, "schedule.heatup_steps": 10**6, "environment.evaluation": "none"}
     states = []
     for mode in MODES:
-        trainer = Trainer(twin(**changes), tmp_path / mode.name, env_fn=functools.partial(sync, mode, 1), quiet=True)
+        env_fn = functools.partial(sync, mode, 1)
+        trainer = Trainer(override(twin(), changes), tmp_path / mode.name, env_fn=env_fn, quiet=True)
         while trainer.counters.episodes < 20:
             trainer.train_one_step()
         if mode is AutoresetMode.NEXT_STEP:
@@ -415,20 +416,17 @@ def test_priorities_of_steps_that_only_begin_an_episode_are_zero():
 
 
 def test_thousands_of_environments_make_steps_together(tmp_path):
-    preset = override(twin(), {"agent.memory.max_size": 3 * 4096, "schedule.heatup_steps": 4096})
-    preset = override(
-        preset,
-        {
-            "agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)",
-            "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(4096)",
-        },
-    )
+    changes = {"agent.memory.max_size": 3 * 4096, "schedule.heatup_steps": 4096, "environment.evaluation": "none"}
+    changes["agent.algorithm.num_consecutive_playing_steps"] = "EnvironmentSteps(4096)"
+    changes["agent.algorithm.num_steps_between_copying_online_weights_to_target"] = "TrainingSteps(1)"
+    changes["schedule.steps_between_evaluation_periods"] = 10**6
+    preset = override(twin(), changes)
     trainer = Trainer(preset, tmp_path / "run", env_fn=lambda: Points(4096, AutoresetMode.NEXT_STEP), quiet=True)
     for _ in range(7):
         trainer.train_one_step()
     assert (trainer.counters.env_steps, trainer.counters.updates) == (7 * 4096, 6)
     assert trainer.counters.episodes > 4096 and len(trainer.last_step.autoreset) == 4096
-    assert trainer._reporter.row(1.0)["training/length_mean"] <= 5
+    assert 1 <= trainer._reporter.row(1.0)["training/length_mean"] <= 5
     trainer.close()
 
 

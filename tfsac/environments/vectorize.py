@@ -16,15 +16,9 @@ from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.subprocesses import Group, RemoteGroup, convert
 from tfsac.environments.vector_env import VectorGroup, last_numbers
 from tfsac.parameters import EnvironmentParameters
+from tfsac.random_streams import TRAINING, episode_seed
 from tfsac.types import Step
 from tfsac.utils.machine import usable_cores
-
-TRAINING, EVALUATION = 0, 1
-
-
-def episode_seed(seed: int, purpose: int, *position: int) -> int:
-    """Returns the seed of one episode, independent of every other (run seed, purpose, environment, episode, ...)."""
-    return int(np.random.SeedSequence([seed, purpose, *position]).generate_state(1)[0]) % 2**31  # simulators take int32
 
 
 def number(value: Any) -> float:
