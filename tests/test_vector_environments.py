@@ -15,7 +15,7 @@ import tfsac
 from tfsac import TfsacError, api, exporting
 from tfsac.device_memory import CANDIDATES, DeviceMemory
 from tfsac.environments import EnvironmentFailure, Filters, FrameStack, Maker, VectorEnvironments, check_environment
-from tfsac.environments.vector_env import VectorGroup, as_numpy
+from tfsac.environments.vector_env import as_numpy
 from tfsac.exporting import load_policy
 from tfsac.memories import PrioritizedMemory, TransitionMemory
 from tfsac.parameters import EnvironmentParameters, FilterParameters, RunParameters, override
@@ -25,7 +25,7 @@ from tfsac.training import Trainer
 MODES = [*AutoresetMode]
 DISCOUNT, E = 0.5, 4
 ON_DEVICE = {"agent.memory.device": "accelerator", "agent.algorithm.n_step": 2}
-LOGGED = EnvironmentParameters("Clock", logged_info=("count", "words"))
+LOGGED = ("is_success", "count", "words")
 
 
 class Clock(gym.Env):
@@ -138,8 +138,8 @@ def flat(*arrays):
 
 def played(env, steps, memory_class=TransitionMemory, capacity=1000, **options):
     """Returns a memory with so many vector steps, the steps, and how many of them each environment made."""
-    environments, rng = VectorEnvironments(LOGGED, 1, env), np.random.default_rng(0)
-    options |= {"autoreset": environments.next_step}
+    environments, rng = VectorEnvironments(env, 1, LOGGED), np.random.default_rng(0)
+    options |= {"autoreset": environments.mode is AutoresetMode.NEXT_STEP}
     memory, made, listed = memory_class(environments.spec, capacity, env.num_envs, **options), 0, []
     for _ in range(steps):
         step = environments.step(rng.uniform(-1, 1, (env.num_envs, 1)).astype(np.float32))
@@ -206,15 +206,16 @@ def test_steps_know_their_episodes_and_the_numbers_of_the_last_infos(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_batched_last_observations_and_written_arrays_are_as_they_were(mode, as_dict):
     env = Points(7, mode, as_dict)
-    group, key = VectorGroup(env), "point" if as_dict else "observation"
-    group.reset(3)
+    environments, key = VectorEnvironments(env), "point" if as_dict else "observation"
     for _ in range(30):
-        before, resets, action = group.observation[key], group.autoreset, np.full((7, 2), 0.25, np.float32)
-        last, reward, _, truncated, _ = group.step(action)
-        np.testing.assert_allclose(last[key][~resets], before[~resets] + 0.25, rtol=1e-6)
-        np.testing.assert_allclose(reward, np.where(resets, 0, -np.abs(last[key]).sum(axis=1)), rtol=1e-6)
-        begun = truncated if mode is not AutoresetMode.NEXT_STEP else resets
-        assert ((group.observation[key] != before + 0.25).any(axis=1) == begun).all()
+        expected = environments.observation[key] + np.float32(0.25)
+        step = environments.step(np.zeros((7, 2), np.float32))  # the middle of -0.5 and 1
+        resets = step.autoreset if len(step.autoreset) else np.zeros(7, bool)
+        np.testing.assert_array_equal(step.observation[key] + np.float32(0.25), expected)
+        np.testing.assert_array_equal(step.next_observation[key][~resets], expected[~resets])
+        np.testing.assert_allclose(step.reward, np.where(resets, 0, -np.abs(expected).sum(axis=1)), rtol=1e-6)
+        begun = resets if mode is AutoresetMode.NEXT_STEP else step.truncated
+        assert ((step.following[key] != expected).any(axis=1) == begun).all()
 
 
 class Foreign:
@@ -236,9 +237,8 @@ def test_arrays_of_other_libraries_are_taken_without_a_copy():
     assert np.shares_memory(as_numpy(Foreign(array)), array)
     steps = [[], []]
     for wrap, listed in zip((Foreign, lambda array: array), steps, strict=True):
-        group = VectorGroup(Points(3, wrap=lambda array, wrap=wrap: wrap(array.copy())))
-        group.reset(1)
-        listed += [group.step(np.zeros((3, 2), np.float32))[0]["observation"] for _ in range(6)]
+        environments = VectorEnvironments(Points(3, wrap=lambda array, wrap=wrap: wrap(array.copy())))
+        listed += [environments.step(np.zeros((3, 2), np.float32)).next_observation["observation"] for _ in range(6)]
     np.testing.assert_array_equal(*steps)
 
 
@@ -258,7 +258,7 @@ def test_what_cannot_be_learned_from_is_refused(change, words):
             names = "observation", "reward", "terminated", "truncated", "infos"
             return tuple({**dict(zip(names, super().step(action), strict=True)), **change}.values())
 
-    environments = VectorEnvironments(LOGGED, 0, Wrong(2))
+    environments = VectorEnvironments(Wrong(2))
     with pytest.raises(EnvironmentFailure, match=words):
         environments.step(np.zeros((2, 2), np.float32))
 
@@ -383,7 +383,7 @@ def test_the_command_line_trains_a_level_with_a_vector_entry_point(tmp_path):
 
 def test_batches_on_the_accelerator_have_no_steps_that_only_begin_an_episode():
     memory, _, _ = played(sync(AutoresetMode.NEXT_STEP), 30, capacity=E * 20, n_step=2)
-    filters = Filters(FilterParameters(), memory_spec := VectorGroup(sync(AutoresetMode.NEXT_STEP)).spec)
+    filters = Filters(FilterParameters(), memory_spec := VectorEnvironments(sync(AutoresetMode.NEXT_STEP)).spec)
     device = DeviceMemory(memory, filters, memory_spec, 64, updates := tf.Variable(0, dtype=tf.int64), seed=7)
     packed, resets = device.sample(1).inputs, memory.ring["autoreset"].reshape(-1)
     drawn = []
@@ -407,7 +407,7 @@ def test_priorities_of_steps_that_only_begin_an_episode_are_zero():
     index, weight = memory.choose((50, 64), rng)
     assert {*index.ravel().tolist()} == {*np.flatnonzero(~memory.ring["autoreset"].reshape(-1)).tolist()}
     assert weight.min() > 0 and weight.max() <= 1
-    copy = PrioritizedMemory(VectorGroup(sync(AutoresetMode.NEXT_STEP)).spec, E * 8, E, autoreset=True)
+    copy = PrioritizedMemory(VectorEnvironments(sync(AutoresetMode.NEXT_STEP)).spec, E * 8, E, autoreset=True)
     copy.put(memory.oldest_row, memory.between(memory.oldest_row, memory.total_rows))
     copy.total_rows = memory.total_rows
     copy.restore(memory.state())
