@@ -185,8 +185,7 @@ class Trainer:
                 agent.policy.recurrent_state,
                 on_disk(existing) if run.memory_on_disk else in_ram,
                 older_policies=run.asynchronous_collection or run.ray_address is not None,
-                autoreset=isinstance(self.environments, VectorEnvironments)
-                and self.environments.mode is AutoresetMode.NEXT_STEP,
+                autoreset=isinstance(self.environments, VectorEnvironments) and self.environments.next_step,
             )
             actor = agent.policy
             if run.asynchronous_collection:
