@@ -17,6 +17,7 @@ from tfsac.memories.transitions import EXTRA, NEXT
 from tfsac.types import OBSERVATION, BatchesOnDevice, Spec, Transition
 
 ROWS_PER_TRANSFER = 1 << 16  # bounds what a resumed run copies at once
+CANDIDATES = 4  # slots drawn for each transition where some hold no step
 UPDATES_PER_CALL = 1000  # batches that are drawn on the device take no additional memory
 
 
@@ -111,9 +112,30 @@ class DeviceMemory:
         del update  # counted by the variable
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.updates])
         stored = tf.minimum(packed[0][0], self.memory.rows) * self.memory.num_envs
-        size = self.batch.reward.shape
+        candidates = CANDIDATES if self.memory.autoreset else 1
+        size = [candidates * self.batch.reward.shape[0], *self.batch.reward.shape[1:]]
         index = tf.random.stateless_uniform(size, seed, 0, tf.cast(stored, tf.int32), tf.int32)
-        return self.gather(packed, index)
+        return self.gather(packed, self.steps_among(packed, index) if self.memory.autoreset else index)
+
+    def steps_among(self, packed: Any, index: tf.Tensor) -> tf.Tensor:
+        """Returns slots of steps `[B]`, each the first of its candidates, slots `[C * B]`, that holds one; else that
+        of its environment's step before or after.
+        """
+        first, *others = tf.split(index, CANDIDATES)
+        for other in others:
+            first = tf.where(self._holds_step(first), first, other)
+        envs = self.memory.num_envs
+        neighbour = first + tf.where(self._rows_after_oldest(packed, first) > 0, -envs, envs)
+        return tf.where(self._holds_step(first), first, neighbour % self.memory.ring.size)
+
+    def _holds_step(self, index: tf.Tensor) -> tf.Tensor:
+        column = tf.fill(tf.shape(index), self.slices["autoreset"].start)
+        return self.rows.gather_nd(tf.stack([index, column], axis=-1)) == 0
+
+    def _rows_after_oldest(self, packed: Any, index: tf.Tensor) -> tf.Tensor:
+        memory, total = self.memory, packed[0][0]
+        oldest = tf.cast(tf.maximum(total - memory.rows, 0) % memory.rows * memory.num_envs, tf.int32)
+        return (index - oldest) % memory.ring.size // memory.num_envs
 
     def gather(self, packed: Any, index: tf.Tensor) -> Transition:
         """Returns the transitions that begin in slots `[B]`, filtered; see `TransitionMemory.gather`."""
@@ -122,9 +144,7 @@ class DeviceMemory:
         reward, steps = filtered.reward(self._field(first, "reward")), tf.zeros_like(index)
         if memory.n_step > 1:
             total, envs, size = packed[0][0], memory.num_envs, memory.ring.size
-            oldest = tf.cast(tf.maximum(total - memory.rows, 0) % memory.rows * envs, tf.int32)
-            rows_after_oldest = (index - oldest) % size // envs
-            later = tf.cast(tf.minimum(total, memory.rows), tf.int32) - 1 - rows_after_oldest
+            later = tf.cast(tf.minimum(total, memory.rows), tf.int32) - 1 - self._rows_after_oldest(packed, index)
             going, slot = tf.ones_like(index, tf.bool), index
             for i in range(1, memory.n_step):
                 ended = self._field(last, "terminated") + self._field(last, "truncated") > 0

@@ -2,13 +2,14 @@
 
 from tfsac.environments.checked_env import EnvironmentFailure, check
 from tfsac.environments.environment_check import EnvironmentReport, check_environment
-from tfsac.environments.make import Maker, checked, make, maker
+from tfsac.environments.make import EnvFn, Maker, checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, action_map, as_arrays, checked_action, name_of_environment, spec_of
-from tfsac.environments.vectorize import Environments, episode_seed
+from tfsac.environments.vectorize import Environments, VectorEnvironments, episode_seed
 
 __all__ = [
+    "EnvFn",
     "EnvironmentFailure",
     "EnvironmentReport",
     "Environments",
@@ -16,6 +17,7 @@ __all__ = [
     "FrameStack",
     "Maker",
     "Team",
+    "VectorEnvironments",
     "action_map",
     "as_arrays",
     "check",

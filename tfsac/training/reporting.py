@@ -147,12 +147,12 @@ class Reporter:
         self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
         if not ended.any():
             return
-        for i in np.flatnonzero(ended):
-            self.returns.append(float(self.running[i]))
-            self.lengths.append(int(length[i]))
-            self.recent.append(self.returns[-1])
-            metrics = {"training/episode_return": self.returns[-1], "training/episode_length": self.lengths[-1]}
-            self._write("episode", metrics)
+        returns, lengths = self.running[ended].tolist(), length[ended].tolist()
+        self.returns += returns
+        self.lengths += lengths
+        self.recent.extend(returns)
+        metrics = {"training/episode_return": np.mean(returns), "training/episode_length": np.mean(lengths)}
+        self._write("episode", {name: float(value) for name, value in metrics.items()})
         self.running[ended] = 0.0
         for key, values in logged.items():
             self.logged[key] += values[~np.isnan(values)].tolist()
