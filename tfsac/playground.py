@@ -71,7 +71,7 @@ class Playground(VectorEnv):
         return self.state.obs, {}
 
     def step(self, actions: Any) -> tuple[Any, Any, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Steps all. Where the simulation diverges the episode is truncated, with the observation before as its last."""
+        """Steps all. A simulation that diverges truncates its episode, whose last observation is the one before."""
         self.state, diverged = self._step(self.state, np.asarray(actions, np.float32))
         self.length += 1
         diverged = np.asarray(diverged)
