@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfsac.losses import distributional, ensembles
-from tfsac.losses.critic_values import ScalarCritics
+from tfsac.losses.critics import ScalarCritics
 from tfsac.losses.distributional import Support
 
 SUPPORT = Support(-5.0, 5.0, 101)

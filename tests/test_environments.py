@@ -8,9 +8,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tfsac.environments import EnvironmentFailure, Environments, episode_seed, maker, spec_of, vectorize
+from tfsac.environments import EnvironmentFailure, Environments, maker, spec_of, vectorize
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
+from tfsac.random_streams import episode_seed
 from tfsac.types import ArraySpec, DiscreteSpec
 
 Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete

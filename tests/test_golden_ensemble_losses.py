@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfsac.losses import distributional, ensembles
-from tfsac.losses.critic_values import ScalarCritics
+from tfsac.losses.critics import ScalarCritics
 
 # Allowed errors of max(1, absolute value).
 EVERY_DTYPE = pytest.mark.parametrize(

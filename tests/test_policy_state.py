@@ -7,11 +7,11 @@ import tiny
 from critic_tools import layers_of_critics
 
 from tfsac import api, exporting
-from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
-from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.exporting import loading
 from tfsac.exporting.litert import litert_interpreter
 from tfsac.parameters import RunParameters
+from tfsac.random_streams import EVALUATION, episode_seed
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
 

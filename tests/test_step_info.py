@@ -8,10 +8,11 @@ import tiny
 from environment_tools import EPISODE
 from toys import tiny_preset
 
-from tfsac.environments import Environments, episode_seed
+from tfsac.environments import Environments
 from tfsac.environments.subprocesses import convert
-from tfsac.environments.vectorize import EVALUATION, TRAINING, number
+from tfsac.environments.vectorize import number
 from tfsac.parameters import EnvironmentParameters, RunParameters
+from tfsac.random_streams import EVALUATION, TRAINING, episode_seed
 from tfsac.training import Callback, Trainer
 
 LEVEL = "environment_tools:TfsacTelling-v0"

@@ -18,13 +18,11 @@ from tfsac.environments import (
     as_arrays,
     checked,
     checked_action,
-    episode_seed,
     maker,
     name_of_environment,
     spec_of,
 )
 from tfsac.environments.vector_env import FirstEnvironment
-from tfsac.environments.vectorize import EVALUATION
 from tfsac.environments.video import check_display, write_video
 from tfsac.errors import TfsacError
 from tfsac.experiments import plots
@@ -33,6 +31,7 @@ from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, Preset, RunParameters
+from tfsac.random_streams import EVALUATION, episode_seed
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy

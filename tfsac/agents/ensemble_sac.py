@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfsac.agents.learner import Step
 from tfsac.agents.twin_sac import TwinSoftActorCriticAgent
-from tfsac.losses.critic_values import critic_values
+from tfsac.losses.critics import critic_values
 from tfsac.losses.ensembles import draw_critics, reduce_q
 from tfsac.networks.layers import Mask
 from tfsac.networks.unit_weights import weight_norm

@@ -24,8 +24,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.api import AFTER_TRAINING, play
-from tfsac.environments import EnvFn, episode_seed, spec_of
-from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments import EnvFn, spec_of
 from tfsac.errors import TfsacError
 from tfsac.experiments.bootstrap import estimate, mean
 from tfsac.experiments.plots import plot_run, read_curve
@@ -34,6 +33,7 @@ from tfsac.exporting.loading import load_policy
 from tfsac.exporting.saving import export
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
+from tfsac.random_streams import EVALUATION, episode_seed
 from tfsac.training import Evaluation, RunDirectory, evaluate
 from tfsac.types import input_name
 from tfsac.utils.files import check_new_folder, new_file, read_object

@@ -6,7 +6,8 @@ from tfsac.environments.make import EnvFn, Maker, checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, action_map, as_arrays, checked_action, name_of_environment, spec_of
-from tfsac.environments.vectorize import Environments, VectorEnvironments, episode_seed
+from tfsac.environments.vector_env import VectorEnvironments
+from tfsac.environments.vectorize import Environments
 
 __all__ = [
     "EnvFn",
@@ -24,7 +25,6 @@ __all__ = [
     "check_environment",
     "checked",
     "checked_action",
-    "episode_seed",
     "make",
     "maker",
     "name_of_environment",

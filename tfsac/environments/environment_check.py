@@ -16,8 +16,8 @@ from gymnasium.vector import VectorEnv
 from tfsac.environments.checked_env import EnvironmentFailure, check, format_error, time_limit_of
 from tfsac.environments.make import EnvFn, Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
-from tfsac.environments.vector_env import FirstEnvironment
-from tfsac.environments.vectorize import Environments, VectorEnvironments
+from tfsac.environments.vector_env import FirstEnvironment, VectorEnvironments
+from tfsac.environments.vectorize import Environments
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
@@ -93,8 +93,8 @@ def check_environment(
             if isinstance(first, VectorEnv):
                 closing.callback((lambda: None) if first is env else first.close)
                 check(single := FirstEnvironment(first))
-                environments = VectorEnvironments(parameters, seed, first)
-                report.facts.append(f"AutoresetMode.{environments.group.mode.name}")
+                environments = VectorEnvironments(first, seed)
+                report.facts.append(f"AutoresetMode.{environments.mode.name}")
             else:
                 environments, single = Environments(parameters, seed, watched, begin=False), first
                 closing.callback(environments.close)

@@ -57,14 +57,16 @@ class Maker:
         if self.env_fn is None:
             env: Any = _make_level(parameters, parameters.kwargs, num_envs or 1)
         else:
-            env = self.env_fn(**_num_envs(self.env_fn, num_envs))
+            argument = inspect.signature(self.env_fn).parameters.get("num_envs")
+            given = argument is not None and (num_envs or argument.default is argument.empty)
+            env = self.env_fn(num_envs=num_envs or 1) if given else self.env_fn()
+        if self.env_fn is None and not isinstance(env, VectorEnv):
+            return env
         if isinstance(env, VectorEnv):
-            limited = () if self.env_fn is None else ("max_episode_steps",)
-            for name in ("atari", "visible_entries", *limited):
+            for name in ("atari", "visible_entries", *(["max_episode_steps"] if self.env_fn else [])):
                 if getattr(parameters, name) is not None:
                     env.close()
                     raise TfsacError(f"environment.{name} is not for a VectorEnv, which has to do it itself")
-        if self.env_fn is None or isinstance(env, VectorEnv):
             return env
         keeps_own_limit = self.to_play and not parameters.by_env_fn and time_limit_of(env) is not None
         return env if keeps_own_limit else _limited(env, parameters.max_episode_steps)
@@ -145,19 +147,6 @@ def make(
     """
     parameters = EnvironmentParameters(level, max_episode_steps=max_episode_steps, atari=atari)
     return checked(_make_level(parameters, kwargs), visible_entries)
-
-
-def _num_envs(env_fn: Callable[..., Any], num_envs: int | None) -> dict[str, int]:
-    """Returns the arguments of an `env_fn`: the number of environments, if it takes that and has no default or there is
-    one to give.
-    """
-    try:
-        parameter = inspect.signature(env_fn).parameters.get("num_envs")
-    except (TypeError, ValueError):  # of a callable without a signature
-        return {}
-    if parameter is None or (num_envs is None and parameter.default is not parameter.empty):
-        return {}
-    return {"num_envs": num_envs or 1}
 
 
 def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any], num_envs: int = 1) -> Any:

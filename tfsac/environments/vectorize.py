@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
 
 from tfsac.environments.checked_env import EnvironmentFailure, placed
 from tfsac.environments.make import EnvFn, Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.subprocesses import Group, RemoteGroup, convert
-from tfsac.environments.vector_env import VectorGroup, last_numbers
 from tfsac.parameters import EnvironmentParameters
+from tfsac.random_streams import TRAINING, episode_seed
 from tfsac.types import Step
 from tfsac.utils.machine import usable_cores
-
-TRAINING, EVALUATION = 0, 1
-
-
-def episode_seed(seed: int, purpose: int, *position: int) -> int:
-    """Returns the seed of one episode, independent of every other (run seed, purpose, environment, episode, ...)."""
-    return int(np.random.SeedSequence([seed, purpose, *position]).generate_state(1)[0]) % 2**31  # simulators take int32
 
 
 def number(value: Any) -> float:
@@ -216,86 +207,6 @@ class Environments:
         """Closes the environments and ends their processes."""
         for group in self.groups:
             group.close()
-
-
-class VectorEnvironments:
-    """The environments of a `gymnasium.vector.VectorEnv`, stepped as `Environments` are, without a loop over them.
-
-    The first reset is seeded by the run; the environment itself seeds the episodes after it.
-
-    Args:
-        parameters, seed, begin: as of `Environments`.
-        env: the environments, as `Maker.vector_env` returns them.
-
-    Attributes:
-        spec, observation, is_first: as of `Environments`.
-        began: nothing, because no episode can be replayed.
-        next_step: whether the autoreset mode is `NEXT_STEP`, so that a step may only begin an episode.
-
-    Raises:
-        TfsacError: an autoreset mode that Gymnasium does not know, or none.
-        EnvironmentFailure: as `Environments`.
-    """
-
-    began: dict[str, np.ndarray] = {}
-
-    def __init__(self, parameters: EnvironmentParameters, seed: int, env: VectorEnv, begin: bool = True):
-        self.group = VectorGroup(env)
-        self.level, self.seed, self.num_envs, self.spec = parameters.name, seed, env.num_envs, self.group.spec
-        self.next_step = self.group.mode is AutoresetMode.NEXT_STEP
-        self.action_map = action_map(self.spec)
-        self.nothing_logged = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
-        self.steps, self.episode = 0, np.zeros(self.num_envs, np.int64)
-        self.length = np.zeros(self.num_envs, np.int64)
-        if begin:
-            self._reset()
-
-    @property
-    def observation(self) -> dict[str, np.ndarray]:
-        """Observations `[E, ...]` by key, to act on next."""
-        return self.group.observation
-
-    def _reset(self) -> None:
-        self.is_first, self.length = np.ones(self.num_envs, bool), np.zeros(self.num_envs, np.int64)
-        self._call(self.group.reset, episode_seed(self.seed, TRAINING, self.steps))
-
-    def _call(self, method: Callable[..., Any], argument: Any) -> Any:
-        try:
-            return method(argument)
-        except Exception as error:
-            environment = getattr(error, "environment", None)
-            which = "" if environment is None else f"environment {environment}, "
-            raise placed(error, self.level, f"{which}step {self.steps}") from error
-
-    def step(self, action: np.ndarray) -> Step:
-        """Steps all environments with actions `[E, ...]`; where an episode ended, the next one begins."""
-        before, autoreset = self.observation, self.group.autoreset
-        next_observation, reward, terminated, truncated, infos = self._call(self.group.step, self.action_map(action))
-        done, logged = terminated | truncated, self.nothing_logged
-        if done.any():
-            logged = {key: last_numbers(infos, key, done) for key in logged}
-        length = np.where(autoreset, 0, self.length + 1)
-        self.steps, self.episode = self.steps + self.num_envs, self.episode + done
-        self.length = np.where(done, 0, length)
-        self.is_first = autoreset if self.next_step else done
-        ends, following = (terminated, truncated), self.observation
-        resets = autoreset if self.next_step else ()
-        return Step(before, action, reward, *ends, next_observation, {}, length, following, logged, infos, resets)
-
-    def state(self) -> dict[str, Any]:
-        """Returns where each environment is, as plain numbers."""
-        return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
-
-    def restore(self, state: dict[str, Any], *running: Any) -> bool:
-        """Begins new episodes after those of a checkpoint; returns that the running ones are not continued."""
-        self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
-        self.steps = state["steps"]
-        self._reset()
-        return False
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self.group.env.close()
 
 
 def _same_arrays(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:

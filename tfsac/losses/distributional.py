@@ -1,6 +1,6 @@
 """Losses of critics that predict a distribution of returns: categorical over fixed atoms (C51, Bellemare et al. 2017,
 arXiv 1707.06887), or quantiles (QR-DQN, Dabney et al. 2018, arXiv 1710.10044; TQC, Kuznetsov et al. 2020, arXiv
-2005.04269).
+2005.04269). `critics.py` has which critics use them.
 
 Everything is computed in float32, or in float64 where the first tensor has it: networks may compute in bfloat16. Sums
 over atoms are no products of matrices, which some devices round to fewer digits.

@@ -27,7 +27,8 @@ from tfsac.parameters.memories import (
     MemoryParameters,
     SequenceReplayParameters,
 )
-from tfsac.parameters.networks import Conv2d, LearningRateDecayParameters, NetworkParameters, QHeadParameters, Scheme
+from tfsac.parameters.networks import Conv2d, NetworkParameters, QHeadParameters, Scheme
+from tfsac.parameters.optimizers import LearningRateDecayParameters
 from tfsac.parameters.steps import (
     EnvironmentEpisodes,
     EnvironmentSteps,

@@ -12,13 +12,13 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.agents import Agent
-from tfsac.environments import episode_seed, name_of_environment
+from tfsac.environments import name_of_environment
 from tfsac.environments.checked_env import placed, time_limit_of
 from tfsac.environments.subprocesses import convert
-from tfsac.environments.vectorize import EVALUATION, number
+from tfsac.environments.vectorize import number
 from tfsac.experiments.bootstrap import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters, StepMethod
-from tfsac.random_streams import Stream
+from tfsac.random_streams import EVALUATION, Stream, episode_seed
 from tfsac.training.non_finite import refuse_non_finite_weights
 from tfsac.training.policy_weights import save_weights
 from tfsac.training.reporting import summary

@@ -142,7 +142,7 @@ class Reporter:
         self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]
     ) -> None:
         """Adds a step of all environments, rewards `[E]` or `[E, D]`, which are summed; where episodes `ended`, writes
-        them, and the numbers in `logged` count unless they are NaN.
+        their means, and the numbers in `logged` count unless they are NaN.
         """
         self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
         if not ended.any():

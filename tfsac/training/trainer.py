@@ -262,16 +262,14 @@ class Trainer:
             if environment.step_timeout_seconds is not None:
                 env = IsolatedEnvironment(env, make_env, environment.step_timeout_seconds)
             closing.callback(env.close)
-        elif vector_env is not None:
-            pass
         elif environment.vectorization == "sync" and run.ray_address is None:
             make_env.prepared.append(env)  # there may be only one at a time
-        else:  # another process makes it
+        elif vector_env is None:  # another process makes it
             env.close()
         self.environments: Environments | VectorEnvironments | RayEnvironments
         self._shared: Environments | None = None  # where evaluations are made in the environments of training, too
         if vector_env is not None:
-            self.environments = VectorEnvironments(environment, run.seed, vector_env, begin=not resume)
+            self.environments = VectorEnvironments(vector_env, run.seed, environment.logged_keys, begin=not resume)
         elif run.ray_address is None:
             local, begin = preset_of_worker(preset, task).environment, not resume  # which begins those of a checkpoint
             self.environments = Environments(local, run.seed, make_env, task.index * local.num_envs, begin)
