@@ -6,7 +6,6 @@ The level `tfsac.playground:CheetahRun` imports this module, which registers eve
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -39,19 +38,17 @@ class Playground(VectorEnv):
         self.num_envs, self.max_episode_steps = num_envs, max_episode_steps
         shapes = jax.eval_shape(env.reset, jax.random.PRNGKey(0)).obs
         boxes = jax.tree.map(lambda x: gym.spaces.Box(-np.inf, np.inf, x.shape, np.float32), shapes)
-        self.single_observation_space = gym.spaces.Dict(boxes) if isinstance(boxes, Mapping) else boxes
+        self.single_observation_space = gym.spaces.Dict(boxes) if isinstance(boxes, dict) else boxes
         self.single_action_space = gym.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.state: Any = None
         self.length = np.zeros(num_envs, int)  # steps of the episodes so far
 
-        @jax.jit
         def reset(key: Any) -> Any:
             state = jax.vmap(env.reset)(jax.random.split(key, num_envs))
             return jax.tree.map(lambda x: x.astype(x.dtype), state)  # no weak types, for which `step` compiles again
 
-        @jax.jit
         def step(state: Any, action: Any) -> tuple[Any, Any]:
             following = jax.vmap(env.step)(state, action)
             numbers = jax.tree.leaves((following.obs, following.reward))
@@ -59,7 +56,7 @@ class Playground(VectorEnv):
             reward = jnp.where(finite, following.reward, 0.0)
             return following.replace(obs=_where(finite, following.obs, state.obs), reward=reward), ~finite
 
-        self._reset, self._step, self._where = reset, step, jax.jit(_where)
+        self._reset, self._step, self._where = jax.jit(reset), jax.jit(step), jax.jit(_where)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode everywhere, or where `options["reset_mask"]` `[E]` says so."""
@@ -81,10 +78,16 @@ class Playground(VectorEnv):
 
 
 def _where(mask: Any, new: Any, old: Any) -> Any:
-    """Returns arrays `[E, ...]`, the new ones where a mask `[E]` is true."""
-    return jax.tree.map(lambda x, y: jnp.where(mask.reshape(-1, *[1] * (x.ndim - 1)), x, y), new, old)
+    """Returns arrays `[E, ...]`, the new ones where a mask `[E]` is true. What all copies share remains, such as MuJoCo
+    Warp's list of contacts.
+    """
+
+    def choose(x: Any, y: Any) -> Any:
+        return jnp.where(mask.reshape(-1, *[1] * (x.ndim - 1)), x, y) if x.shape[:1] == mask.shape else y
+
+    return jax.tree.map(choose, new, old)
 
 
 for _task in registry.ALL_ENVS:
     _steps = registry.get_default_config(_task).episode_length
-    gym.register(_task, vector_entry_point=Playground, max_episode_steps=_steps, kwargs={"task": _task})
+    gym.register(_task, vector_entry_point=f"{__name__}:Playground", max_episode_steps=_steps, kwargs={"task": _task})
