@@ -1,12 +1,15 @@
 """MuJoCo Playground's tasks: their copies step, end and begin episodes each by itself."""
 
+import json
+
 import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
 from pages import ROOT, run_page
+from resume_tools import weights
 
-from tfsac.parameters import RunParameters, override
+from tfsac.parameters import RunParameters, override, to_json
 from tfsac.preset_lookup import load_preset
 from tfsac.training import Trainer
 
@@ -93,19 +96,33 @@ def test_a_task_is_a_level_with_its_own_time_limit():
 
 
 def test_the_policy_reads_less_than_the_critics(walk, tmp_path):
-    preset = tiny.shrunk(load_preset("flash_sac_many_environments"))
-    read = {"policy": "state", "q": "privileged_state"}
-    paths = {
-        f"agent.networks.{name}.input_embedders_parameters": {key: {"scheme": "Empty"}} for name, key in read.items()
+    changes = {
+        f"agent.networks.{name}.input_embedders_parameters": {key: {"scheme": "Empty"}}
+        for name, key in {"policy": "state", "q": "privileged_state"}.items()
     }
-    small = {"environment.num_envs": 3, "agent.memory.max_size": 300, "schedule.heatup_steps": "EnvironmentSteps(30)"}
-    small |= {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(3)", "schedule.improve_steps": 30}
-    small |= {"environment.level": "tfsac.playground:CartpoleBalance", "environment.max_episode_steps": 5}
-    trainer = Trainer(override(preset, paths | small), tmp_path / "run", RunParameters(seed=1, eager=True), quiet=True)
-    assert trainer.run().counters.updates == 20
-    widths = {name: network.input_shape for name, network in trainer.agent.networks.items()}
-    assert widths
+    changes |= {"environment.level": "tfsac.playground:CartpoleBalance", "environment.max_episode_steps": 5}
+    changes |= {"environment.num_envs": 3, "schedule.improve_steps": "EnvironmentSteps(30)"}
+    changes |= {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(3)"}
+    preset = override(tiny.shrunk(load_preset("flash_sac_many_environments"), **tiny.SHORTER), changes)
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=1, eager=True), quiet=True)
+    trainer.run()
+    first = {name.split("/")[0]: array for name, array in reversed(weights(trainer).items())}
+    assert first["policy"].shape == (1,) and first["q"].shape[-1] == 2 + 1  # the action, too
 
 
 def test_the_page_about_thousands_of_environments_runs(tmp_path):
-    run_page(ROOT / "docs" / "many_environments.md", tmp_path, {}, ["--notensorboard"])
+    shorter = {
+        "--run_dir=runs/cheetah": "--num_envs=8 --level=tfsac.playground:CartpoleBalance --run_dir=runs/cheetah",
+        "--num_envs=256": "--num_envs=8",
+        "playing_steps=256": "playing_steps=8",
+        "batch_size=1024": "batch_size=8",
+        "400_000": "64",
+        "25_000": "64",
+    }
+    for name in ("many_environments_sac", "flash_sac_many_environments"):
+        preset = tiny.shrunk(load_preset(name), **tiny.SHORTER)
+        path = tmp_path / f"tiny_{name}.json"
+        path.write_text(json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())}))
+        shorter[f"--preset={name}"] = f"--preset={path.name}"
+    run_page(ROOT / "docs" / "many_environments.md", tmp_path, shorter, ["--notensorboard"])
+    assert (tmp_path / "exported" / "swingup" / "saved_model.pb").exists()
