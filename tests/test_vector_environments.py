@@ -382,21 +382,26 @@ def test_the_command_line_trains_a_level_with_a_vector_entry_point(tmp_path):
 
 
 def test_batches_on_the_accelerator_have_no_steps_that_only_begin_an_episode():
-    memory, _, _ = played(sync(AutoresetMode.NEXT_STEP), 30, capacity=E * 20, n_step=2)
-    filters = Filters(FilterParameters(), memory_spec := VectorEnvironments(sync(AutoresetMode.NEXT_STEP)).spec)
-    device = DeviceMemory(memory, filters, memory_spec, 64, updates := tf.Variable(0, dtype=tf.int64), seed=7)
+    memory, _, _ = played(sync(AutoresetMode.NEXT_STEP, as_dict=True), 30, capacity=E * 20, n_step=2)
+    spec = VectorEnvironments(sync(AutoresetMode.NEXT_STEP, as_dict=True)).spec
+    filters, updates = Filters(FilterParameters(), spec), tf.Variable(0, dtype=tf.int64)
+    device = DeviceMemory(memory, filters, spec, 64, updates, seed=7)
     packed, resets = device.sample(1).inputs, memory.ring["autoreset"].reshape(-1)
-    drawn = []
+    slots, drawn = np.flatnonzero(~resets), []
+    compiled = tf.function(lambda: device.unpack(packed, 0).reward, jit_compile=True)
     for _ in range(20):
         updates.assign_add(1)
-        drawn += device.unpack(packed, 0).reward.numpy().tolist()
-    assert {*drawn} == {*memory.gather(np.flatnonzero(~resets)).reward.tolist()}
+        drawn += compiled().numpy().tolist()
+    assert {*drawn} == {*memory.gather(slots).reward.tolist()}
+    found, expected = device.gather(packed, tf.constant(slots, tf.int32)), memory.gather(slots)
+    for theirs, ours in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_array_equal(theirs, ours)
     only = np.flatnonzero(resets)  # where no candidate is a step, a neighbour in time is
     found = device.steps_among(packed, tf.constant(np.tile(only, CANDIDATES), tf.int32)).numpy()
     assert not resets[found].any() and (found % E == only % E).all()
-    step = np.flatnonzero(~resets)[: len(only)]
-    candidates = np.concatenate([only, step, only, only])
-    assert device.steps_among(packed, tf.constant(candidates, tf.int32)).numpy().tolist() == step.tolist()
+    steps = slots[: len(only)]
+    candidates = np.concatenate([only, steps, only, only])
+    assert device.steps_among(packed, tf.constant(candidates, tf.int32)).numpy().tolist() == steps.tolist()
 
 
 def test_priorities_of_steps_that_only_begin_an_episode_are_zero():

@@ -221,9 +221,11 @@ def last_numbers(infos: Mapping[str, Any], key: str, ended: np.ndarray) -> np.nd
     numbers, final = np.full(len(ended), np.nan), infos.get("final_info")
     for part in (infos, final if isinstance(final, Mapping) else {}):  # the first may be of a reset in the same step
         with contextlib.suppress(Exception):  # anything may be in there
+            array = as_numpy(part[key])
             present = ended & np.asarray(part.get(f"_{key}", True))
-            numbers[present] = as_numpy(part[key])[present].astype(np.float64)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
+            values = array[present].astype(np.float64)
+            numbers[present] = np.where(np.isfinite(values), values, np.nan)
+    return numbers
 
 
 def as_numpy(values: Any) -> np.ndarray:

@@ -147,11 +147,11 @@ class Reporter:
         self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
         if not ended.any():
             return
-        returns, lengths = self.running[ended].tolist(), length[ended].tolist()
-        self.returns += returns
-        self.lengths += lengths
-        self.recent.extend(returns)
-        metrics = {"training/episode_return": np.mean(returns), "training/episode_length": np.mean(lengths)}
+        returns, lengths = self.running[ended], length[ended]
+        self.returns += returns.tolist()
+        self.lengths += lengths.tolist()
+        self.recent.extend(returns[-RECENT_EPISODES:].tolist())
+        metrics = {"training/episode_return": returns.mean(), "training/episode_length": lengths.mean()}
         self._write("episode", {name: float(value) for name, value in metrics.items()})
         self.running[ended] = 0.0
         for key, values in logged.items():
