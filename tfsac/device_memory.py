@@ -178,9 +178,8 @@ class DeviceMemory:
         """
 
         def holds_step(index: tf.Tensor) -> tf.Tensor:
-            slots, (dtype, part) = self._slots(self._absolute_rows(packed, index), index), self.slices["autoreset"]
-            places = tf.stack([slots, tf.fill(tf.shape(slots), tf.constant(part.start, tf.int64))], axis=-1)
-            return self.stored[dtype].gather_nd(places) == 0
+            slots, dtype = self._slots(self._absolute_rows(packed, index), index), self.slices["autoreset"][0]
+            return self._field({dtype: self.stored[dtype].sparse_read(slots)}, "autoreset") == 0
 
         first, *others = tf.split(index, CANDIDATES)
         for other in others:
