@@ -62,9 +62,9 @@ preset = Preset(
     ),
     schedule=ScheduleParameters(
         heatup_steps=EnvironmentSteps(10_240),
-        improve_steps=EnvironmentSteps(10_000_000),
+        improve_steps=EnvironmentSteps(25_000_000),
         evaluation_steps=EnvironmentEpisodes(5),
-        steps_between_evaluation_periods=EnvironmentSteps(250_000),
+        steps_between_evaluation_periods=EnvironmentSteps(500_000),
     ),
     validation=PresetValidationParameters(min_reward_threshold=500.0),
 )
