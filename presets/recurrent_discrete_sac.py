@@ -6,6 +6,7 @@ from tfsac.parameters import (
     EnvironmentSteps,
     FixedAlphaParameters,
     Preset,
+    PresetValidationParameters,
     RecurrentDiscreteSoftActorCriticAgentParameters,
     RecurrentDiscreteSoftActorCriticAlgorithmParameters,
     ScheduleParameters,
@@ -31,6 +32,7 @@ preset = Preset(
         evaluation_steps=EnvironmentEpisodes(20),
         steps_between_evaluation_periods=EnvironmentSteps(2_000),
     ),
+    validation=PresetValidationParameters(min_reward_threshold=400.0),
 )
 
 if __name__ == "__main__":

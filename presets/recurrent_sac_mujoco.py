@@ -5,6 +5,7 @@ from tfsac.parameters import (
     EnvironmentParameters,
     EnvironmentSteps,
     Preset,
+    PresetValidationParameters,
     RecurrentSoftActorCriticAgentParameters,
     RecurrentSoftActorCriticAlgorithmParameters,
     ScheduleParameters,
@@ -13,7 +14,10 @@ from tfsac.parameters import (
 )
 
 # Positions come first in these observations.
-POSITIONS = {"Hopper-v5": 5, "HalfCheetah-v5": 8, "Walker2d-v5": 8, "Ant-v5": 13}
+LEVELS = {
+    "Hopper-v5": {"environment.visible_entries": [*range(5)], "validation.min_reward_threshold": 1000.0},
+    "HalfCheetah-v5": {"environment.visible_entries": [*range(8)], "validation.min_reward_threshold": 2000.0},
+}
 
 preset = Preset(
     agent=RecurrentSoftActorCriticAgentParameters(
@@ -25,14 +29,15 @@ preset = Preset(
         memory=SequenceReplayParameters(max_size=1_000_000, sequence_length=65),
         networks=recurrent_soft_actor_critic_networks(),
     ),
-    environment=EnvironmentParameters(level="Hopper-v5", visible_entries=tuple(range(POSITIONS["Hopper-v5"]))),
+    environment=EnvironmentParameters(level="Hopper-v5", visible_entries=(0, 1, 2, 3, 4)),
     schedule=ScheduleParameters(
         heatup_steps=EnvironmentSteps(10_000),
         improve_steps=EnvironmentSteps(490_000),
         evaluation_steps=EnvironmentEpisodes(10),
         steps_between_evaluation_periods=EnvironmentSteps(10_000),
     ),
-    levels={level: {"environment.visible_entries": [*range(count)]} for level, count in POSITIONS.items()},
+    validation=PresetValidationParameters(min_reward_threshold=1000.0),
+    levels=LEVELS,
 )
 
 if __name__ == "__main__":

@@ -146,13 +146,15 @@ class RecurrentPolicy(BasePolicy):
         names = [*self.networks] if collecting else [*self.acts_through]
         before = state_before(state, is_first, self.initial_state(rows, names))
         outputs, after, _ = self._advance(names, observation, before)
-        extras = {STATE + field: before[field] for field in self.stored_state} if collecting else {}
+        extras: dict[str, np.ndarray] = {}
         if mode == "random":
             action = self.uniform(observation, rows)
         else:
             policy = self.distribution(outputs, observation)
             action = policy.mode() if mode == "greedy" else policy.sample(self.noise(rows))
             extras |= self.behaviour(outputs, policy)
+        if collecting:
+            extras |= {STATE + field: before[field] for field in self.stored_state}
         return ActResult(action, {**after, **self.state_after(action)}, extras)
 
     def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
