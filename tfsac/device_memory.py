@@ -14,7 +14,7 @@ from tfsac.environments import Filters
 from tfsac.errors import TfsacError
 from tfsac.memories import TransitionMemory
 from tfsac.memories.transitions import EXTRA, NEXT
-from tfsac.types import OBSERVATION, BatchesOnDevice, Spec, Transition
+from tfsac.types import OBSERVATION, BatchesOnDevice, Spec, Transition, action_in
 
 ROWS_PER_TRANSFER = 1 << 16  # bounds what a resumed run copies at once
 UPDATES_PER_CALL = 1000  # batches that are drawn on the device take no additional memory
@@ -138,7 +138,7 @@ class DeviceMemory:
         discount = tf.gather(memory.powers[1:], steps) * (1.0 - ended)
         transition = Transition(
             observation=filtered.observation(self._fields(first, OBSERVATION)),
-            action=self._field(first, "action"),
+            action=action_in({name: self._field(first, name) for name in self.slices}, self.slices),
             reward=reward,
             discount=discount,
             next_observation=filtered.observation(self._fields(last, NEXT)),

@@ -19,7 +19,7 @@ from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vectorize import Environments
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
+from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec, HybridSpec, map_action
 
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
@@ -152,7 +152,7 @@ def _step(
     """Makes random steps, and those of the newest episode that goes on once more."""
     environments.start_episodes()
     rewards, episodes = list[np.ndarray](), list[tuple[float, int, bool]]()
-    largest, actions = dict.fromkeys(environments.spec.observation, 0.0), list[np.ndarray]()
+    largest, actions = dict.fromkeys(environments.spec.observation, 0.0), list[Any]()
     before = environments.state(), actions, environments.observation, environments.began
     for _ in range(num_steps):
         actions = [] if environments.is_first[0] else actions
@@ -188,7 +188,7 @@ def _step(
         advice = "environment.filters.reward_rescale_factor makes them smaller"
         report.warnings.append(f"rewards are as large as {bound:.4g}; {advice}")
     state, actions, observation, began = before
-    replayed = np.array(actions[: state["length"][0]])[:, 0] if state["length"][0] else None
+    replayed = [map_action(lambda x: x[0], action) for action in actions[: state["length"][0]]]
     try:
         reproduced = environments.restore(state, replayed, observation, began)
     except EnvironmentFailure as error:  # it can only be reset once its episode is over
@@ -202,10 +202,16 @@ def _step(
         report.warnings.append(f"{different}: draw random numbers from {advice}")
 
 
-def _random_action(environments: Environments, rng: np.random.Generator) -> np.ndarray:
+def _random_action(environments: Environments, rng: np.random.Generator) -> Any:
     """Returns random actions `[E, ...]` as a policy gives them, valid ones where there is a mask."""
-    action = environments.spec.action
-    shape = (environments.num_envs, *action.shape)
+    action, rows = environments.spec.action, environments.num_envs
+    if isinstance(action, HybridSpec):
+        total = sum(action.sizes)
+        score = environments.observation.get(ACTION_MASK, np.ones((rows, total), bool)) + rng.random((rows, total))
+        factors = [part.argmax(-1) for part in np.split(score, action.offsets[1:], axis=-1)] if total else []
+        continuous = rng.uniform(-1.0, 1.0, (rows, action.action_size)).astype(np.float32)
+        return action.whole(np.stack(factors, -1) if total else None, continuous if action.action_size else None)
+    shape = (rows, *action.shape)
     if isinstance(action, DiscreteSpec):
         valid = environments.observation.get(ACTION_MASK, np.ones((*shape, action.num_actions), bool))
         return (valid + rng.random(valid.shape)).argmax(-1)

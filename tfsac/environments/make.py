@@ -11,11 +11,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from tfsac.environments.actions import SEVERAL, flat_mask, hybrid_spec
 from tfsac.environments.checked_env import CheckedEnv, check, time_limit_of
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, name_of_environment
 from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
+from tfsac.types import ACTION_MASK
 
 ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # the beginning of these levels
 LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (atari, mujoco, ...)"
@@ -149,8 +151,11 @@ def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs
 
 
 def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
-    """Returns a `CheckedEnv` of an environment; one whose spaces cannot be used is closed, with TfsacError."""
+    """Returns a `CheckedEnv` of an environment, with a flat mask of several actions; one whose spaces cannot be used is
+    closed, with TfsacError.
+    """
     try:
+        env = _with_flat_mask(env)
         check(env)
         env = CheckedEnv(env)
         if visible_entries is None:
@@ -165,6 +170,19 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
         raise
     visible = gym.spaces.Box(space.low[indices], space.high[indices], dtype=space.dtype)
     return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[indices], visible)
+
+
+def _with_flat_mask(env: gym.Env) -> gym.Env:
+    """Returns an environment whose mask, if it has the structure of the action, is one array instead."""
+    space, action = env.observation_space, env.action_space
+    mask = space.spaces.get(ACTION_MASK) if isinstance(space, gym.spaces.Dict) else None
+    if not isinstance(mask, gym.spaces.Dict | gym.spaces.Tuple) or not isinstance(action, SEVERAL):
+        return env
+    spec, flat = hybrid_spec(action), gym.spaces.MultiBinary(gym.spaces.flatdim(mask))
+    changed = gym.spaces.Dict({**space.spaces, ACTION_MASK: flat})  # type: ignore[union-attr]
+    return gym.wrappers.TransformObservation(
+        env, lambda x: {**x, ACTION_MASK: flat_mask(x[ACTION_MASK], spec).astype(np.int8)}, changed
+    )
 
 
 def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:

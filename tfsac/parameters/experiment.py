@@ -25,6 +25,7 @@ from tfsac.parameters.memories import EpisodicReplayParameters, SQILExperienceRe
 from tfsac.parameters.networks import ATOM_BOUND, CategoricalValueParameters
 from tfsac.parameters.soft_actor_critic import (
     DiscreteSoftActorCriticAgentParameters,
+    HybridSoftActorCriticAgentParameters,
     SoftActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
 )
@@ -35,6 +36,7 @@ AgentParameters = Annotated[
     SoftActorCriticAgentParameters
     | TwinSoftActorCriticAgentParameters
     | DiscreteSoftActorCriticAgentParameters
+    | HybridSoftActorCriticAgentParameters
     | TemporallyAbstractActorCriticAgentParameters
     | DiscreteACERAgentParameters
     | GaussianACERAgentParameters,

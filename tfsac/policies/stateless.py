@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ from tfsac.errors import TfsacError
 from tfsac.networks import forward_of
 from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters, class_of, is_of_tfsac
-from tfsac.policies.actions import ContinuousActions, DiscreteActions
+from tfsac.policies.actions import ContinuousActions, DiscreteActions, HybridActions
 from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import ACTION_MASK, ActResult, Arrays, DiscreteSpec, Spec, Tensors
+from tfsac.types import ACTION_MASK, ActResult, Arrays, HybridSpec, Spec, Tensors
 
 
 class StatelessPolicy(BasePolicy):
@@ -79,19 +79,34 @@ class StatelessPolicy(BasePolicy):
         if mode == "sample" or self.exploration is None:
             return policy.sample(self.noise(rows)), state
         noise, state = self.exploration.noise(rows, self.noise, self.rng, state)
-        action = policy.sample(noise)
-        changed = self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
+        return self.explored(policy.sample(noise), observation, env_steps), state
+
+    def explored(self, action: Any, observation: Arrays, env_steps: int) -> Any:
+        """Returns what the exploration makes of the policy's samples."""
+        return self.changed(action, observation, env_steps, lambda: self.uniform(observation, len(action)))
+
+    def changed(
+        self, action: np.ndarray, observation: Arrays, env_steps: int, uniform: Callable[[], Any]
+    ) -> np.ndarray:
+        """Returns an array of actions as the exploration changes it; `uniform` draws one like it."""
+        assert self.exploration is not None
+        changed = self.exploration(action, self.rng, uniform, env_steps)
         if not is_of_tfsac(type(self.exploration)):
             self._check_explored(changed, action, observation.get(ACTION_MASK))
-        return changed, state
+        return changed
 
     def _check_explored(self, changed: Any, action: np.ndarray, mask: np.ndarray | None) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
-        low, high = (0, self.num_actions - 1) if isinstance(self.spec.action, DiscreteSpec) else (-1, 1)
+        limits: tuple[Any, Any, Any] = (-1, 1, 0) if action.dtype.kind == "f" else (0, self.num_actions - 1, 0)
+        if isinstance(self.spec.action, HybridSpec):
+            limits = 0, np.array(self.spec.action.sizes) - 1, self.spec.action.offsets
+        low, high, offsets = limits
         expected = action.shape, action.dtype.kind
         fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
         fits = fits and bool(((changed >= low) & (changed <= high)).all())
-        if not fits or (mask is not None and not np.take_along_axis(mask, changed[:, None], axis=1).all()):
+        if fits and mask is not None:
+            fits = bool(np.take_along_axis(mask, (changed + offsets).reshape(len(changed), -1), axis=1).all())
+        if not fits:
             requirement = f"valid {action.dtype} actions of shape {action.shape} in [{low}, {high}]"
             raise TfsacError(f"{type(self.exploration).__name__} must return {requirement}, got {changed!r}")
 
@@ -130,3 +145,30 @@ class SquashedGaussianPolicy(ContinuousActions, StatelessPolicy):
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> SquashedGaussian:
         """Returns the policy's distribution."""
         return SquashedGaussian(*outputs)
+
+
+class HybridPolicy(HybridActions, StatelessPolicy):
+    """Several factors, continuous dimensions, or both, independent of each other; see `HybridSpec`."""
+
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
+        super().__init__(parameters, spec, networks, seed)
+        assert isinstance(spec.action, HybridSpec)
+        self.action = spec.action
+
+    @classmethod
+    def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
+        """Refuses other actions, several agents and rewards, and exploration in factors where there are none."""
+        if not isinstance(spec.action, HybridSpec):
+            usual = "a Discrete, a Box or a team has agents of its own, as the presets 'cart_pole_discrete_sac' and"
+            actions = f"MultiDiscrete, Dict and Tuple actions; {usual} 'pendulum_twin_sac' show"
+            raise TfsacError(f"The agent {parameters.kind!r} is for {actions}")
+        check_single(parameters, spec)
+        if parameters.exploration is not None and not spec.action.sizes:
+            raise TfsacError(f"agent.exploration needs discrete actions, got {parameters.exploration}")
+
+    def explored(self, action: Any, observation: Arrays, env_steps: int) -> Any:
+        """Returns actions whose factors the exploration has changed, all of an environment together."""
+        discrete, continuous = self.action.parts(action)
+        rows = len(discrete)
+        changed = self.changed(discrete, observation, env_steps, lambda: self.uniform_factors(observation, rows))
+        return self.action.whole(changed, continuous)
