@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import one
+from toys import hybrid_spec
 
 from tfsac.agents import HybridSoftActorCriticAgent
 from tfsac.losses import soft_actor_critic as losses
@@ -20,7 +21,7 @@ from tfsac.parameters import (
     PrioritizedExperienceReplayParameters,
     hybrid_soft_actor_critic_networks,
 )
-from tfsac.types import ArraySpec, FactorsSpec, HybridSpec, Spec, Transition
+from tfsac.types import Transition
 
 CASES = ["family_hybrid", "family_hybrid_fixed", "family_hybrid_masked", "family_factored"]
 DEGENERATE = ["discrete_sac", "discrete_sac_masked", "sac_auto_alpha"]
@@ -41,18 +42,6 @@ def parameters_of(meta, **algorithm):
     return HybridSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
 
 
-def spec_of(sizes, size, observation, masked):
-    observations = {"observation": ArraySpec((observation,), "float32")}
-    if masked:
-        observations["action_mask"] = ArraySpec((sum(sizes),), "bool")
-    leaves = {}
-    if sizes:
-        leaves["press"] = FactorsSpec(tuple(sizes), (0,) * len(sizes), (len(sizes),))
-    if size:
-        leaves["turn"] = ArraySpec((size,), "float32", np.float32([-1] * size), np.float32([1] * size))
-    return Spec(observations, HybridSpec(leaves, {name: name for name in leaves}))
-
-
 def hybrid_agent(case, monkeypatch, eager):
     """Returns an agent with the file's first weights, the file's arrays and meta data, and its batches."""
     golden, meta = golden_tools.read(f"{case}.npz")
@@ -66,7 +55,7 @@ def hybrid_agent(case, monkeypatch, eager):
             learned = automatic(given["alpha"], meta["lr_alpha"], **target)
             algorithm[f"{part}_temperature"] = learned if given["learned"] else FixedAlphaParameters(given["alpha"])
     reductions = {name: meta[name] for name in ("target_reduction", "policy_reduction")}
-    spec = spec_of(meta["factors"], size, meta["obs"], meta["masked"])
+    spec = hybrid_spec(meta["factors"], size, meta["obs"], meta["masked"])
     agent = HybridSoftActorCriticAgent(parameters_of(meta, **algorithm, **reductions), spec, eager=eager)
     golden_tools.put(agent, golden, monkeypatch)
     for part in learned_parts(golden):
@@ -196,7 +185,7 @@ def test_actions_match(case, monkeypatch):
 
 def test_joint_actions_are_counted_as_numpy_counts_them():
     sizes = (3, 1, 4, 2)
-    agent = HybridSoftActorCriticAgent(HybridSoftActorCriticAgentParameters(), spec_of(sizes, 0, 2, False))
+    agent = HybridSoftActorCriticAgent(HybridSoftActorCriticAgentParameters(), hybrid_spec(sizes, 0))
     factors = np.indices(sizes).reshape(4, -1).T.astype("int32")
     index = agent.joint_index(tf.constant(factors), tf.zeros([24, 2, 24]))
     np.testing.assert_array_equal(index, np.ravel_multi_index(tuple(factors.T), sizes))
@@ -212,7 +201,7 @@ def degenerate_agent(case, monkeypatch, eager):
     learned = automatic(meta["alpha"], meta["lr_alpha"], target_entropy=float(meta["target_entropy"]))
     part = "discrete_temperature" if discrete else "continuous_temperature"
     sizes, size = ((meta["actions"],), 0) if discrete else ((), meta["act"])
-    spec = spec_of(sizes, size, meta["obs"], bool(meta.get("masked")))
+    spec = hybrid_spec(sizes, size, meta["obs"], bool(meta.get("masked")))
     parameters = parameters_of({**meta, "tau": rate, "hidden": hidden}, **{part: learned})
     agent = HybridSoftActorCriticAgent(parameters, spec, eager=eager)
     golden_tools.put(agent, golden, monkeypatch)

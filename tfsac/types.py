@@ -131,8 +131,8 @@ class HybridSpec(NamedTuple):
         return map_action(lambda name: leaves[name], self.structure)
 
     def leaves_in(self, action: Any) -> dict[str, Any]:
-        """Returns the leaves of an environment's action by name; raises a KeyError, TypeError or ValueError for another
-        structure.
+        """Returns the leaves of an environment's action by name; raises a LookupError, TypeError or ValueError for
+        another structure.
         """
         leaves: dict[str, Any] = {}
         map_action(lambda name, x: leaves.update({name: x}), self.structure, action)
@@ -396,6 +396,14 @@ def arrays_of(action: Any) -> list[Any]:
     if isinstance(action, dict | tuple):
         return [x for part in (action.values() if isinstance(action, dict) else action) for x in arrays_of(part)]
     return [action]
+
+
+def some_valid(mask: np.ndarray, action: ActionSpec) -> np.ndarray:
+    """Returns where masks `[..., n]` allow an action; of several factors `[..., S]`, a value of each."""
+    if not isinstance(action, HybridSpec):
+        return np.asarray(mask.any(axis=-1))
+    factors = np.split(mask, action.offsets[1:], axis=-1)
+    return np.logical_and.reduce([factor.any(axis=-1) for factor in factors])
 
 
 def rows_of(action: Any) -> Any:

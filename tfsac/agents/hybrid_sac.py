@@ -68,8 +68,9 @@ class HybridSoftActorCriticAgent(Agent):
             self.discrete_temperature = self.make_temperature(discrete, "discrete_temperature")
         if size := self.action.action_size:
             continuous = algorithm.continuous_temperature
-            auto = isinstance(continuous, AutoAlphaParameters)
-            self.continuous_target_entropy = continuous.target(size) if auto else float(-size)
+            self.continuous_target_entropy = float(-size)
+            if isinstance(continuous, AutoAlphaParameters):
+                self.continuous_target_entropy = continuous.target(size)
             check_target_entropy(self.continuous_target_entropy, size)
             self.continuous_temperature = self.make_temperature(continuous, "continuous_temperature")
 

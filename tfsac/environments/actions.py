@@ -5,6 +5,7 @@ Nothing else knows the structure of a space of several actions, which agents hav
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +22,7 @@ from tfsac.types import (
     HybridSpec,
 )
 
-SEVERAL = gym.spaces.Dict | gym.spaces.Tuple | gym.spaces.MultiDiscrete  # spaces of several actions
+SEVERAL = (gym.spaces.Dict, gym.spaces.Tuple, gym.spaces.MultiDiscrete)  # spaces of several actions
 
 
 def action_spec(space: Any, team: bool = False) -> ActionSpec:
@@ -90,21 +91,18 @@ def checked_action(
     if isinstance(of, HybridSpec):
         return _checked_leaves(subject, action, of, leading, mask)
     shape, array = (*leading, *of.shape), np.asarray(action)
-    if isinstance(of, FactorsSpec):
-        starts, sizes = np.reshape(of.starts, of.shape), np.reshape(of.sizes, of.shape)
-        kind, low, high = "integers", starts, starts + sizes - 1
+    low: Any
+    high: Any
+    if not isinstance(of, ArraySpec):
+        kind, (low, high) = "integers", numbers_of(of)
         if array.dtype.kind in "iub" and array.shape == shape and ((low <= array) & (array <= high)).all():
-            index = (array.astype(np.int64) - starts).reshape(*leading, -1) + np.cumsum([0, *of.sizes[:-1]])
-            if mask is None or np.take_along_axis(np.asarray(mask, bool), index, -1).all():
-                return array.astype(of.native_dtype)[()]
-    elif isinstance(of, DiscreteSpec):
-        kind, low, high = "integers", of.start, of.start + of.num_actions - 1
-        if array.dtype.kind in "iub" and array.shape == shape and ((low <= array) & (array <= high)).all():
-            index = array.astype(np.int64)[..., None] - of.start
+            index = (array.astype(np.int64) - low)[..., None]
+            if isinstance(of, FactorsSpec):
+                index = index.reshape(*leading, -1) + np.cumsum([0, *of.sizes[:-1]])
             if mask is None or np.take_along_axis(np.asarray(mask, bool), index, -1).all():
                 return array.astype(of.native_dtype)[()]
     else:
-        kind, low, high = "floats", of.low, of.high  # type: ignore[assignment]
+        kind, low, high = "floats", of.low, of.high
         if array.dtype.kind in "iuf" and array.shape == shape:
             array = array.astype(np.float32)
             clipped = np.clip(array, low, high)
@@ -118,7 +116,7 @@ def checked_action(
 def _checked_leaves(subject: str, action: Any, of: HybridSpec, leading: tuple[int, ...], mask: Any) -> Any:
     try:
         leaves = of.leaves_in(action)
-    except (KeyError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError):
         raise TfsacError(f"{subject} actions of the structure {of.structure}, got {action!r}") from None
     checked, begin = {}, 0
     for name, leaf in of.leaves.items():
@@ -127,6 +125,24 @@ def _checked_leaves(subject: str, action: Any, of: HybridSpec, leading: tuple[in
         checked[name] = checked_action(f"{subject} in {name!r}", leaves[name], leaf, leading, part)
         begin += size
     return of.structured(checked)
+
+
+def numbers_of(action: DiscreteSpec | FactorsSpec) -> tuple[Any, Any]:
+    """Returns an environment's first and last numbers of discrete actions, of every factor."""
+    if isinstance(action, DiscreteSpec):
+        return action.start, action.start + action.num_actions - 1
+    starts = np.reshape(action.starts, action.shape)
+    return starts, starts + np.reshape(action.sizes, action.shape) - 1
+
+
+def leading_dimensions(action: Any, of: ActionSpec) -> tuple[int, ...]:
+    """Returns the dimensions of an environment's actions before those of one; see `checked_action`."""
+    if isinstance(of, HybridSpec):
+        first = next(iter(of.leaves))
+        with contextlib.suppress(LookupError, TypeError, ValueError):  # `checked_action` refuses it
+            return np.shape(of.leaves_in(action)[first])[: -len(of.leaves[first].shape) or None]
+        return ()
+    return np.shape(action)[: np.ndim(action) - len(of.shape)]
 
 
 class ActionMap:
@@ -143,9 +159,7 @@ class ActionMap:
             assert action.low is not None and action.high is not None
             self.low, self.high, self.scale = action.low, action.high, 0.5 * (action.high - action.low)
         else:
-            self.start: Any = (
-                action.start if isinstance(action, DiscreteSpec) else np.reshape(action.starts, action.shape)
-            )
+            self.start = numbers_of(action)[0]
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
         """Returns the environment's actions for an agent's with any leading dimensions, clipped to the bounds."""
@@ -184,8 +198,9 @@ class HybridActionMap:
         parts: dict[bool, list[np.ndarray]] = {False: [], True: []}
         for name, x in self.action.leaves_in(action).items():
             leaf, array = self.action.leaves[name], np.asarray(x)
-            numbers = self.maps[name].inverse(array).reshape(*array.shape[: array.ndim - len(leaf.shape)], -1)
-            parts[isinstance(leaf, ArraySpec)].append(numbers)
+            is_array = isinstance(leaf, ArraySpec)
+            numbers = self.maps[name].inverse(array).astype(np.float32 if is_array else np.int32, copy=False)
+            parts[is_array].append(numbers.reshape(*array.shape[: array.ndim - len(leaf.shape)], -1))
         return self.action.whole(*(np.concatenate(part, axis=-1) if part else None for part in parts.values()))
 
 
@@ -216,7 +231,7 @@ def _parts_of(mask: Any, structure: Any = None) -> Iterator[Any]:
     if isinstance(mask, dict):
         for key, part in structure.items() if isinstance(structure, dict) else ():
             yield from _parts_of(mask.get(key), part)
-    elif isinstance(mask, tuple | list):
+    elif isinstance(mask, tuple):
         inner = structure if isinstance(structure, tuple) and len(structure) == len(mask) else itertools.repeat(None)
         for part, of_part in zip(mask, inner, strict=False):
             yield from _parts_of(part, of_part)

@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
 from tfsac.environments.actions import SEVERAL, float32_bound, hybrid_spec, named_leaves
-from tfsac.environments.spaces import NUM_REWARDS, FrameStack, name_of_environment, spaces_by_key
+from tfsac.environments.spaces import NUM_REWARDS, FrameStack, name_of_environment, spaces_by_key, spec_of
 from tfsac.errors import TfsacError
-from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
+from tfsac.types import ACTION_MASK, AGENT_STATE, input_name, some_valid
 
 VECTOR_REWARD = "vector_reward"  # key of the info of a step
 FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")  # of environments that reset themselves
@@ -122,8 +122,8 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
             yield f"a team of {team[0]} agents needs a MultiDiscrete of as many equal sizes and starts, got {action}"
     elif not isinstance(action, gym.spaces.Discrete) or team:
         yield (
-            "actions must be a Box (A,) of floats, a Discrete or MultiDiscrete, or a Dict or Tuple of these; for a team of "
-            f"P agents, with the key 'agent_state', a Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
+            "actions must be a Box (A,) of floats, Discrete, MultiDiscrete, or a Dict or Tuple of these; for a team "
+            f"of P agents, with the key 'agent_state', a Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
         )
 
 
@@ -179,6 +179,7 @@ class CheckedEnv(gym.Wrapper):
     def __init__(self, env: gym.Env):
         super().__init__(env)
         spaces = spaces_by_key(env.observation_space)
+        self.action = spec_of(env).action
         self.several_keys = isinstance(env.observation_space, gym.spaces.Dict)
         self.parts: dict[str, tuple[Any, Any]] = {key: (space.shape, space.dtype) for key, space in spaces.items()}
         self.stacks = [key for key, space in spaces.items() if isinstance(space, FrameStack)]
@@ -231,7 +232,7 @@ class CheckedEnv(gym.Wrapper):
             if dtype.kind == "f" and not np.abs(part).max(initial=0.0) <= LARGEST:
                 invalid = part[~(np.abs(part) <= LARGEST)]
                 yield f"observation {key!r} must be finite in float32, got {invalid[0]}"
-            if key == ACTION_MASK and not terminated and not part.any(-1).all():
+            if key == ACTION_MASK and not terminated and not some_valid(np.asarray(part), self.action).all():
                 mask = part.astype(int).tolist()
                 yield f"'action_mask' allows no action; end the episode instead, got {mask}"
         for key in self.stacks:

@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from tfsac.environments.actions import SEVERAL, flat_mask, hybrid_spec
 from tfsac.environments.checked_env import CheckedEnv, check, time_limit_of
 from tfsac.environments.pettingzoo_team import Team
-from tfsac.environments.spaces import FrameStack, name_of_environment
+from tfsac.environments.spaces import FrameStack, name_of_environment, spaces_by_key
 from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.types import ACTION_MASK
@@ -175,11 +175,11 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
 def _with_flat_mask(env: gym.Env) -> gym.Env:
     """Returns an environment whose mask, if it has the structure of the action, is one array instead."""
     space, action = env.observation_space, env.action_space
-    mask = space.spaces.get(ACTION_MASK) if isinstance(space, gym.spaces.Dict) else None
+    mask = spaces_by_key(space).get(ACTION_MASK)
     if not isinstance(mask, gym.spaces.Dict | gym.spaces.Tuple) or not isinstance(action, SEVERAL):
         return env
     spec, flat = hybrid_spec(action), gym.spaces.MultiBinary(gym.spaces.flatdim(mask))
-    changed = gym.spaces.Dict({**space.spaces, ACTION_MASK: flat})  # type: ignore[union-attr]
+    changed = gym.spaces.Dict({**spaces_by_key(space), ACTION_MASK: flat})
     return gym.wrappers.TransformObservation(
         env, lambda x: {**x, ACTION_MASK: flat_mask(x[ACTION_MASK], spec).astype(np.int8)}, changed
     )

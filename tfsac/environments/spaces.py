@@ -10,7 +10,7 @@ import numpy as np
 
 from tfsac.environments.actions import action_spec, flat_mask
 from tfsac.errors import TfsacError
-from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, HybridSpec, Spec
+from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, HybridSpec, Spec, map_action, some_valid
 
 NUM_REWARDS = "num_rewards"  # key of an environment's metadata: the number of rewards a step
 ONE_SEQUENCE = "a policy with a state takes one observation, or those of E environments, got {} of them"
@@ -104,11 +104,13 @@ def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], tuple[
     key, array = next(iter(arrays.items()))
     leading = array.shape[: array.ndim - len(spec.observation[key].shape)]
     arrays = {key: value.reshape(-1, *value.shape[len(leading) :]) for key, value in arrays.items()}
-    if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
+    if ACTION_MASK in arrays and not np.all(some_valid(arrays[ACTION_MASK], spec.action)):
         raise TfsacError(f"{ACTION_MASK!r} must allow an action, got {arrays[ACTION_MASK].astype(int)}")
     return arrays, leading
 
 
-def unflattened(values: np.ndarray, leading: tuple[int, ...]) -> np.ndarray:
-    """Returns values `[N, ...]` with the leading dimensions that `batched` returned; one value where there are none."""
-    return values.reshape(*leading, *values.shape[1:]) if leading else values[0]
+def unflattened(values: Any, leading: tuple[int, ...]) -> Any:
+    """Returns values `[N, ...]`, or an action's arrays, with the leading dimensions that `batched` returned; one value
+    where there are none.
+    """
+    return map_action(lambda x: x.reshape(*leading, *x.shape[1:]) if leading else x[0], values)

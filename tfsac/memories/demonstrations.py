@@ -14,7 +14,18 @@ import pydantic
 
 from tfsac.errors import TfsacError
 from tfsac.memories.transitions import NEXT, TransitionMemory
-from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
+from tfsac.types import (
+    ACTION_MASK,
+    OBSERVATION,
+    ArraySpec,
+    DiscreteSpec,
+    HybridSpec,
+    Spec,
+    action_fields,
+    action_in,
+    same_bounds,
+    some_valid,
+)
 from tfsac.utils.files import atomic_write, new_file, read_arrays
 
 FORMAT = 1
@@ -45,6 +56,10 @@ class Demonstrations(NamedTuple):
 def action_bounds_of(spec: Spec) -> tuple[list[Any], list[Any]] | None:
     """Returns low and high of continuous actions, as `Demonstrations` have them; None for discrete ones."""
     action = spec.action
+    if isinstance(action, HybridSpec):
+        bounds = [leaf for leaf in action.leaves.values() if isinstance(leaf, ArraySpec)]
+        ends = ([np.ravel(x.low) for x in bounds], [np.ravel(x.high) for x in bounds])  # type: ignore[arg-type]
+        return (np.concatenate(ends[0]).tolist(), np.concatenate(ends[1]).tolist()) if bounds else None
     if isinstance(action, DiscreteSpec) or action.low is None or action.high is None:
         return None
     return action.low.tolist(), action.high.tolist()
@@ -70,7 +85,7 @@ def load_demonstrations(
     spec: Spec,
     level: str | None = None,
     num_episodes: int | None = None,
-    inverse: Callable[[np.ndarray], np.ndarray] | None = None,
+    inverse: Callable[[Any], Any] | None = None,
     visible_entries: Sequence[int] | None = None,
 ) -> Demonstrations:
     """Reads demonstrations and checks them against an environment.
@@ -93,7 +108,8 @@ def load_demonstrations(
     if minari := str(path).startswith(MINARI):
         if inverse is None:
             raise TfsacError(f"{path} has the environment's actions: pass inverse, such as action_map(spec).inverse")
-        fields, recorded_level, returns = _read_minari(str(path).removeprefix(MINARI), num_episodes)
+        stored = inverse if isinstance(spec.action, HybridSpec) else None  # whose arrays are those of the agent
+        fields, recorded_level, returns = _read_minari(str(path).removeprefix(MINARI), num_episodes, stored)
         origin = _Origin(format=1, level=recorded_level)
     else:
         fields = read_arrays(pathlib.Path(path), KIND)
@@ -106,9 +122,9 @@ def load_demonstrations(
     if level is not None:
         _check_origin(path, origin, level, visible_entries)
     _check_layout(path, fields, layout)
-    if minari and inverse:
+    if minari and inverse and not isinstance(spec.action, HybridSpec):
         fields["action"] = inverse(fields["action"])
-    records = np.zeros(len(fields["action"]), layout)
+    records = np.zeros(len(fields["reward"]), layout)
     for name in layout.names or ():
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is rejected
             records[name] = fields[name]
@@ -118,7 +134,7 @@ def load_demonstrations(
             f"{path} is truncated: {len(records)} steps must end with an episode and have a return for each, got "
             f"{len(ends)} ends of episodes and {len(returns)} returns"
         )
-    _check_values(path, records, returns, fields["action"], spec)
+    _check_values(path, records, returns, action_in(fields, fields), spec)
     current, bounds = action_bounds_of(spec), origin.action_bounds
     if bounds and current and not all(map(same_bounds, bounds, current)):
         raise TfsacError(
@@ -171,23 +187,32 @@ def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray], la
         raise TfsacError(f"{path} is empty or truncated: its fields have {sorted(lengths)} steps")
 
 
-def _check_values(
-    path: str | pathlib.Path, records: np.ndarray, returns: np.ndarray, action: np.ndarray, spec: Spec
-) -> None:
+def _check_values(path: str | pathlib.Path, records: np.ndarray, returns: np.ndarray, action: Any, spec: Spec) -> None:
     """Checks that numbers are finite, and that the agent can take the actions, as they were before their conversion,
     and masks allow them.
     """
     arrays = {**{name: records[name] for name in records.dtype.names or ()}, RETURNS: returns}
     if infinite := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
         raise TfsacError(f"{path} has values that are not finite in {', '.join(infinite)}")
-    low, high = (0, spec.action.num_actions - 1) if isinstance(spec.action, DiscreteSpec) else (-1, 1)
-    if action.min() < low - 1e-5 or action.max() > high + 1e-5:
-        ranges = f"[{low}, {high}] are allowed, got {action.min()} to {action.max()}"
-        raise TfsacError(f"{path} has actions that this agent cannot take: {ranges}")
+    offsets: Any = 0
+    limits: list[tuple[Any, Any, Any]] = [(action, -1, 1)]
+    if isinstance(spec.action, DiscreteSpec):
+        limits = [(action, 0, spec.action.num_actions - 1)]
+    elif isinstance(spec.action, HybridSpec):
+        (discrete, continuous), offsets = spec.action.parts(action), spec.action.offsets
+        limits = [(discrete, 0, np.array(spec.action.sizes) - 1), (continuous, -1, 1)]
+    for part, low, high in limits:
+        if part is not None and ((part < low - 1e-5) | (part > high + 1e-5)).any():
+            ranges = f"[{low}, {high}] are allowed, got {part.min()} to {part.max()}"
+            raise TfsacError(f"{path} has actions that this agent cannot take: {ranges}")
     mask = OBSERVATION + ACTION_MASK
     if mask in arrays:
-        chosen = np.take_along_axis(records[mask], records["action"][..., None], axis=-1)[..., 0]
-        allowed = records[NEXT + ACTION_MASK].any(axis=-1)
+        numbers, allowed = action_in(records, records.dtype.names or ()), records[NEXT + ACTION_MASK].any(axis=-1)
+        if isinstance(spec.action, HybridSpec):
+            chosen = np.take_along_axis(records[mask], spec.action.parts(numbers)[0] + offsets, axis=-1)
+            allowed = some_valid(records[NEXT + ACTION_MASK], spec.action)
+        else:
+            chosen = np.take_along_axis(records[mask], numbers[..., None], axis=-1)[..., 0]
         # Both have an entry for each agent of a team.
         valid, continues = (entries.reshape(len(records), -1).all(axis=1) for entries in (chosen, allowed))
         invalid = np.flatnonzero(~(valid & (continues | records["terminated"])))
@@ -196,11 +221,14 @@ def _check_values(
             raise TfsacError(f"{path} has a mask that {rule}, at step {invalid[0]}")
 
 
-def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
+def _read_minari(
+    dataset_id: str, num_episodes: int | None = None, stored_action: Callable[[Any], Any] | None = None
+) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
     """Reads a Minari dataset of this machine, such as "mujoco/halfcheetah/expert-v0".
 
     Returns:
-        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment; its id, ""
+        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment, or what
+        `stored_action` returns for them; its id, ""
         where the dataset names none; the undiscounted return of each episode, `[E]`. Episodes that were left off are
         truncated.
     """
@@ -212,7 +240,8 @@ def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict
     if dataset_id not in local:
         raise FileNotFoundError(f"Minari datasets on this machine are {', '.join(local) or 'none'}, got {dataset_id}")
     dataset = minari.load_dataset(dataset_id)
-    episodes = [_minari_steps(episode) for episode in itertools.islice(dataset.iterate_episodes(), num_episodes)]
+    chosen = itertools.islice(dataset.iterate_episodes(), num_episodes)
+    episodes = [_minari_steps(episode, stored_action) for episode in chosen]
     if not episodes:
         raise TfsacError(f"The Minari dataset {dataset_id} has no episodes")
     fields = {name: np.concatenate([steps[name] for steps in episodes]) for name in episodes[0]}
@@ -220,10 +249,11 @@ def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict
     return fields, level, np.array([steps["reward"].sum() for steps in episodes])
 
 
-def _minari_steps(episode: Any) -> dict[str, np.ndarray]:
+def _minari_steps(episode: Any, stored_action: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:
     observations, terminated, truncated = episode.observations, episode.terminations, np.array(episode.truncations)
     truncated[-1:] |= ~terminated[-1:]
-    steps = {"action": episode.actions, "reward": episode.rewards, "terminated": terminated, "truncated": truncated}
+    actions = {"action": episode.actions} if stored_action is None else action_fields(stored_action(episode.actions))
+    steps = {**actions, "reward": episode.rewards, "terminated": terminated, "truncated": truncated}
     for key, array in (observations if isinstance(observations, dict) else {"observation": observations}).items():
         if key == ACTION_MASK:  # a MultiBinary space keeps integers
             array = np.asarray(array) != 0

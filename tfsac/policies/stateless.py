@@ -14,7 +14,7 @@ from tfsac.networks import forward_of
 from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters, class_of, is_of_tfsac
 from tfsac.policies.actions import ContinuousActions, DiscreteActions, HybridActions
-from tfsac.policies.base_policy import BasePolicy, Mode, check_single
+from tfsac.policies.base_policy import BasePolicy, Mode, check_keys, check_single
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.team_axis import fold, unfold
@@ -163,6 +163,7 @@ class HybridPolicy(HybridActions, StatelessPolicy):
             actions = f"MultiDiscrete, Dict and Tuple actions; {usual} 'pendulum_twin_sac' show"
             raise TfsacError(f"The agent {parameters.kind!r} is for {actions}")
         check_single(parameters, spec)
+        check_keys(spec, {"uniform"})
         if parameters.exploration is not None and not spec.action.sizes:
             raise TfsacError(f"agent.exploration needs discrete actions, got {parameters.exploration}")
 

@@ -10,15 +10,20 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, SquashedGaussian
-from tfsac.types import ArraySpec, DiscreteSpec
+from tfsac.policies.distributions import (
+    DiagonalGaussian,
+    HybridDistribution,
+    MaskedCategorical,
+    SquashedGaussian,
+)
+from tfsac.types import ActionSpec, ArraySpec, DiscreteSpec, FactorsSpec
 
 POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)  # of expectations over a standard normal variable
 
 
 def tfp_distribution(
-    policy: SquashedGaussian | MaskedCategorical | DiagonalGaussian,
-    action: ArraySpec | DiscreteSpec,
+    policy: SquashedGaussian | MaskedCategorical | DiagonalGaussian | HybridDistribution,
+    action: ActionSpec,
     batch_shape: Sequence[int],
 ) -> Any:
     """Returns a distribution of actions in the environment's units.
@@ -30,8 +35,13 @@ def tfp_distribution(
 
     Returns:
         `Categorical` (with another first number than 0 `FiniteDiscrete`), or an `Independent` over the dimensions of
-        real actions, whose `quantile` is that of each dimension and whose `entropy` is computed by quadrature.
+        real actions, whose `quantile` is that of each dimension and whose `entropy` is computed by quadrature. Of
+        several actions a `JointDistributionNamed` by name, in which a MultiDiscrete is a `Blockwise` of its factors.
     """
+    if isinstance(policy, HybridDistribution):
+        parts = {name: of_leaf(policy, name, batch_shape) for name in policy.action.leaves}
+        alone = isinstance(policy.action.structure, str)
+        return parts["action"] if alone else tfp.distributions.JointDistributionNamed(parts)
 
     def shaped(x: Any) -> tf.Tensor:
         return tf.reshape(tf.convert_to_tensor(x), [*batch_shape, x.shape[-1]])
@@ -54,6 +64,29 @@ def tfp_distribution(
     return IndependentActions(
         tfp.distributions.TransformedDistribution(normal, tfp.bijectors.Chain(bijectors)), reinterpreted_batch_ndims=1
     )
+
+
+def of_leaf(policy: HybridDistribution, name: str, batch_shape: Sequence[int]) -> Any:
+    """Returns the distribution of one of several actions; those of more dimensions than one are raveled."""
+    leaf, leaves = policy.action.leaves[name], policy.action.leaves
+    before = [other for key, other in leaves.items() if [*leaves].index(key) < [*leaves].index(name)]
+    if isinstance(leaf, ArraySpec):
+        begin = sum(math.prod(other.shape) for other in before if isinstance(other, ArraySpec))
+        entries = slice(begin, begin + math.prod(leaf.shape))
+        assert policy.continuous is not None and leaf.low is not None and leaf.high is not None
+        part = SquashedGaussian(policy.continuous.loc[:, entries], policy.continuous.log_scale[:, entries])
+        bounds = ArraySpec((math.prod(leaf.shape),), leaf.dtype, np.ravel(leaf.low), np.ravel(leaf.high))
+        return tfp_distribution(part, bounds, batch_shape)
+    assert policy.discrete is not None
+    begin = sum(len(other.sizes) for other in before if isinstance(other, FactorsSpec))
+    factors = [
+        tfp_distribution(policy.discrete.factors[begin + i], DiscreteSpec(size, start=start), batch_shape)
+        for i, (size, start) in enumerate(zip(leaf.sizes, leaf.starts, strict=True))
+    ]
+    if not leaf.shape:
+        return factors[0]
+    events = [tfp.distributions.Sample(factor, 1) for factor in factors]  # vectors of one entry
+    return tfp.distributions.Blockwise(events)
 
 
 class FiniteTanh(tfp.bijectors.Tanh):

@@ -134,7 +134,8 @@ class RunDirectory:
             spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
         compared = (only,) if keys is None else ("action.", *(f"observation.{key}." for key in keys))
         for name, before, now in differences(trained, current):
-            compatible = name == "action.dtype" or (name in ("action.low", "action.high") and same_bounds(before, now))
+            kind = name.rpartition(".")[2] if name.startswith("action.") else ""
+            compatible = kind == "dtype" or (kind in ("low", "high") and same_bounds(before, now))
             if f"{name}.".startswith(compared) and not compatible:
                 raise TfsacError(
                     f"the policy of {self.path} belongs to another environment: its {name} is {before}, got {now}"
@@ -150,7 +151,7 @@ def spaces_of(spec: Spec) -> dict[str, Any]:
 def _action_space(action: ActionSpec | FactorsSpec) -> dict[str, Any]:
     if isinstance(action, HybridSpec):
         leaves = {name: _action_space(leaf) for name, leaf in action.leaves.items()}
-        return {"structure": plain(action.structure), "leaves": leaves}
+        return {"structure": json.loads(json.dumps(action.structure)), "leaves": leaves}
     shape = {"shape": list(action.shape)}
     if isinstance(action, DiscreteSpec):
         return shape | {"num_actions": action.num_actions, "start": action.start, "dtype": action.native_dtype}
