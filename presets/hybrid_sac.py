@@ -1,7 +1,7 @@
-"""tfsac.environments.platform:HybridPlatform-v0, parametrised actions: run, hop or leap, and how far (arXiv 1509.01644).
+"""tfsac.environments.platform:HybridPlatform-v0, parametrised actions: run, hop or leap, and how far.
 
 It needs `pip install 'tfsac[platform]'`. Two gaps and two enemies lie between the start and the goal; the return is the
-part of the way that was made, 1 at the goal.
+part of the way that was made, 1 at the goal (Masson et al. 2016, arXiv 1509.01644).
 """
 
 from tfsac.parameters import (

@@ -65,6 +65,8 @@ AGENTS = {
     "renormalized_critics": "ensemble with batch renormalisation, no target network",
     "quantile_critics": "ensemble with quantiles, layer normalisation and dropout",
     "discrete_sac": "discrete SAC",
+    "hybrid_sac": "hybrid SAC, masked",
+    "factored_sac": "hybrid SAC, MultiDiscrete",
     "twin_team": "several agents, twin SAC",
     "discrete_team": "several agents, discrete SAC",
     "twin_sqil": "SQIL, twin SAC",
@@ -76,6 +78,7 @@ AGENTS = {
 }
 DISCRETE = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer")
 TEAMS = ("twin_team", "discrete_team")
+HYBRID = {"hybrid_sac": {"mask": "nested"}, "factored_sac": {"structure": "multi_discrete"}}
 ENSEMBLES = ("renormalized_critics", "quantile_critics")
 
 
@@ -83,6 +86,8 @@ def level_of(agent, own=False):
     """Returns the level of an agent's runs, and arguments of it."""
     if agent in TEAMS:
         return "toys:TeamIdentity-v0", {"discrete": agent in DISCRETE}
+    if agent in HYBRID:
+        return "toys:HybridIdentity-v0", HYBRID[agent]
     if own:
         return f"toys:{'DiscreteIdentity' if agent in DISCRETE else 'Identity'}-v0", {}
     return "CartPole-v1" if agent in DISCRETE else "Pendulum-v1", {}
@@ -117,6 +122,8 @@ def preset_of(agent, changes, folder):
         elif agent in DISCRETE:
             networks = p.discrete_soft_actor_critic_networks((8,), **reads, **trained)
             made = p.DiscreteSoftActorCriticAgentParameters(networks=networks)
+        elif agent in HYBRID:
+            made = p.HybridSoftActorCriticAgentParameters(networks=p.hybrid_soft_actor_critic_networks((8,), **trained))
         elif agent in ENSEMBLES:
             made = ensemble(agent, **trained)
         else:
@@ -160,8 +167,18 @@ def demonstrations(agent, folder):
     if not path.exists():
         env = environment(agent)
         env.action_space.seed(0)
-        tfsac.save_demonstrations(path, tfsac.demonstrate(lambda observation: env.action_space.sample(), env, 2))
+        tfsac.save_demonstrations(path, tfsac.demonstrate(lambda observation: sample(env, observation), env, 2))
     return path
+
+
+def sample(env, observation):
+    """Returns a random action, which the mask allows where there is one."""
+    mask = observation.get("action_mask") if isinstance(observation, dict) else None
+    if mask is None:
+        return env.action_space.sample()
+    from tfsac.environments.actions import action_spec, nested_mask
+
+    return env.action_space.sample(mask=nested_mask(mask, action_spec(env.action_space)))
 
 
 def cloned_models(preset, run):

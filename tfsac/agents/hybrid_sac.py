@@ -9,7 +9,6 @@ sums. With one factor alone this is discrete soft actor-critic, without factors 
 from __future__ import annotations
 
 import math
-import zlib
 from typing import Any
 
 import tensorflow as tf
@@ -19,7 +18,7 @@ from tfsac.agents.learner import Agent, FixedTemperature, LearnedTemperature, St
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
-from tfsac.losses.ensembles import draw_critics, reduce_q
+from tfsac.losses.ensembles import reduce_q
 from tfsac.losses.temperature import check_target_entropy
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, HybridSoftActorCriticAgentParameters
 from tfsac.policies import HybridPolicy
@@ -53,7 +52,7 @@ class HybridSoftActorCriticAgent(Agent):
     def __init__(self, parameters: HybridSoftActorCriticAgentParameters, spec: Spec, *args: Any, **kwargs: Any):
         super().__init__(parameters, spec, *args, **kwargs)
         self.action, algorithm = self.policy.action, parameters.algorithm
-        self.num_critics: int = getattr(parameters.networks["q"].head_parameters, "num_critics", 2)
+        self.num_critics = getattr(parameters.networks["q"].head_parameters, "num_critics", 2)
         self.discrete_temperature: FixedTemperature | LearnedTemperature | None = None
         self.continuous_temperature: FixedTemperature | LearnedTemperature | None = None
         self.discrete_target_entropy, self.target_entropy_ratio = None, DEFAULT_ENTROPY_RATIO
@@ -90,10 +89,8 @@ class HybridSoftActorCriticAgent(Agent):
         policy = self.distribution(batch.next_observation)
         next_action_BA, next_log_prob_B = self.sampled(policy, "next")
         next_q_BNK = self.q("q_target", batch.next_observation, next_action_BA)
-        if (subset := self.algorithm.critic_subset) is not None:
-            seed = tf.stack([self.noise_seed + zlib.crc32(b"subset"), self.updates])
-            critics = draw_critics(tf.random.stateless_uniform([self.num_critics], seed), subset)
-            next_q_BNK = tf.gather(next_q_BNK, critics, axis=1)
+        if (subset := self.subset()) is not None:
+            next_q_BNK = tf.gather(next_q_BNK, subset, axis=1)
         next_q_BK = reduce_q(next_q_BNK, self.algorithm.target_reduction)
         next_value_B = self.soft_value(next_q_BK, policy, next_log_prob_B)
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
