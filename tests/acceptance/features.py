@@ -65,8 +65,7 @@ AGENTS = {
     "renormalized_critics": "ensemble with batch renormalisation, no target network",
     "quantile_critics": "ensemble with quantiles, layer normalisation and dropout",
     "discrete_sac": "discrete SAC",
-    "hybrid_sac": "hybrid SAC, masked",
-    "factored_sac": "hybrid SAC, MultiDiscrete",
+    "hybrid_sac": "hybrid SAC",
     "twin_team": "several agents, twin SAC",
     "discrete_team": "several agents, discrete SAC",
     "twin_sqil": "SQIL, twin SAC",
@@ -78,7 +77,7 @@ AGENTS = {
 }
 DISCRETE = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer")
 TEAMS = ("twin_team", "discrete_team")
-HYBRID = {"hybrid_sac": {"mask": "nested"}, "factored_sac": {"structure": "multi_discrete"}}
+HYBRID = "hybrid_sac"
 ENSEMBLES = ("renormalized_critics", "quantile_critics")
 
 
@@ -86,8 +85,8 @@ def level_of(agent, own=False):
     """Returns the level of an agent's runs, and arguments of it."""
     if agent in TEAMS:
         return "toys:TeamIdentity-v0", {"discrete": agent in DISCRETE}
-    if agent in HYBRID:
-        return "toys:HybridIdentity-v0", HYBRID[agent]
+    if agent == HYBRID:
+        return "toys:HybridIdentity-v0", {"mask": "nested"}
     if own:
         return f"toys:{'DiscreteIdentity' if agent in DISCRETE else 'Identity'}-v0", {}
     return "CartPole-v1" if agent in DISCRETE else "Pendulum-v1", {}
@@ -122,7 +121,7 @@ def preset_of(agent, changes, folder):
         elif agent in DISCRETE:
             networks = p.discrete_soft_actor_critic_networks((8,), **reads, **trained)
             made = p.DiscreteSoftActorCriticAgentParameters(networks=networks)
-        elif agent in HYBRID:
+        elif agent == HYBRID:
             made = p.HybridSoftActorCriticAgentParameters(networks=p.hybrid_soft_actor_critic_networks((8,), **trained))
         elif agent in ENSEMBLES:
             made = ensemble(agent, **trained)

@@ -278,7 +278,7 @@ class Agent(tf.Module, ABC):
         return sample if self.replicas == 1 else self.replica_slice(sample, self.replicas)
 
     def subset(self) -> tf.Tensor | None:
-        """Returns which critics of `num_critics` make the target of this update, on all replicas, `[M]`; None for all."""
+        """Returns which critics make the target of this update, `[M]`, the same on all replicas; None for all."""
         if self.algorithm.critic_subset is None:
             return None
         seed = tf.stack([self.noise_seed + zlib.crc32(b"subset"), self.updates])
