@@ -114,6 +114,25 @@ class HybridSpec(NamedTuple):
         """Where the values of each factor begin among those of all, `[F]`."""
         return np.cumsum([0, *self.sizes])[:-1]
 
+    @property
+    def low(self) -> np.ndarray | None:
+        """The environment's lower bounds of the continuous dimensions, `[A]`, or None without any."""
+        return self._bound("low")
+
+    @property
+    def high(self) -> np.ndarray | None:
+        """The environment's upper bounds of the continuous dimensions, `[A]`, or None without any."""
+        return self._bound("high")
+
+    def _bound(self, name: str) -> np.ndarray | None:
+        bounds = [np.ravel(getattr(leaf, name)) for leaf in self.leaves.values() if isinstance(leaf, ArraySpec)]
+        return np.concatenate(bounds) if bounds else None
+
+    def best(self, score: np.ndarray) -> np.ndarray:
+        """Returns the value of each factor, `[..., F]` int32, whose score in `[..., S]` is largest."""
+        factors = np.split(score, self.offsets[1:], axis=-1) if self.sizes else []
+        return np.array([factor.argmax(axis=-1) for factor in factors], np.int32).T
+
     def split(self, action: Any, reshape: Callable[..., Any]) -> dict[str, Any]:
         """Returns the numbers of an agent's action, arrays or tensors `[..., F]` and `[..., A]`, by leaf and in its
         shape.
@@ -145,10 +164,10 @@ class HybridSpec(NamedTuple):
         return (action, None) if self.sizes else (None, action)
 
     def whole(self, discrete: Any, continuous: Any) -> Any:
-        """Returns the agent's action with these parts, of which one may be None."""
-        if discrete is None or continuous is None:
-            return continuous if discrete is None else discrete
-        return {DISCRETE: discrete, CONTINUOUS: continuous}
+        """Returns the agent's action with these parts; one that it has not is left out."""
+        if self.sizes and self.action_size:
+            return {DISCRETE: discrete, CONTINUOUS: continuous}
+        return discrete if self.sizes else continuous
 
 
 ActionSpec = ArraySpec | DiscreteSpec | HybridSpec
@@ -180,9 +199,8 @@ class Spec(NamedTuple):
         action = self.action
         if not isinstance(action, HybridSpec):
             return {"action": action}
-        num_factors, size = len(action.sizes), action.action_size
-        discrete = ArraySpec((num_factors,), "int32") if num_factors else None
-        return action_fields(action.whole(discrete, ArraySpec((size,), "float32") if size else None))
+        discrete, continuous = ArraySpec((len(action.sizes),), "int32"), ArraySpec((action.action_size,), "float32")
+        return action_fields(action.whole(discrete, continuous))
 
     def unstacked(self) -> Spec:
         """Returns the spec with stacks of frames as any other images."""
@@ -393,17 +411,31 @@ def map_action(function: Callable[..., Any], *actions: Any) -> Any:
 
 def arrays_of(action: Any) -> list[Any]:
     """Returns the arrays of an action, which is one, or a dict or tuple of actions, in order."""
-    if isinstance(action, dict | tuple):
-        return [x for part in (action.values() if isinstance(action, dict) else action) for x in arrays_of(part)]
-    return [action]
+    arrays: list[Any] = []
+    map_action(arrays.append, action)
+    return arrays
 
 
-def some_valid(mask: np.ndarray, action: ActionSpec) -> np.ndarray:
+def limits_of(action: Any, of: ActionSpec) -> list[tuple[Any, Any, Any]]:
+    """Returns the arrays of an agent's action with the least and the largest numbers that they may have."""
+    if isinstance(of, HybridSpec):
+        discrete, continuous = of.parts(action)
+        limits = [(discrete, 0, np.array(of.sizes) - 1), (continuous, -1, 1)]
+        return [limit for limit in limits if limit[0] is not None]
+    return [(action, 0, of.num_actions - 1) if isinstance(of, DiscreteSpec) else (action, -1, 1)]
+
+
+def is_valid(action: Any, mask: np.ndarray, of: ActionSpec) -> np.ndarray:
+    """Returns whether masks `[..., n]` allow the agent's actions, `[..., 1]`; of several factors `[..., F]`."""
+    index = of.parts(action)[0] + of.offsets if isinstance(of, HybridSpec) else action[..., None]
+    return np.take_along_axis(mask, index, axis=-1)
+
+
+def some_valid(mask: np.ndarray, of: ActionSpec) -> np.ndarray:
     """Returns where masks `[..., n]` allow an action; of several factors `[..., S]`, a value of each."""
-    if not isinstance(action, HybridSpec):
+    if not isinstance(of, HybridSpec):
         return np.asarray(mask.any(axis=-1))
-    factors = np.split(mask, action.offsets[1:], axis=-1)
-    return np.logical_and.reduce([factor.any(axis=-1) for factor in factors])
+    return np.logical_and.reduce([factor.any(axis=-1) for factor in np.split(mask, of.offsets[1:], axis=-1)])
 
 
 def rows_of(action: Any) -> Any:

@@ -1,6 +1,6 @@
 """Gymnasium and PettingZoo environments: making, checking, normalising and stepping them. No TensorFlow."""
 
-from tfsac.environments.actions import action_map, checked_action, flat_mask, leading_dimensions, nested_mask
+from tfsac.environments.actions import action_map, checked_action, flat_mask, nested_mask
 from tfsac.environments.checked_env import EnvironmentFailure, check
 from tfsac.environments.environment_check import EnvironmentReport, check_environment
 from tfsac.environments.make import Maker, checked, make, maker
@@ -24,7 +24,6 @@ __all__ = [
     "checked",
     "checked_action",
     "flat_mask",
-    "leading_dimensions",
     "make",
     "maker",
     "name_of_environment",

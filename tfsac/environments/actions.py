@@ -5,22 +5,14 @@ Nothing else knows the structure of a space of several actions, which agents hav
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.types import (
-    ActionSpec,
-    ArraySpec,
-    DiscreteSpec,
-    FactorsSpec,
-    HybridSpec,
-)
+from tfsac.types import ActionSpec, ArraySpec, DiscreteSpec, FactorsSpec, HybridSpec
 
 SEVERAL = (gym.spaces.Dict, gym.spaces.Tuple, gym.spaces.MultiDiscrete)  # spaces of several actions
 
@@ -77,7 +69,7 @@ def float32_bound(bound: np.ndarray, inwards: int) -> np.ndarray:
 
 
 def checked_action(
-    subject: str, action: Any, of: ActionSpec | FactorsSpec, leading: tuple[int, ...] = (), mask: Any = None
+    subject: str, action: Any, of: ActionSpec | FactorsSpec, leading: tuple[int, ...] | None = (), mask: Any = None
 ) -> Any:
     """Returns actions as an environment's `step` takes them, or raises TfsacError.
 
@@ -85,12 +77,15 @@ def checked_action(
         subject: begins the message, such as "act returns".
         action: `[*leading, *of.shape]` in the environment's units.
         of: the spec of one action.
-        leading: dimensions before those of one action.
+        leading: dimensions before those of one action, or None for any.
         mask: `[*of.shape, n]`, which of n discrete actions are allowed, or `[S]` of all factors; None allows all.
     """
     if isinstance(of, HybridSpec):
         return _checked_leaves(subject, action, of, leading, mask)
-    shape, array = (*leading, *of.shape), np.asarray(action)
+    array = np.asarray(action)
+    if leading is None:
+        leading = array.shape[: max(array.ndim - len(of.shape), 0)]
+    shape = (*leading, *of.shape)
     low: Any
     high: Any
     if not isinstance(of, ArraySpec):
@@ -113,7 +108,7 @@ def checked_action(
     raise TfsacError(f"{subject} {kind} of the shape {shape} from {low} to {high}{allowed}, got {action!r}")
 
 
-def _checked_leaves(subject: str, action: Any, of: HybridSpec, leading: tuple[int, ...], mask: Any) -> Any:
+def _checked_leaves(subject: str, action: Any, of: HybridSpec, leading: tuple[int, ...] | None, mask: Any) -> Any:
     try:
         leaves = of.leaves_in(action)
     except (LookupError, TypeError, ValueError):
@@ -133,16 +128,6 @@ def numbers_of(action: DiscreteSpec | FactorsSpec) -> tuple[Any, Any]:
         return action.start, action.start + action.num_actions - 1
     starts = np.reshape(action.starts, action.shape)
     return starts, starts + np.reshape(action.sizes, action.shape) - 1
-
-
-def leading_dimensions(action: Any, of: ActionSpec) -> tuple[int, ...]:
-    """Returns the dimensions of an environment's actions before those of one; see `checked_action`."""
-    if isinstance(of, HybridSpec):
-        first = next(iter(of.leaves))
-        with contextlib.suppress(LookupError, TypeError, ValueError):  # `checked_action` refuses it
-            return np.shape(of.leaves_in(action)[first])[: -len(of.leaves[first].shape) or None]
-        return ()
-    return np.shape(action)[: np.ndim(action) - len(of.shape)]
 
 
 class ActionMap:
@@ -166,7 +151,8 @@ class ActionMap:
         if not isinstance(self.action, ArraySpec):
             return (np.asarray(action, np.int64) + self.start).astype(self.action.native_dtype, copy=False)
         scaled = self.low + (action + 1.0) * self.scale
-        return np.minimum(np.maximum(scaled, self.low), self.high)  # in half the time of np.clip
+        inside = np.minimum(np.maximum(scaled, self.low), self.high)  # in half the time of np.clip
+        return inside.astype(self.action.dtype, copy=False)
 
     def inverse(self, action: np.ndarray) -> np.ndarray:
         """Returns the agent's actions for an environment's with any leading dimensions."""
@@ -187,11 +173,8 @@ class HybridActionMap:
 
     def __call__(self, action: Any) -> Any:
         """Returns the environment's actions for an agent's with any leading dimensions, see `ActionMap`."""
-        leaves = {name: self.maps[name](x) for name, x in self.action.split(action, np.reshape).items()}
-        for name, leaf in self.action.leaves.items():
-            if isinstance(leaf, ArraySpec):
-                leaves[name] = leaves[name].astype(leaf.dtype, copy=False)
-        return self.action.structured(leaves)
+        leaves = self.action.split(action, np.reshape)
+        return self.action.structured({name: self.maps[name](x) for name, x in leaves.items()})
 
     def inverse(self, action: Any) -> Any:
         """Returns the agent's actions for an environment's with any leading dimensions."""
@@ -226,15 +209,13 @@ def flat_mask(mask: Any, action: HybridSpec) -> np.ndarray:
     return np.concatenate(parts, axis=-1).astype(bool)
 
 
-def _parts_of(mask: Any, structure: Any = None) -> Iterator[Any]:
-    """Yields the arrays of a mask, in the order of the action where it is a dict."""
+def _parts_of(mask: Any, keys: Iterable[str] = ()) -> Iterator[Any]:
+    """Yields the arrays of a mask, of a dict in the order of the keys."""
     if isinstance(mask, dict):
-        for key, part in structure.items() if isinstance(structure, dict) else ():
-            yield from _parts_of(mask.get(key), part)
-    elif isinstance(mask, tuple):
-        inner = structure if isinstance(structure, tuple) and len(structure) == len(mask) else itertools.repeat(None)
-        for part, of_part in zip(mask, inner, strict=False):
-            yield from _parts_of(part, of_part)
+        mask = tuple(mask.get(key) for key in keys or mask)
+    if isinstance(mask, tuple):
+        for part in mask:
+            yield from _parts_of(part)
     elif mask is not None:
         yield mask
 

@@ -13,10 +13,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from tfsac.environments.actions import SEVERAL, float32_bound, hybrid_spec, named_leaves
+from tfsac.environments.actions import SEVERAL, action_spec, float32_bound, hybrid_spec, named_leaves
 from tfsac.environments.spaces import NUM_REWARDS, FrameStack, name_of_environment, spaces_by_key, spec_of
 from tfsac.errors import TfsacError
-from tfsac.types import ACTION_MASK, AGENT_STATE, input_name, some_valid
+from tfsac.types import ACTION_MASK, AGENT_STATE, HybridSpec, input_name, some_valid
 
 VECTOR_REWARD = "vector_reward"  # key of the info of a step
 FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")  # of environments that reset themselves
@@ -70,7 +70,13 @@ def _problems(env: gym.Env) -> Iterator[str]:
     yield from _action_problems(action, team)
     mask = spaces.pop(ACTION_MASK, None)
     if mask is not None:
-        yield from _mask_problems(mask, action, team)
+        of = action_spec(action, bool(team))
+        number = sum(of.sizes) if isinstance(of, HybridSpec) else getattr(of, "num_actions", 0)
+        if not number:
+            yield f"'action_mask' needs discrete actions, got {action}"
+        elif mask.shape != (*team, number):
+            advice = "; a mask of combinations needs a Discrete of all" if isinstance(of, HybridSpec) else ""
+            yield f"'action_mask' must have an entry for each action, shape {(*team, number)}, got {mask}{advice}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
             yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
@@ -82,20 +88,6 @@ def _problems(env: gym.Env) -> Iterator[str]:
             "keys of observations become names in exported policies, distinct in letters, digits and '_', and not "
             f"{', '.join(RESERVED)} or a keyword; rename {list(spaces)} with gymnasium.wrappers.TransformObservation"
         )
-
-
-def _mask_problems(mask: Any, action: Any, team: tuple[int, ...]) -> Iterator[str]:
-    several = hybrid_spec(action) if isinstance(action, SEVERAL) and not team else None
-    sizes = several.sizes if several else ()
-    if not sizes and not isinstance(action, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
-        yield f"'action_mask' needs discrete actions, got {action}"
-        return
-    number = sum(sizes) or int(action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0])
-    if mask.shape != (*team, number):
-        of_each = (
-            f"each value of the factors {sizes}: for a mask of combinations use a Discrete" if sizes else "each action"
-        )
-        yield f"'action_mask' must have the shape {(*team, number)}, an entry for {of_each}; got {mask}"
 
 
 def _running_statistics(env: gym.Env) -> Iterator[str]:
@@ -150,11 +142,11 @@ def _several_problems(action: gym.Space[Any]) -> Iterator[str]:
     if not plain or reserved or len({name.lower() for name in names}) < len(names):
         rule = "letters, digits and '_' after a letter, distinct, and neither 'action' nor 'action_0'"
         yield f"keys of actions become names in exported policies: {rule}, got {names}"
-    sizes, num = hybrid_spec(action).sizes, hybrid_spec(action).num_joint_actions
-    if num > MAX_JOINT_ACTIONS:
-        combinations = f"{num} combinations of the sizes {list(sizes)}, and critics have a value of each"
+    spec = hybrid_spec(action)
+    if (num := spec.num_joint_actions) > MAX_JOINT_ACTIONS:
+        combinations = f"{num} of the sizes {spec.sizes}: critics have a value of each"
         yield f"discrete actions must have at most {MAX_JOINT_ACTIONS} combinations, got {combinations}"
-    if num == 1 and not hybrid_spec(action).action_size:
+    if num == 1 and not spec.action_size:
         yield f"there must be more than one action, got {action}"
 
 

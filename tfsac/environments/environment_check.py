@@ -206,11 +206,9 @@ def _random_action(environments: Environments, rng: np.random.Generator) -> Any:
     """Returns random actions `[E, ...]` as a policy gives them, valid ones where there is a mask."""
     action, rows = environments.spec.action, environments.num_envs
     if isinstance(action, HybridSpec):
-        total = sum(action.sizes)
-        score = environments.observation.get(ACTION_MASK, np.ones((rows, total), bool)) + rng.random((rows, total))
-        factors = [part.argmax(-1) for part in np.split(score, action.offsets[1:], axis=-1)] if total else []
+        score = rng.random((rows, sum(action.sizes))) + environments.observation.get(ACTION_MASK, 0)
         continuous = rng.uniform(-1.0, 1.0, (rows, action.action_size)).astype(np.float32)
-        return action.whole(np.stack(factors, -1) if total else None, continuous if action.action_size else None)
+        return action.whole(action.best(score), continuous)
     shape = (rows, *action.shape)
     if isinstance(action, DiscreteSpec):
         valid = environments.observation.get(ACTION_MASK, np.ones((*shape, action.num_actions), bool))

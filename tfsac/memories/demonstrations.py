@@ -17,12 +17,14 @@ from tfsac.memories.transitions import NEXT, TransitionMemory
 from tfsac.types import (
     ACTION_MASK,
     OBSERVATION,
-    ArraySpec,
     DiscreteSpec,
     HybridSpec,
     Spec,
     action_fields,
     action_in,
+    is_valid,
+    limits_of,
+    map_action,
     same_bounds,
     some_valid,
 )
@@ -56,10 +58,6 @@ class Demonstrations(NamedTuple):
 def action_bounds_of(spec: Spec) -> tuple[list[Any], list[Any]] | None:
     """Returns low and high of continuous actions, as `Demonstrations` have them; None for discrete ones."""
     action = spec.action
-    if isinstance(action, HybridSpec):
-        bounds = [leaf for leaf in action.leaves.values() if isinstance(leaf, ArraySpec)]
-        ends = ([np.ravel(x.low) for x in bounds], [np.ravel(x.high) for x in bounds])  # type: ignore[arg-type]
-        return (np.concatenate(ends[0]).tolist(), np.concatenate(ends[1]).tolist()) if bounds else None
     if isinstance(action, DiscreteSpec) or action.low is None or action.high is None:
         return None
     return action.low.tolist(), action.high.tolist()
@@ -108,8 +106,12 @@ def load_demonstrations(
     if minari := str(path).startswith(MINARI):
         if inverse is None:
             raise TfsacError(f"{path} has the environment's actions: pass inverse, such as action_map(spec).inverse")
-        stored = inverse if isinstance(spec.action, HybridSpec) else None  # whose arrays are those of the agent
-        fields, recorded_level, returns = _read_minari(str(path).removeprefix(MINARI), num_episodes, stored)
+        fields, recorded_level, returns = _read_minari(str(path).removeprefix(MINARI), num_episodes)
+        if isinstance(spec.action, HybridSpec):
+            try:
+                fields |= action_fields(inverse(fields.pop("action")))
+            except (LookupError, TypeError, ValueError) as error:
+                raise TfsacError(f"{path} does not fit the environment: its actions are of other spaces") from error
         origin = _Origin(format=1, level=recorded_level)
     else:
         fields = read_arrays(pathlib.Path(path), KIND)
@@ -194,25 +196,14 @@ def _check_values(path: str | pathlib.Path, records: np.ndarray, returns: np.nda
     arrays = {**{name: records[name] for name in records.dtype.names or ()}, RETURNS: returns}
     if infinite := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
         raise TfsacError(f"{path} has values that are not finite in {', '.join(infinite)}")
-    offsets: Any = 0
-    limits: list[tuple[Any, Any, Any]] = [(action, -1, 1)]
-    if isinstance(spec.action, DiscreteSpec):
-        limits = [(action, 0, spec.action.num_actions - 1)]
-    elif isinstance(spec.action, HybridSpec):
-        (discrete, continuous), offsets = spec.action.parts(action), spec.action.offsets
-        limits = [(discrete, 0, np.array(spec.action.sizes) - 1), (continuous, -1, 1)]
-    for part, low, high in limits:
-        if part is not None and ((part < low - 1e-5) | (part > high + 1e-5)).any():
+    for part, low, high in limits_of(action, spec.action):
+        if ((part < low - 1e-5) | (part > high + 1e-5)).any():
             ranges = f"[{low}, {high}] are allowed, got {part.min()} to {part.max()}"
             raise TfsacError(f"{path} has actions that this agent cannot take: {ranges}")
     mask = OBSERVATION + ACTION_MASK
     if mask in arrays:
-        numbers, allowed = action_in(records, records.dtype.names or ()), records[NEXT + ACTION_MASK].any(axis=-1)
-        if isinstance(spec.action, HybridSpec):
-            chosen = np.take_along_axis(records[mask], spec.action.parts(numbers)[0] + offsets, axis=-1)
-            allowed = some_valid(records[NEXT + ACTION_MASK], spec.action)
-        else:
-            chosen = np.take_along_axis(records[mask], numbers[..., None], axis=-1)[..., 0]
+        chosen = is_valid(action_in(records, records.dtype.names or ()), records[mask], spec.action)
+        allowed = some_valid(records[NEXT + ACTION_MASK], spec.action)
         # Both have an entry for each agent of a team.
         valid, continues = (entries.reshape(len(records), -1).all(axis=1) for entries in (chosen, allowed))
         invalid = np.flatnonzero(~(valid & (continues | records["terminated"])))
@@ -221,14 +212,11 @@ def _check_values(path: str | pathlib.Path, records: np.ndarray, returns: np.nda
             raise TfsacError(f"{path} has a mask that {rule}, at step {invalid[0]}")
 
 
-def _read_minari(
-    dataset_id: str, num_episodes: int | None = None, stored_action: Callable[[Any], Any] | None = None
-) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
+def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, Any], str, np.ndarray]:
     """Reads a Minari dataset of this machine, such as "mujoco/halfcheetah/expert-v0".
 
     Returns:
-        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment, or what
-        `stored_action` returns for them; its id, ""
+        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment; its id, ""
         where the dataset names none; the undiscounted return of each episode, `[E]`. Episodes that were left off are
         truncated.
     """
@@ -240,20 +228,21 @@ def _read_minari(
     if dataset_id not in local:
         raise FileNotFoundError(f"Minari datasets on this machine are {', '.join(local) or 'none'}, got {dataset_id}")
     dataset = minari.load_dataset(dataset_id)
-    chosen = itertools.islice(dataset.iterate_episodes(), num_episodes)
-    episodes = [_minari_steps(episode, stored_action) for episode in chosen]
+    episodes = [_minari_steps(episode) for episode in itertools.islice(dataset.iterate_episodes(), num_episodes)]
     if not episodes:
         raise TfsacError(f"The Minari dataset {dataset_id} has no episodes")
-    fields = {name: np.concatenate([steps[name] for steps in episodes]) for name in episodes[0]}
+    fields = {
+        name: map_action(lambda *parts: np.concatenate(parts), *(steps[name] for steps in episodes))
+        for name in episodes[0]
+    }
     level = dataset.env_spec.id if dataset.env_spec else ""
     return fields, level, np.array([steps["reward"].sum() for steps in episodes])
 
 
-def _minari_steps(episode: Any, stored_action: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:
+def _minari_steps(episode: Any) -> dict[str, Any]:
     observations, terminated, truncated = episode.observations, episode.terminations, np.array(episode.truncations)
     truncated[-1:] |= ~terminated[-1:]
-    actions = {"action": episode.actions} if stored_action is None else action_fields(stored_action(episode.actions))
-    steps = {**actions, "reward": episode.rewards, "terminated": terminated, "truncated": truncated}
+    steps = {"action": episode.actions, "reward": episode.rewards, "terminated": terminated, "truncated": truncated}
     for key, array in (observations if isinstance(observations, dict) else {"observation": observations}).items():
         if key == ACTION_MASK:  # a MultiBinary space keeps integers
             array = np.asarray(array) != 0

@@ -2,8 +2,9 @@
 
 from tfsac.policies.base_policy import BasePolicy, Mode
 from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration, NoiseRepetition
+from tfsac.policies.hybrid import HybridPolicy
 from tfsac.policies.recurrent import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
-from tfsac.policies.stateless import CategoricalPolicy, HybridPolicy, SquashedGaussianPolicy, StatelessPolicy
+from tfsac.policies.stateless import CategoricalPolicy, SquashedGaussianPolicy, StatelessPolicy
 from tfsac.policies.temporally_abstract import TemporallyAbstractPolicy
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What policies of discrete, of continuous and of hybrid actions draw, whatever they choose actions through."""
+"""What policies of discrete and of continuous actions draw, whatever they choose actions through."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.policies.distributions import HybridDistribution, MaskedCategorical, likeliest
-from tfsac.types import ACTION_MASK, Arrays, HybridSpec
+from tfsac.policies.distributions import MaskedCategorical, likeliest
+from tfsac.types import ACTION_MASK, Arrays
 
 
 class DiscreteActions:
@@ -58,54 +58,6 @@ class ContinuousActions:
     def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
         """Draws the noise of a sample with TensorFlow's own randomness."""
         return fresh_normal([rows, self.action_size])
-
-
-class HybridActions:
-    """Actions as `HybridSpec` has them, whose parts are drawn as those of `DiscreteActions` and `ContinuousActions`;
-    values of factors outside the mask are never chosen.
-    """
-
-    action: HybridSpec
-    action_size: int
-    rng: np.random.Generator
-    distribution_at: Any
-
-    def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> HybridDistribution:
-        """Returns the distribution of what the policy's head computes, arrays or tensors."""
-        return HybridDistribution(self.action, outputs, observation.get(ACTION_MASK))
-
-    def is_tie(self, observation: Arrays, state: Arrays) -> bool:
-        """Returns whether two values of a factor are the likeliest but for rounding; see `BasePolicy.is_tie`."""
-        discrete = self.distribution_at(observation, state).discrete
-        return discrete is not None and discrete.is_tie()
-
-    def uniform(self, observation: Arrays, rows: int) -> Any:
-        """Draws factors of which all valid values are equally likely, and numbers uniform in [-1, 1]."""
-        shape = rows, self.action_size
-        continuous = self.rng.uniform(-1.0, 1.0, shape).astype(np.float32) if self.action_size else None
-        return self.action.whole(self.uniform_factors(observation, rows), continuous)
-
-    def uniform_factors(self, observation: Arrays, rows: int) -> np.ndarray | None:
-        """Draws factors alone, `[rows, F]`, all valid values equally likely."""
-        if not self.action.sizes:
-            return None
-        score, mask = self.noise_of_factors(rows), observation.get(ACTION_MASK)
-        parts = np.split(score if mask is None else np.where(mask, score, -1.0), self.action.offsets[1:], axis=1)
-        return np.stack([likeliest(part) for part in parts], axis=1)
-
-    def noise_of_factors(self, rows: int) -> np.ndarray:
-        """Draws the noise of a sample of the factors, uniform in [0, 1), `[rows, S]`."""
-        return self.rng.random((rows, sum(self.action.sizes)), np.float32)
-
-    def noise(self, rows: int) -> Any:
-        """Draws the noise of a sample: that of the factors, and standard normal `[rows, A]`."""
-        normal = self.rng.standard_normal((rows, self.action_size), np.float32) if self.action_size else None
-        return self.action.whole(self.noise_of_factors(rows) if self.action.sizes else None, normal)
-
-    def noise_tensor(self, rows: int | tf.Tensor) -> Any:
-        """Draws the noise of a sample with TensorFlow's own randomness."""
-        uniform = fresh_uniform([rows, sum(self.action.sizes)]) if self.action.sizes else None
-        return self.action.whole(uniform, fresh_normal([rows, self.action_size]) if self.action_size else None)
 
 
 def fresh_uniform(shape: Any) -> tf.Tensor:

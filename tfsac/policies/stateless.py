@@ -13,12 +13,12 @@ from tfsac.errors import TfsacError
 from tfsac.networks import forward_of
 from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters, class_of, is_of_tfsac
-from tfsac.policies.actions import ContinuousActions, DiscreteActions, HybridActions
-from tfsac.policies.base_policy import BasePolicy, Mode, check_keys, check_single
+from tfsac.policies.actions import ContinuousActions, DiscreteActions
+from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import ACTION_MASK, ActResult, Arrays, HybridSpec, Spec, Tensors
+from tfsac.types import ACTION_MASK, ActResult, Arrays, Spec, Tensors, is_valid, limits_of
 
 
 class StatelessPolicy(BasePolicy):
@@ -97,16 +97,11 @@ class StatelessPolicy(BasePolicy):
 
     def _check_explored(self, changed: Any, action: np.ndarray, mask: np.ndarray | None) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
-        limits: tuple[Any, Any, Any] = (-1, 1, 0) if action.dtype.kind == "f" else (0, self.num_actions - 1, 0)
-        if isinstance(self.spec.action, HybridSpec):
-            limits = 0, np.array(self.spec.action.sizes) - 1, self.spec.action.offsets
-        low, high, offsets = limits
+        ((_, low, high), *_) = limits_of(action, self.spec.action)
         expected = action.shape, action.dtype.kind
         fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
         fits = fits and bool(((changed >= low) & (changed <= high)).all())
-        if fits and mask is not None:
-            fits = bool(np.take_along_axis(mask, (changed + offsets).reshape(len(changed), -1), axis=1).all())
-        if not fits:
+        if not fits or (mask is not None and not is_valid(changed, mask, self.spec.action).all()):
             requirement = f"valid {action.dtype} actions of shape {action.shape} in [{low}, {high}]"
             raise TfsacError(f"{type(self.exploration).__name__} must return {requirement}, got {changed!r}")
 
@@ -145,31 +140,3 @@ class SquashedGaussianPolicy(ContinuousActions, StatelessPolicy):
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> SquashedGaussian:
         """Returns the policy's distribution."""
         return SquashedGaussian(*outputs)
-
-
-class HybridPolicy(HybridActions, StatelessPolicy):
-    """Several factors, continuous dimensions, or both, independent of each other; see `HybridSpec`."""
-
-    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
-        super().__init__(parameters, spec, networks, seed)
-        assert isinstance(spec.action, HybridSpec)
-        self.action = spec.action
-
-    @classmethod
-    def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
-        """Refuses other actions, several agents and rewards, and exploration in factors where there are none."""
-        if not isinstance(spec.action, HybridSpec):
-            usual = "a Discrete, a Box or a team has agents of its own, as the presets 'cart_pole_discrete_sac' and"
-            actions = f"MultiDiscrete, Dict and Tuple actions; {usual} 'pendulum_twin_sac' show"
-            raise TfsacError(f"The agent {parameters.kind!r} is for {actions}")
-        check_single(parameters, spec)
-        check_keys(spec, {"uniform"})
-        if parameters.exploration is not None and not spec.action.sizes:
-            raise TfsacError(f"agent.exploration needs discrete actions, got {parameters.exploration}")
-
-    def explored(self, action: Any, observation: Arrays, env_steps: int) -> Any:
-        """Returns actions whose factors the exploration has changed, all of an environment together."""
-        discrete, continuous = self.action.parts(action)
-        rows = len(discrete)
-        changed = self.changed(discrete, observation, env_steps, lambda: self.uniform_factors(observation, rows))
-        return self.action.whole(changed, continuous)

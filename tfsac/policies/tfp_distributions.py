@@ -39,9 +39,7 @@ def tfp_distribution(
         several actions a `JointDistributionNamed` by name, in which a MultiDiscrete is a `Blockwise` of its factors.
     """
     if isinstance(policy, HybridDistribution):
-        parts = {name: of_leaf(policy, name, batch_shape) for name in policy.action.leaves}
-        alone = isinstance(policy.action.structure, str)
-        return parts["action"] if alone else tfp.distributions.JointDistributionNamed(parts)
+        return joint_distribution(policy, batch_shape)
 
     def shaped(x: Any) -> tf.Tensor:
         return tf.reshape(tf.convert_to_tensor(x), [*batch_shape, x.shape[-1]])
@@ -66,27 +64,24 @@ def tfp_distribution(
     )
 
 
-def of_leaf(policy: HybridDistribution, name: str, batch_shape: Sequence[int]) -> Any:
-    """Returns the distribution of one of several actions; those of more dimensions than one are raveled."""
-    leaf, leaves = policy.action.leaves[name], policy.action.leaves
-    before = [other for key, other in leaves.items() if [*leaves].index(key) < [*leaves].index(name)]
-    if isinstance(leaf, ArraySpec):
-        begin = sum(math.prod(other.shape) for other in before if isinstance(other, ArraySpec))
-        entries = slice(begin, begin + math.prod(leaf.shape))
-        assert policy.continuous is not None and leaf.low is not None and leaf.high is not None
-        part = SquashedGaussian(policy.continuous.loc[:, entries], policy.continuous.log_scale[:, entries])
-        bounds = ArraySpec((math.prod(leaf.shape),), leaf.dtype, np.ravel(leaf.low), np.ravel(leaf.high))
-        return tfp_distribution(part, bounds, batch_shape)
-    assert policy.discrete is not None
-    begin = sum(len(other.sizes) for other in before if isinstance(other, FactorsSpec))
-    factors = [
-        tfp_distribution(policy.discrete.factors[begin + i], DiscreteSpec(size, start=start), batch_shape)
-        for i, (size, start) in enumerate(zip(leaf.sizes, leaf.starts, strict=True))
-    ]
-    if not leaf.shape:
-        return factors[0]
-    events = [tfp.distributions.Sample(factor, 1) for factor in factors]  # vectors of one entry
-    return tfp.distributions.Blockwise(events)
+def joint_distribution(policy: HybridDistribution, batch_shape: Sequence[int]) -> Any:
+    """Returns the distribution of several actions, see `tfp_distribution`; those of a matrix are raveled."""
+    parts, begin, factors = dict[str, Any](), 0, iter(policy.discrete.factors if policy.discrete else ())
+    for name, leaf in policy.action.leaves.items():
+        if isinstance(leaf, FactorsSpec):
+            starts = zip(leaf.sizes, leaf.starts, strict=True)
+            of_factors = [DiscreteSpec(size, start=start) for size, start in starts]
+            entries = [tfp_distribution(next(factors), factor, batch_shape) for factor in of_factors]
+            vectors = [tfp.distributions.Sample(entry, 1) for entry in entries]
+            parts[name] = tfp.distributions.Blockwise(vectors) if leaf.shape else entries[0]
+            continue
+        assert policy.continuous is not None and policy.action.low is not None and policy.action.high is not None
+        end = begin + math.prod(leaf.shape)
+        gaussian = SquashedGaussian(policy.continuous.loc[:, begin:end], policy.continuous.log_scale[:, begin:end])
+        bounds = policy.action.low[begin:end], policy.action.high[begin:end]
+        parts[name] = tfp_distribution(gaussian, ArraySpec((end - begin,), "float32", *bounds), batch_shape)
+        begin = end
+    return parts["action"] if "action" in parts else tfp.distributions.JointDistributionNamed(parts)
 
 
 class FiniteTanh(tfp.bijectors.Tanh):

@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents import Agent
-from tfsac.environments import Filters, action_map, checked_action, leading_dimensions
+from tfsac.environments import Filters, action_map, checked_action
 from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import read_by, state_before
 from tfsac.training.non_finite import refuse_non_finite_action
-from tfsac.types import SWITCH, map_action
+from tfsac.types import SWITCH, arrays_of, map_action
 from tfsac.utils.machine import use_tensorflow
 
 NO_CRITICS = "values need critics: load the policy with tfsac.load_policy(run_dir, critics=True)"
@@ -129,10 +129,10 @@ class Policy:
         spec = self.acting.spec
         arrays, leading = batched(observation, read_by(self.critics.values_through, self.critics.networks, spec))
         rows = len(next(iter(arrays.values())))
-        leading_of_actions = leading_dimensions(action, spec.action)
-        shape = np.broadcast_shapes(leading, leading_of_actions)
-        checked = checked_action("values takes", action, spec.action, leading_of_actions)
-        stored = map_action(lambda x: _flat(x, leading_of_actions, shape), self.to_environment.inverse(checked))
+        stored = self.to_environment.inverse(checked_action("values takes", action, spec.action, leading=None))
+        first, rank = arrays_of(stored)[0], len(next(iter(spec.action_fields.values())).shape)
+        shape = np.broadcast_shapes(leading, np.shape(first)[: np.ndim(first) - rank])
+        stored = map_action(lambda x: _flat(x, rank, shape), stored)
         row = np.broadcast_to(np.arange(rows).reshape(leading), shape).ravel()  # of the observation of each action
         state = dict(state_before(self.state, None, self.acting.initial_state(rows)))
         filtered, state = tf.nest.map_structure(lambda array: array[row], (self.filters.observation(arrays), state))
@@ -141,7 +141,7 @@ class Policy:
         return {name: unflattened(value.numpy(), shape) for name, value in values.items()}
 
 
-def _flat(values: np.ndarray, leading: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
-    """Returns values with these leading dimensions, broadcast to others, as `[N, ...]`."""
-    rest = np.shape(values)[len(leading) :]
-    return np.broadcast_to(values, (*shape, *rest)).reshape(-1, *rest)
+def _flat(values: np.ndarray, rank: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns values of so many dimensions, whose leading ones are broadcast to a shape, as `[N, ...]`."""
+    last = np.shape(values)[np.ndim(values) - rank :]
+    return np.broadcast_to(values, (*shape, *last)).reshape(-1, *last)
