@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import named, one
-from toys import discrete_spec, hybrid_spec, random_batches, team_spec, vector_spec
+from toys import discrete_spec, hybrid_spec, random_batches, team_spec, tiny_preset, vector_spec
 
 from tfsac.agents import HybridSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.errors import TfsacError
@@ -58,13 +58,12 @@ def test_the_policys_loss_has_the_gradients_of_finite_differences():
         value = loss(*tensors)
     for i, gradient in enumerate(tape.gradient(value, tensors)):
         for index in np.ndindex(inputs[i].shape):
-            step = np.zeros_like(inputs[i])
-            step[index] = 1e-6
-            ends = [
-                loss(*(x + sign * step * (j == i) if j == i else x for j, x in enumerate(inputs))) for sign in (1, -1)
-            ]
-            expected = (ends[0] - ends[1]).numpy() / 2e-6
-            np.testing.assert_allclose(gradient.numpy()[index], expected, rtol=1e-5, atol=1e-8)
+            ends = []
+            for step in (1e-6, -1e-6):
+                moved = [x.copy() for x in inputs]
+                moved[i][index] += step
+                ends.append(loss(*map(tf.constant, moved)).numpy())
+            np.testing.assert_allclose(gradient.numpy()[index], (ends[0] - ends[1]) / 2e-6, rtol=1e-5, atol=1e-8)
         assert np.abs(gradient.numpy()).max() > 1e-3
 
 
@@ -206,7 +205,10 @@ def test_distributions_of_tensorflow_probability_agree():
         ),
         (lambda: parameters(target_reduction="own"), "target_reduction"),
         (
-            lambda: override(parameters(), {"networks.q.head_parameters.distribution": {"kind": "quantile"}}),
+            lambda: override(
+                dataclasses.replace(tiny_preset(), agent=parameters()),
+                {"agent.networks.q.head_parameters.distribution": {"kind": "quantile"}},
+            ),
             "distribution",
         ),
         (lambda: dataclasses.replace(parameters(), networks=TwinSoftActorCriticAgentParameters().networks), "Hybrid"),
