@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +10,7 @@ import numpy as np
 
 from tfsac.environments.actions import action_map
 from tfsac.environments.checked_env import EnvironmentFailure, placed
-from tfsac.environments.make import Maker, maker
+from tfsac.environments.make import EnvFn, Maker, maker
 from tfsac.environments.spaces import spec_of
 from tfsac.environments.subprocesses import Group, RemoteGroup, convert
 from tfsac.parameters import EnvironmentParameters
@@ -53,7 +52,7 @@ class Environments:
         self,
         parameters: EnvironmentParameters,
         seed: int,
-        make_env: Callable[[], gym.Env] | None = None,
+        make_env: EnvFn | None = None,
         first: int = 0,
         begin: bool = True,
     ):
