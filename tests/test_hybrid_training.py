@@ -147,7 +147,8 @@ def test_it_learns_every_part_of_an_action(tmp_path):
         "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1600)",
         "agent.networks.*.learning_rate": 3e-3,
         "agent.algorithm.discount": 0.0,
-        "agent.algorithm.*_temperature.initial_alpha": 0.1,
+        "agent.algorithm.discrete_temperature.initial_alpha": 0.1,
+        "agent.algorithm.continuous_temperature.initial_alpha": 0.1,
     }
     preset = tiny.hybrid(**in_level("dict", "nested"), **changes)
     result = api.train(preset, tmp_path / "run", RUN, quiet=True)
@@ -159,8 +160,8 @@ def test_it_learns_every_part_of_an_action(tmp_path):
 
 def test_the_command_line_chooses_the_preset_by_the_actions(tmp_path, capsys):
     arguments = ["--level=toys:HybridIdentity-v0", f"--run_dir={tmp_path / 'run'}"]
-    changes = {**tiny.CHANGES, "agent.networks.*.batch_size": 16, "agent.hidden_layers": [16]}
-    del changes["environment.max_episode_steps"]
+    changes = {path: value for path, value in tiny.CHANGES.items() if path.startswith("schedule.")}
+    changes |= {"agent.networks.*.batch_size": 16, "agent.hidden_layers": [16]}
     assert cli.run(["train", *arguments, *tiny.assignments(changes)]) == 0
     assert "--preset=hybrid_sac" in capsys.readouterr().err
     assert (tmp_path / "run" / "policy").is_dir()
