@@ -141,6 +141,15 @@ def test_the_check_makes_valid_steps(structure, mask):
     assert "the same seed and actions give the same trajectory" in report.facts
 
 
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
+@pytest.mark.parametrize(("structure", "mask"), [("dict", "nested"), ("tuple", "flat"), ("nested", "")])
+def test_vector_environments_take_actions_batched_by_leaf(structure, mask, mode):
+    mode = gym.vector.AutoresetMode[mode]
+    makers = [lambda: HybridIdentity(structure, mask)] * 3
+    report = check_environment(lambda: gym.vector.SyncVectorEnv(makers, autoreset_mode=mode), num_steps=20)
+    assert report.usable, report
+
+
 def test_a_mask_without_a_value_of_a_factor_is_refused():
     env = checked(HybridIdentity("dict", "flat"))
     env.reset(seed=0)

@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
-from tfsac.environments.actions import SEVERAL, flat_mask, hybrid_spec
+from tfsac.environments.actions import flat_mask, hybrid_spec
 from tfsac.environments.checked_env import CheckedEnv, check, time_limit_of
 from tfsac.environments.pettingzoo_team import Team
-from tfsac.environments.spaces import FrameStack, name_of_environment, spaces_by_key
+from tfsac.environments.spaces import FrameStack, name_of_environment, with_flat_mask
 from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
@@ -221,14 +221,12 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
 
 def _with_flat_mask(env: gym.Env) -> gym.Env:
     """Returns an environment whose mask, if it has the structure of the action, is one array instead."""
-    space, action = env.observation_space, env.action_space
-    mask = spaces_by_key(space).get(ACTION_MASK)
-    if not isinstance(mask, gym.spaces.Dict | gym.spaces.Tuple) or not isinstance(action, SEVERAL):
+    space = with_flat_mask(env.observation_space, env.action_space)
+    if space is env.observation_space:
         return env
-    spec, flat = hybrid_spec(action), gym.spaces.MultiBinary(gym.spaces.flatdim(mask))
-    changed = gym.spaces.Dict({**spaces_by_key(space), ACTION_MASK: flat})
+    spec = hybrid_spec(env.action_space)
     return gym.wrappers.TransformObservation(
-        env, lambda x: {**x, ACTION_MASK: flat_mask(x[ACTION_MASK], spec).astype(np.int8)}, changed
+        env, lambda x: {**x, ACTION_MASK: flat_mask(x[ACTION_MASK], spec).astype(np.int8)}, space
     )
 
 

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from tfsac.environments.actions import action_spec, flat_mask
+from tfsac.environments.actions import SEVERAL, action_spec, flat_mask
 from tfsac.errors import TfsacError
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, HybridSpec, Spec, map_action, some_valid
 
@@ -39,6 +39,15 @@ def name_of_environment(env: gym.Env | VectorEnv) -> str:
 def spaces_by_key(observation: gym.Space[Any]) -> Mapping[str, gym.Space[Any]]:
     """Returns the spaces of an observation by key; anything but a Dict has the one key "observation"."""
     return observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
+
+
+def with_flat_mask(space: gym.Space[Any], action: gym.Space[Any]) -> gym.Space[Any]:
+    """Returns an observation space whose mask, where it has the structure of several actions, is one array."""
+    spaces = spaces_by_key(space)
+    mask = spaces.get(ACTION_MASK)
+    if not isinstance(mask, gym.spaces.Dict | gym.spaces.Tuple) or not isinstance(action, SEVERAL):
+        return space
+    return gym.spaces.Dict({**spaces, ACTION_MASK: gym.spaces.MultiBinary(gym.spaces.flatdim(mask))})
 
 
 def spec_of(env: gym.Env) -> Spec:

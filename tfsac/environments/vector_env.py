@@ -11,12 +11,12 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from tfsac.environments.actions import action_map
+from tfsac.environments.actions import action_map, flat_mask
 from tfsac.environments.checked_env import EnvironmentFailure, placed, time_limit_of
-from tfsac.environments.spaces import name_of_environment, spec_of
+from tfsac.environments.spaces import name_of_environment, spec_of, with_flat_mask
 from tfsac.errors import TfsacError
 from tfsac.random_streams import TRAINING, episode_seed
-from tfsac.types import ACTION_MASK, Step, map_action, some_valid
+from tfsac.types import ACTION_MASK, HybridSpec, Step, map_action, some_valid
 
 
 class VectorEnvironments:
@@ -136,7 +136,12 @@ class VectorEnvironments:
         return self._arrays(stacked, terminated)
 
     def _by_key(self, observation: Any) -> Mapping[str, Any]:
-        return observation if self.several_keys else {"observation": observation}
+        if not self.several_keys:
+            return {"observation": observation}
+        mask = observation.get(ACTION_MASK)
+        if not isinstance(mask, dict | tuple) or not isinstance(self.spec.action, HybridSpec):
+            return observation
+        return {**observation, ACTION_MASK: flat_mask(map_action(as_numpy, mask), self.spec.action)}
 
     def _per_environment(self, values: Any, dtype: type) -> np.ndarray:
         array: np.ndarray = np.array(as_numpy(values), dtype)
@@ -189,7 +194,8 @@ class FirstEnvironment(gym.Env):
 
     def __init__(self, env: VectorEnv):
         self.vector_env = env
-        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        self.action_space = env.single_action_space
+        self.observation_space = with_flat_mask(env.single_observation_space, self.action_space)
         self.spec = EnvSpec(name_of_environment(env), max_episode_steps=time_limit_of(env))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
