@@ -53,9 +53,7 @@ class EnvironmentReport(NamedTuple):
 
 
 def check_environment(
-    env: gym.Env | VectorEnv | EnvFn | EnvironmentParameters,
-    num_steps: int = 1000,
-    seed: int = 0,
+    env: gym.Env | VectorEnv | EnvFn | EnvironmentParameters, num_steps: int = 1000, seed: int = 0
 ) -> EnvironmentReport:
     """Makes random steps in an environment, as training does, and reports everything that hinders training or may
     surprise.

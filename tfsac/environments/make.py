@@ -62,13 +62,12 @@ class Maker:
             argument = inspect.signature(self.env_fn).parameters.get("num_envs")
             given = argument is not None and (num_envs or argument.default is argument.empty)
             env = self.env_fn(num_envs=num_envs or 1) if given else self.env_fn()
-        if self.env_fn is None and not isinstance(env, VectorEnv):
-            return env
-        if isinstance(env, VectorEnv):
-            for name in ("atari", "visible_entries", *(["max_episode_steps"] if self.env_fn else [])):
-                if getattr(parameters, name) is not None:
-                    env.close()
-                    raise TfsacError(f"environment.{name} is not for a VectorEnv, which has to do it itself")
+        is_vector = isinstance(env, VectorEnv)
+        for name in ("atari", "visible_entries", *(["max_episode_steps"] if self.env_fn else [])):
+            if is_vector and getattr(parameters, name) is not None:
+                env.close()
+                raise TfsacError(f"environment.{name} is not for a VectorEnv, which has to do it itself")
+        if self.env_fn is None or is_vector:
             return env
         keeps_own_limit = self.to_play and not parameters.by_env_fn and time_limit_of(env) is not None
         return env if keeps_own_limit else _limited(env, parameters.max_episode_steps)
