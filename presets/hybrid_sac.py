@@ -37,7 +37,7 @@ preset = Preset(
         evaluation_steps=EnvironmentEpisodes(20),
         steps_between_evaluation_periods=EnvironmentSteps(2_000),
     ),
-    validation=PresetValidationParameters(min_reward_threshold=0.9),
+    validation=PresetValidationParameters(min_reward_threshold=0.75),
 )
 
 if __name__ == "__main__":
