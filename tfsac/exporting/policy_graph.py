@@ -85,11 +85,15 @@ class PolicyGraph:
         action, next_state = self.policy.act_tensors(self.normalized(inputs), noise, state)
         return {**self.to_environment(action), **next_state}
 
-    def values(self, inputs: Mapping[str, tf.Tensor], action: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the agent's values of observations (and a state) and the environment's actions."""
+    def values(self, inputs: Mapping[str, tf.Tensor], action: Any) -> dict[str, tf.Tensor]:
+        """Returns the agent's values of observations (and a state) and the environment's actions, several of them by
+        name.
+        """
         assert self.critics is not None
         state = {name: inputs[name] for name in self.state}
-        return self.critics.value_tensors(self.normalized(inputs), self.to_agent(action), state)
+        return self.critics.value_tensors(
+            self.normalized(inputs), self.to_agent(action if isinstance(action, Mapping) else {"action": action}), state
+        )
 
     def initial_state(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the state of `rows` environments at an episode start, by field."""
