@@ -242,11 +242,11 @@ def last_numbers(infos: Mapping[str, Any], key: str, ended: np.ndarray) -> np.nd
 
 
 def as_numpy(values: Any) -> np.ndarray:
-    """Returns an array of any library as NumPy's, where it lies on the CPU without a copy."""
+    """Returns an array of any library as NumPy's: without a copy where it lies on the CPU, else copied from its GPU."""
     if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
         with contextlib.suppress(BufferError, RuntimeError, TypeError):  # elsewhere, or of a dtype that NumPy lacks
             return np.from_dlpack(values)
-    return np.asarray(values)
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values)  # PyTorch copies from a GPU only when asked
 
 
 def _replaced(arrays: dict[str, np.ndarray], mask: np.ndarray, parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
