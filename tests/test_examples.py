@@ -25,6 +25,7 @@ SHORTER = {
     **{f"own_{name}.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": 200', '"schedule.improve_steps": 5_000': '"schedule.improve_steps": 300'} for name in ("memory", "exploration", "head")},
     "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": '
                                                               '200'},
+    "privileged_critic.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": 200'},
     "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": '
                                                            '200'},
 }  # fmt: skip

@@ -181,15 +181,18 @@ class Filters:
         """Returns the statistics as plain lists, exactly."""
         observations = {key: statistics.state() for key, statistics in self.observations.items()}
         by_key = {name: {key: values[name] for key, values in observations.items()} for name in ("mean", "squares")}
+        counts = {key: values["count"] for key, values in observations.items()}
         reward = {"reward": self.rewards.state()} if self.parameters.reward_normalization else {}
         returns = {"returns": self.returns.state()} if self.returns else {}
-        return {"count": self.count, **by_key, **reward, **returns}
+        return {"count": self.count, "counts": counts, **by_key, **reward, **returns}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Loads statistics that `state` returned."""
-        for key in state["mean"]:
-            self.observations[key] = statistics = RunningStatistics()
-            statistics.restore({"count": state["count"], **{name: state[name][key] for name in ("mean", "squares")}})
+        counts = state.get("counts", {})  # not in those of before
+        for key, statistics in self.observations.items():
+            if key in state["mean"]:
+                values = {name: state[name][key] for name in ("mean", "squares")}
+                statistics.restore({"count": counts.get(key, state["count"]), **values})
         if self.parameters.reward_normalization and "reward" in state:  # weights may come from a run without
             self.rewards.restore(state["reward"])
         if self.returns and "returns" in state:

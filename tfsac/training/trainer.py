@@ -196,7 +196,10 @@ class Trainer:
             if not resume:
                 filters.learn(self._workers.gather(self.environments.observation))
             if source:
-                load_initial_weights(source, agent, filters)
+                for name in load_initial_weights(source, agent, filters):
+                    notes.append(
+                        f"Network {name!r} reads other observations than in {source.path}: its weights are fresh."
+                    )
             device_memory = build_device_memory(memory, worker_preset, filters, agent, run.seed)
             one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
                 preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
