@@ -2,6 +2,7 @@
 
 from tfsac.environments.checked_env import EnvironmentFailure, check
 from tfsac.environments.environment_check import EnvironmentReport, check_environment
+from tfsac.environments.goals import GoalFunctions
 from tfsac.environments.make import Maker, checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
@@ -14,6 +15,7 @@ __all__ = [
     "Environments",
     "Filters",
     "FrameStack",
+    "GoalFunctions",
     "Maker",
     "Team",
     "action_map",

@@ -14,12 +14,13 @@ import numpy as np
 from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_step_passive_checker
 
 from tfsac.environments.checked_env import EnvironmentFailure, format_error, time_limit_of
+from tfsac.environments.goals import GoalFunctions
 from tfsac.environments.make import Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vectorize import Environments
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
+from tfsac.types import ACHIEVED_GOAL, ACTION_MASK, AGENT_STATE, DESIRED_GOAL, DiscreteSpec
 
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
@@ -87,6 +88,7 @@ def check_environment(
             environments = Environments(parameters, seed, watched, begin=False)
             closing.callback(environments.close)
             _look_at_spaces(first, report)
+            _look_at_goals(first, report)
             if maker.parameters.evaluation == "separate" and first is not env:
                 _make_another(maker, first)
             _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report)
@@ -144,6 +146,15 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
             report.warnings.append(f"observation {key!r} of the shape {shape} is {kinds}")
         elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
             report.warnings.append(f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
+
+
+def _look_at_goals(env: gym.Env, report: EnvironmentReport) -> None:
+    """Tells whether the rewards of a goal environment can be computed for other goals."""
+    if {ACHIEVED_GOAL, DESIRED_GOAL} <= spaces_by_key(env.observation_space).keys():
+        try:
+            report.facts.extend(["hindsight replay can compute rewards for other goals", *GoalFunctions(env).notes])
+        except TfsacError as error:
+            report.warnings.append(str(error))
 
 
 def _step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -97,17 +98,20 @@ class Filters:
         parameters: of the filters.
         spec: of the agent.
         discount: gamma, of the returns by which return scaling divides.
+        shared: keys of observations that have the same statistics, such as goals, which replace each other.
 
     Raises:
         ParameterError: return scaling of several rewards a step.
     """
 
-    def __init__(self, parameters: FilterParameters, spec: Spec, discount: float = 0.99):
+    def __init__(self, parameters: FilterParameters, spec: Spec, discount: float = 0.99, shared: Collection[str] = ()):
         self.parameters = parameters
         arrays = spec.single_agent().observation if parameters.observation_normalization else {}
         self.observations = {
             key: RunningStatistics(array.shape) for key, array in arrays.items() if array.dtype == "float32"
         }
+        normalized = [key for key in shared if key in self.observations]
+        self.observations |= {key: self.observations[normalized[0]] for key in normalized}
         self.rewards = RunningStatistics(() if spec.num_rewards is None else (spec.num_rewards,))
         self.returns: ReturnScaling | None = None
         if parameters.return_scaling:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfsac.agents import Agent
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.workers import Workers
-from tfsac.environments import Environments, Filters, action_map, maker
+from tfsac.environments import Environments, Filters, GoalFunctions, action_map, maker
 from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.errors import TfsacError
 from tfsac.memories import in_ram, on_disk
@@ -25,6 +25,7 @@ from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16, uses_bfloat16
 from tfsac.parameters import (
     EnvironmentEpisodes,
+    HindsightExperienceReplayParameters,
     OffPolicyAlgorithmParameters,
     Preset,
     RunParameters,
@@ -55,7 +56,7 @@ from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.trained_policy import Policy
 from tfsac.training.updates import Resets, Updates
-from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
+from tfsac.types import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
 from tfsac.utils.files import read_object
 from tfsac.utils.imports import name_of
 
@@ -175,7 +176,8 @@ class Trainer:
             with self._workers.strategy.scope():
                 self.agent = agent = make_agent(run.seed)
             algorithm: Any = preset.agent.algorithm
-            self.filters = filters = Filters(preset.environment.filters, agent.spec, algorithm.discount)
+            goal_keys = (ACHIEVED_GOAL, DESIRED_GOAL) if self._goals else ()
+            self.filters = filters = Filters(preset.environment.filters, agent.spec, algorithm.discount, goal_keys)
             existing = next(path for path in (directory.path, *directory.path.parents) if path.is_dir())
             self.memory = memory = build_memory(
                 worker_preset,
@@ -184,6 +186,7 @@ class Trainer:
                 agent.policy.recurrent_state,
                 on_disk(existing) if run.memory_on_disk else in_ram,
                 older_policies=run.asynchronous_collection or run.ray_address is not None,
+                goals=self._goals,
             )
             actor = agent.policy
             if run.asynchronous_collection:
@@ -236,7 +239,7 @@ class Trainer:
                 self._reseed()
             self._open(source if restore_memory else None, resume, recorded)
             self._closing = closing.pop_all()
-        for line in (*agent.notes, *filter(None, notes)):
+        for line in (*agent.notes, *filter(None, notes), *(self._goals.notes if self._goals else [])):
             self.print(line)
 
     def _make_environments(
@@ -252,11 +255,18 @@ class Trainer:
         env = make_env()
         self.preset = preset = resolve_preset(preset, env, env_fn, models)
         environment = preset.environment
+        stays = environment.vectorization == "sync" and run.ray_address is None  # if it is trained in
+        self._goals: GoalFunctions | None = None
+        if isinstance(preset.agent.memory, HindsightExperienceReplayParameters):
+            goal_env = env
+            if environment.evaluation == "separate" or not stays:
+                closing.callback((goal_env := make_env()).close)
+            self._goals = GoalFunctions(goal_env)
         if environment.evaluation == "separate":
             if environment.step_timeout_seconds is not None:
                 env = IsolatedEnvironment(env, make_env, environment.step_timeout_seconds)
             closing.callback(env.close)
-        elif environment.vectorization == "sync" and run.ray_address is None:
+        elif stays:
             make_env.prepared.append(env)  # there may be only one at a time
         else:  # another process makes it
             env.close()
@@ -492,7 +502,7 @@ class Trainer:
         speed, chief = self._reporter.steps_per_second(), self._workers.task.is_chief
         evaluated = self._evaluate_policy() if chief else {}
         self._evaluator.completed(self.counters)
-        row = self._reporter.row(speed) | evaluated
+        row = self._reporter.row(speed) | self.memory.metrics() | evaluated
         if not chief:
             return {}
         value = row.get("evaluation/return_mean", row.get(RECENT, np.nan))
