@@ -2,16 +2,17 @@
 
     python benchmarks/gpu.py --seconds=400
     python benchmarks/gpu.py --seconds=400 --yardstick=xla_loop.py --torch=PYTHON --sb3=PYTHON
-    python benchmarks/gpu.py --only=rounding --calls=1          # or another group, small
+    python benchmarks/gpu.py --small --out=rehearsal.csv        # a few minutes, also without a GPU
 
-Groups of cases, each a process (several with the same XLA_FLAGS share one), the most important first. Every row is
-appended to results/gpu.csv as soon as it is measured. A case that takes longer than `--limit` seconds is stopped and
-left out; nothing begins after `--seconds`. Autotuning is on.
+Groups of cases, each a process, the most important first. Every row is appended to results/gpu.csv as soon as it is
+measured. A case that takes longer than `--limit` seconds is stopped and left out; nothing begins after `--seconds`.
+Autotuning is on.
 
 Updates: `mujoco_twin_sac` with 17 observations and 6 actions, two layers of 256, batch 256; "K" updates in one call,
 batches drawn from a full memory of 100 000 random transitions within the measured time. Median, least and most of the
-calls that are made in `--measure` seconds, at least three. The whole loop: 1, 16 and 1024 environments that cost next
-to nothing, one update for every step of an environment, at most 64 updates for a step of all.
+calls that are made in `--measure` seconds, at least three. "frames" has discrete SAC on stacks of four frames, 84 x 84.
+The whole loop: 1, 16 and 1024 environments that cost next to nothing, one update for every step of an environment, at
+most 64 updates for a step of all. "acting" is one call of a policy, in NumPy and through a graph; see acting.py.
 """
 
 import argparse
@@ -50,10 +51,6 @@ FIELDS = [
     "first_call_seconds",
     "where",
 ]
-BUFFERS = "--xla_gpu_enable_command_buffer="
-WITH_WHILE = BUFFERS + "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
-WITHOUT = BUFFERS
-WHILE_UNROLLED = " --xla_gpu_command_buffer_unroll_loops=true"
 BARE = "bare TensorFlow, XLA"
 
 
@@ -72,6 +69,10 @@ def ours(memory, compiled, together, case="SAC, 2 x 256, batch 256", **more):
     } | more
 
 
+def frames(memory, compiled, together):
+    return ours(memory, compiled, together, "discrete SAC, 84 x 84 x 4, batch 64", preset="atari_discrete_sac")
+
+
 def loop(num_envs, memory, compiled):
     return {
         "case": f"whole loop, {num_envs} environments",
@@ -83,43 +84,26 @@ def loop(num_envs, memory, compiled):
     }
 
 
-# name -> flags of XLA, and cases; a group is a process.
+# A group is a process; the most important first.
 GROUPS = {
-    "main": ("", [bare(500, 1), ours("device", "XLA", 500), bare(500, 4),
-                  ours("device", "XLA", 50), ours("device", "XLA", 1), ours("RAM", "XLA", 50),
-                  ours("RAM", "XLA", 1), ours("RAM", "graph", 50), ours("RAM", "graph", 1)]),
-    "while": (WITH_WHILE, [bare(500, 1), ours("device", "XLA", 500)]),
-    "while unrolled": (WITH_WHILE + WHILE_UNROLLED, [bare(500, 1), ours("device", "XLA", 500)]),
-    "without": (WITHOUT, [bare(500, 1), ours("device", "XLA", 500)]),
-    "loop": ("", [loop(1024, "device", "XLA"), loop(1, "device", "XLA"), loop(16, "device", "XLA"),
-                  loop(1, "RAM", "graph")]),
-    "torch": ("", [{"case": "PyTorch", "kind": "torch", "K": 50}]),
-    "tests": ("", [{"case": "pytest -m gpu", "kind": "tests"}]),
-    "rounding": ("", [{"case": "mirrored", "kind": "mirrored"}]),
-    "sb3": ("", [{"case": "Stable-Baselines3", "kind": "sb3", "K": 50}]),
-    "sizes": ("", [ours("device", "XLA", 500, "SAC, 2 x 256, batch 4096", batch=4096),
-                   ours("device", "XLA", 500, "SAC, 2 x 1024, batch 256", width=1024),
-                   ours("device", "XLA", 100, "SAC, 2 x 1024, batch 4096", width=1024, batch=4096),
-                   ours("device", "XLA", 100, "REDQ, 10 critics, batch 256", preset="redq_mujoco"),
-                   ours("device", "XLA", 100, "CrossQ, 2 x 2048, batch 256", preset="crossq_mujoco")]),
-    "others": ("", [bare(50, 1), bare(50, 4), ours("device", "graph", 50), ours("device", "graph", 500),
-                    ours("RAM", "XLA", 500), ours("RAM", "graph", 500)]),
+    "main": [bare(500, 1), ours("device", "XLA", 500), ours("device", "XLA", 50), ours("device", "XLA", 1),
+             ours("RAM", "XLA", 50), ours("RAM", "XLA", 1), ours("RAM", "graph", 50), ours("RAM", "graph", 1)],
+    "loop": [loop(1024, "device", "XLA"), loop(1, "device", "XLA"), loop(16, "device", "XLA"), loop(1, "RAM", "graph")],
+    "acting": [{"case": f"acting, {name}, {num_envs} environments", "kind": "acting", "policy": name, "num_envs": num_envs}
+               for name in ("SAC, 2 x 256", "SAC, 2 x 512") for num_envs in (64, 256, 1024, 4096, 16384)],
+    "tests": [{"case": "pytest -m gpu", "kind": "tests"}],
+    "rounding": [{"case": "mirrored", "kind": "mirrored"}],
+    "frames": [frames("device", "XLA", 50), frames("RAM", "XLA", 50), frames("device", "graph", 50)],
+    "sb3": [{"case": "Stable-Baselines3", "kind": "sb3", "K": 50}],
+    "torch": [{"case": "PyTorch", "kind": "torch", "K": 50}],
+    "others": [ours("device", "graph", 50), ours("device", "graph", 500), ours("device", "graph", 1),
+               ours("RAM", "XLA", 500), ours("RAM", "graph", 500)],
+    "sizes": [ours("device", "XLA", 500, "SAC, 2 x 256, batch 4096", batch=4096),
+              ours("device", "XLA", 500, "SAC, 2 x 1024, batch 256", width=1024),
+              ours("device", "XLA", 100, "SAC, 2 x 1024, batch 4096", width=1024, batch=4096),
+              ours("device", "XLA", 100, "REDQ, 10 critics, batch 256", preset="redq_mujoco"),
+              ours("device", "XLA", 100, "CrossQ, 2 x 2048, batch 256", preset="crossq_mujoco")],
 }  # fmt: skip
-
-# The most important first.
-ORDER = [
-    "main",
-    "while",
-    "while unrolled",
-    "loop",
-    "torch",
-    "without",
-    "tests",
-    "rounding",
-    "sb3",
-    "others",
-    "sizes",
-]
 
 
 def measured(call, together, args):
@@ -171,7 +155,7 @@ def first_gpu(tf):
 
 def measure_updates(case, args):
     import numpy as np
-    from toys import vector_spec
+    from toys import random_batches, vector_spec
 
     import tfsac
     from tfsac.environments import Filters
@@ -179,6 +163,7 @@ def measure_updates(case, args):
     from tfsac.parameters import RunParameters, override
     from tfsac.training import devices
     from tfsac.training.build import build_agent, build_device_memory
+    from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
     devices.configure_once()
     changes = {"agent.memory.device": "accelerator" if case["memory"] == "device" else "cpu"}
@@ -187,14 +172,19 @@ def measure_updates(case, args):
     if width := case.get("width"):
         changes["agent.hidden_layers"] = (width, width)
     preset = override(tfsac.load_preset(case.get("preset", "mujoco_twin_sac")), changes)
-    spec = vector_spec(17, 6)
+    images = "atari" in case.get("preset", "")
+    stored = args.stored // 20 if images else args.stored
+    stack = ArraySpec((84, 84, 4), "uint8", stacked=True)
+    spec = Spec({"observation": stack}, DiscreteSpec(6)) if images else vector_spec(17, 6)
     agent = build_agent(preset, RunParameters(seed=1, jit_compile=case["compiled"] == "XLA"), spec)
     filters, rng = Filters(preset.environment.filters, spec), np.random.default_rng(1)
-    memory = TransitionMemory(spec, args.stored, reward_filter=filters.reward)
-    for name in memory.ring.dtype.names:
-        if memory.ring.dtype[name].base == np.float32:
-            memory.ring[name] = rng.uniform(-1, 1, memory.ring[name].shape)
-    memory.total_rows = args.stored
+    memory = TransitionMemory(spec, stored, reward_filter=filters.reward)
+    batch = random_batches(spec, 100, 1)
+    for i in range(stored):
+        ended = np.full(1, i % 1000 == 999), np.zeros(1, bool)
+        shown = batch.observation, batch.next_observation
+        before, after = ({key: x[i % 100] for key, x in arrays.items()} for arrays in shown)
+        memory.add(before, batch.action[i % 100], batch.reward[i % 100], *ended, after)
     device = build_device_memory(memory, preset, filters, agent, 1)
     together = case["K"]
 
@@ -267,6 +257,18 @@ def measure_loop(case, args):
     rates = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in itertools.pairwise(marks)]
     row = {"value": statistics.median(rates), "unit": "environment steps/s", "least": min(rates), "most": max(rates)}
     return {"library": "tfsac", "first_call_seconds": first, "where": where()} | row
+
+
+def measure_acting(case, args):
+    """Milliseconds of a call of the policy, in each of the ways of acting.py."""
+    from acting import measured as calls_by_way
+
+    from tfsac.training import devices
+
+    devices.configure_once()
+    for way, times in calls_by_way(case["policy"], case["num_envs"], args.measure).items():
+        row = {"value": statistics.median(times), "unit": "ms", "least": min(times), "most": max(times)}
+        emit(case | {"library": "tfsac", "compiled": way, "where": where()} | row)
 
 
 def measure_torch(case, args):
@@ -410,13 +412,13 @@ def measure_tests(case, args):
 
 MEASURES = {
     "yardstick": measure_yardstick, "updates": measure_updates, "loop": measure_loop, "torch": measure_torch,
-    "sb3": measure_sb3, "mirrored": measure_mirrored, "tests": measure_tests,
+    "sb3": measure_sb3, "acting": measure_acting, "mirrored": measure_mirrored, "tests": measure_tests,
 }  # fmt: skip
 
 
 def emit(row):
     """Prints a row for the process that writes the table."""
-    print("ROW " + json.dumps({name: row.get(name) for name in FIELDS if name != "flags"}), flush=True)
+    print("ROW " + json.dumps({name: row.get(name) for name in FIELDS}), flush=True)
 
 
 def work(cases, args):
@@ -435,10 +437,10 @@ def work(cases, args):
 
 def run_group(name, args, deadline):
     """Runs the cases of a group in processes; one whose case exceeds the limit is stopped, and another does the rest."""
-    flags, cases = GROUPS[name]
+    cases = GROUPS[name]
     while cases and time.time() < deadline:
         command = [sys.executable, __file__, *sys.argv[1:], "--cases", json.dumps(cases)]
-        env = {**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip(), "PYTHONUNBUFFERED": "1"}
+        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True)
         lines, current = queue.Queue(), -1
         threading.Thread(target=feed, args=(process, lines), daemon=True).start()
@@ -456,7 +458,7 @@ def run_group(name, args, deadline):
             if line.startswith("CASE "):
                 current, began = int(line.split()[1]), time.time()
             elif line.startswith("ROW "):
-                write(json.loads(line[4:]) | {"flags": flags}, args)
+                write(json.loads(line[4:]), args)
         process.wait()
         cases = cases[max(current, 0) + 1 :]
 
@@ -487,8 +489,8 @@ def main():
     parser.add_argument("--measure", type=float, default=1.5, help="seconds of calls of one case")
     parser.add_argument("--calls", type=int, default=3, help="the fewest calls of one case")
     parser.add_argument("--stored", type=int, default=100_000, help="transitions in the memory")
-    parser.add_argument("--only", nargs="*", choices=GROUPS, default=ORDER)
-    parser.add_argument("--small", action="store_true", help="20 updates for 500, to rehearse without a GPU")
+    parser.add_argument("--only", nargs="*", choices=GROUPS, default=[*GROUPS])
+    parser.add_argument("--small", action="store_true", help="at most 3 updates in a call and two calls, to rehearse")
     parser.add_argument("--yardstick", help="a program like xla_loop.py")
     parser.add_argument("--torch", help="a Python with torch")
     parser.add_argument("--sb3", help="a Python with stable-baselines3")
@@ -496,14 +498,15 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     parser.add_argument("--cases", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.small:
+        args.calls, args.measure, args.stored = 1, 0.1, 2000
     if args.cases:
         work(json.loads(args.cases), args)
         return
     deadline = time.time() + args.seconds
     for name in args.only:
         if args.small:
-            flags, cases = GROUPS[name]
-            GROUPS[name] = flags, [case | ({"K": min(case["K"], 12)} if "K" in case else {}) for case in cases]
+            GROUPS[name] = [case | ({"K": min(case["K"], 3)} if "K" in case else {}) for case in GROUPS[name]]
         print(f"== {name}, {deadline - time.time():.0f} s left", flush=True)
         run_group(name, args, deadline)
 

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import resume_tools
 import tensorflow as tf
+from test_frames import Game, spec_of_stacks
 from toys import discrete_spec, team_spec, tiny_preset, vector_spec
 
 from tfsac import TfsacError
 from tfsac.device_memory import DeviceMemory
 from tfsac.environments import Filters
-from tfsac.memories import TransitionMemory
+from tfsac.memories import PrioritizedMemory, TransitionMemory
 from tfsac.parameters import FilterParameters, ReturnScalingParameters, override
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent, build_device_memory
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import ArraySpec
 
 ON_DEVICE = {"agent.memory": {"kind": "uniform", "max_size": 120, "device": "accelerator"}}
 NORMALISED = FilterParameters(observation_normalization=True, reward_normalization=True, reward_rescale_factor=2.0)
@@ -45,6 +46,13 @@ def filled(spec, filters, steps, **options):
     return device
 
 
+def same(expected, found, error):
+    tf.nest.assert_same_structure(expected, found)
+    for ours, theirs in zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(theirs, ours, rtol=error, atol=error)
+
+
 @pytest.mark.parametrize("steps", [13, 50])
 @pytest.mark.parametrize(
     ("spec", "filters", "options"),
@@ -65,11 +73,39 @@ def test_batches_are_those_of_the_memory_in_ram(spec, filters, options, steps):
     expected = filters.batch(device.memory.gather(index))
     compiled = tf.function(device.gather, jit_compile=True, autograph=False)
     for gather, error in ((device.gather, 0.0), (compiled, 1e-6)):
-        found = gather(inputs, tf.constant(index, tf.int32))
-        tf.nest.assert_same_structure(expected, found)
-        for ours, theirs in zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True):
-            assert ours.dtype == theirs.dtype
-            np.testing.assert_allclose(theirs, ours, rtol=error, atol=error)
+        same(expected, gather(inputs, tf.constant(index, tf.int32)), error)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("num_envs, k", [(1, 4), (3, 2), (3, 1)])
+def test_stacks_are_those_of_the_memory_in_ram(num_envs, k, n_step):
+    spec = spec_of_stacks(k)
+    spec = spec._replace(observation={**spec.observation, "map": ArraySpec((2, 3, 1), "uint8")})
+    filters, rng = Filters(NORMALISED, spec), np.random.default_rng(1)
+    for rows in (2, 17):
+        memory = TransitionMemory(spec, rows * num_envs, num_envs, n_step=n_step, reward_filter=filters.reward)
+        device = DeviceMemory(memory, filters, spec, 16, tf.Variable(0, dtype=tf.int64), seed=7)
+        graph, xla = (tf.function(device.gather, jit_compile=jit, autograph=False) for jit in (False, True))
+        graph = graph.get_concrete_function(device.sample(1).inputs, tf.TensorSpec([None], tf.int32))
+        assert device.stored["uint8"].dtype == tf.uint8
+        num_places, game = len(device.last_frames.table.value()), Game(num_envs, k, ends=0.4)
+        for step, pause in enumerate((1, 1, 1, 5, 3, 1, 40, 1, 2, 1, 18)):  # some are longer than the ring
+            for _ in range(pause):
+                before, *middle, after = game.step()
+                for observation in (before, after):
+                    observation["map"] = rng.integers(0, 256, (num_envs, 2, 3, 1), np.uint8)
+                memory.add(before, *middle, after)
+                filters.learn(before)
+            if step in (4, 6):
+                game.restart()
+                memory.end_episodes()
+            inputs, index = device.sample(1).inputs, np.arange(len(memory))
+            expected = filters.batch(memory.gather(index))
+            same(expected, graph(inputs, tf.constant(index, tf.int32)), 1e-6)
+        same(expected, xla(inputs, tf.constant(index, tf.int32)), 1e-6)
+        assert rows < 17 or len(device.last_frames.table.value()) > num_places  # it grew
+        resumed = DeviceMemory(memory, filters, spec, 16, tf.Variable(0, dtype=tf.int64), seed=7)
+        same(expected, resumed.gather(resumed.sample(1).inputs, tf.constant(index, tf.int32)), 0.0)
 
 
 @pytest.mark.slow
@@ -102,11 +138,18 @@ def test_an_interrupted_run_continues_exactly(tmp_path):
     resume_tools.same_run(resumed, uninterrupted)
 
 
+def full(*arguments):
+    raise tf.errors.ResourceExhaustedError(None, None, "no room")
+
+
 def test_what_is_in_ram_alone_is_refused_or_stays_there():
-    frames = Spec({"observation": ArraySpec((8, 8, 2), "uint8", stacked=True)}, discrete_spec().action)
-    filters = Filters(FilterParameters(), frames)
-    with pytest.raises(TfsacError, match="frames"):
-        DeviceMemory(TransitionMemory(frames, 10), filters, frames, 2, tf.Variable(0, dtype=tf.int64), 1)
+    spec, updates = vector_spec(3, 1), tf.Variable(0, dtype=tf.int64)
+    filters = Filters(FilterParameters(), spec)
+    with pytest.raises(TfsacError, match="PrioritizedMemory"):
+        DeviceMemory(PrioritizedMemory(spec, 10), filters, spec, 2, updates, 1)
+    with pytest.raises(TfsacError, match=f"{4 * 10 * 10} bytes"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf, "zeros", full)
+        DeviceMemory(TransitionMemory(spec, 10), filters, spec, 2, updates, 1)
     with pytest.raises(ValueError, match="device"):
         override(tiny_preset(), {"agent.memory": {"kind": "prioritized", "device": "accelerator"}})
     preset = override(tiny_preset(), {"agent.memory.device": "auto"})

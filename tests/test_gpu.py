@@ -42,7 +42,7 @@ def test_a_run_has_its_memory_on_the_gpu_and_resumes(tmp_path, jit_compile):
     }
     run = RunParameters(seed=1, jit_compile=jit_compile, tensorboard=False)
     trainer = Trainer(override(tiny_preset(), changes), tmp_path / "run", run, quiet=True)
-    assert "GPU" in trainer._sampler.device_memory.rows.device
+    assert "GPU" in trainer._sampler.device_memory.stored["float32"].device
     trainer.run()
     more = override(tiny_preset(), {**changes, "schedule.improve_steps": 120})
     resumed = Trainer(more, tmp_path / "run", dataclasses.replace(run), resume=True, quiet=True)

@@ -1,9 +1,10 @@
-"""Replay memory on the accelerator: a ring of transitions in a variable, sampled inside the compiled updates."""
+"""Replay memory on the accelerator: a ring of transitions in variables, sampled inside the compiled updates."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,21 +14,26 @@ from tfsac.agents.batches import transition_spec
 from tfsac.environments import Filters
 from tfsac.errors import TfsacError
 from tfsac.memories import TransitionMemory
-from tfsac.memories.transitions import EXTRA, NEXT
-from tfsac.types import OBSERVATION, BatchesOnDevice, Spec, Transition
+from tfsac.memories.frames import EARLIER
+from tfsac.types import OBSERVATION, Arrays, BatchesOnDevice, Spec, Transition
 
-ROWS_PER_TRANSFER = 1 << 16  # bounds what a resumed run copies at once
+BYTES_PER_TRANSFER = 1 << 26  # bounds what a resumed run copies at once
+STEPS_PER_EPISODE = 8  # on average, for which there is room for last frames from the start
+PLACE = 4  # bytes of an int32
 UPDATES_PER_CALL = 1000  # batches that are drawn on the device take no additional memory
 
 
 class DeviceMemory:
-    """Has the transitions of a `TransitionMemory` in a variable `[capacity, F]`, all fields of one as float32 side by
-    side, where the updates run.
+    """Has the transitions of a `TransitionMemory` in variables where the updates run, the fields of one side by side:
+    images as bytes, all others as float32.
 
     The memory in RAM stays what checkpoints save and restore. What was added to it since the last call is copied before
-    the next one, in one transfer. Batches are drawn, summed over `n_step` rewards and filtered inside the compiled
-    update as `TransitionMemory.gather` and `Filters` do it; which transitions they have is a function of the seed
-    and of the number of the update.
+    the next one. Batches are drawn, summed over `n_step` rewards and filtered inside the compiled update as
+    `TransitionMemory.gather` and `Filters` do it; which transitions they have is a function of the seed and of the
+    number of the update.
+
+    Stacks of k frames are stored frame by frame; see `RingFrames`. The ring has k - 1 rows more than the one in RAM,
+    for the frames before the oldest row.
 
     It takes the place of a `Packing` as `agent.compiled.source`, and of a memory as what batches are sampled from.
 
@@ -39,27 +45,44 @@ class DeviceMemory:
         updates: variable, how many updates were made.
         seed: of sampling.
 
+    Attributes:
+        stored: variables `[R * E, F]` by dtype.
+        last_frames: the frames after ended and after the newest steps, which no row has; None without stacks.
+
     Raises:
-        TfsacError: another memory, one with stacks of frames, or no room on the device.
+        TfsacError: another memory, or no room on the device.
     """
 
     def __init__(self, memory: Any, filters: Filters, spec: Spec, batch_size: int, updates: tf.Variable, seed: int):
-        if (reason := why_in_ram(memory, spec)) is not None:
-            raise TfsacError(f'agent.memory.device="accelerator" needs uniformly sampled vectors: {reason}.')
+        if type(memory) is not TransitionMemory:
+            raise TfsacError(
+                'agent.memory.device="accelerator" needs uniformly sampled transitions: '
+                f"{type(memory).__name__} is in RAM."
+            )
         self.memory, self.filters, self.updates, self.seed = memory, filters, updates, seed
         self.batch = transition_spec(spec, batch_size, weighted=False)
-        fields = {name: memory.ring.dtype[name].shape for name in memory.ring.dtype.names or ()}
-        ends = itertools.accumulate(map(math.prod, fields.values()))
-        self.slices = {
-            name: slice(end - math.prod(shape), end) for (name, shape), end in zip(fields.items(), ends, strict=True)
-        }
-        self.width = max(part.stop for part in self.slices.values())
+        self.earlier = max((frames.shape[-1] - 1 for frames in memory.frames.values()), default=0)
+        self.rows = memory.rows + self.earlier
+        widths = {"float32": 0, "uint8": PLACE if memory.frames else 0}  # of the next row's frame; see `LastFrames`
+        self.slices: dict[str, tuple[str, slice]] = {}
+        for name in memory.ring.dtype.names or ():
+            field = memory.ring.dtype[name]
+            dtype = "uint8" if field.base == np.uint8 else "float32"
+            start, widths[dtype] = widths[dtype], widths[dtype] + math.prod(field.shape)
+            self.slices[name] = dtype, slice(start, widths[dtype])
+        self.row_bytes = memory.num_envs * (4 * widths["float32"] + widths["uint8"])
+        size = self.rows * memory.num_envs
         try:
-            self.rows = tf.Variable(tf.zeros([memory.ring.size, self.width]), trainable=False, name="replay")
+            self.stored = {
+                dtype: tf.Variable(tf.zeros([size, width], dtype), trainable=False, name="replay")
+                for dtype, width in widths.items()
+                if width
+            }
+            self.last_frames = LastFrames(self.rows, memory.num_envs, widths["uint8"]) if memory.frames else None
         except tf.errors.ResourceExhaustedError as error:
             raise TfsacError(
-                f"The replay memory of {4 * memory.ring.size * self.width} bytes does not fit on the accelerator: set "
-                'a smaller agent.memory.max_size, or agent.memory.device="cpu".'
+                f"The replay memory needs more than {self.rows * self.row_bytes} bytes, which the accelerator does not "
+                'have: set a smaller agent.memory.max_size, or agent.memory.device="cpu".'
             ) from error
         self.copied = 0  # absolute index of the first row that was not copied yet
 
@@ -71,19 +94,40 @@ class DeviceMemory:
 
     def copy_new_rows(self) -> None:
         """Copies what the memory in RAM has and this one lacks."""
-        memory, envs = self.memory, self.memory.num_envs
+        memory, most = self.memory, max(BYTES_PER_TRANSFER // self.row_bytes, 1)
         # The newest row once more: the end of its episodes may have been noted after it was copied.
-        begin = max(self.copied - 1, memory.oldest_row)
-        for start in range(begin, memory.total_rows, max(ROWS_PER_TRANSFER // envs, 1)):
-            stop = min(start + max(ROWS_PER_TRANSFER // envs, 1), memory.total_rows)
-            index = np.arange(start, stop) % memory.rows
-            records = memory.ring[index].reshape(-1)
-            packed = np.empty((len(records), self.width), np.float32)
-            for name, part in self.slices.items():
-                packed[:, part] = records[name].reshape(len(records), -1)
-            slots = (index[:, None] * envs + np.arange(envs)).reshape(-1).astype(np.int64)
-            self.rows.scatter_update(tf.IndexedSlices(tf.constant(packed), tf.constant(slots)))
+        begin = max(self.copied - 1, memory.oldest_row - self.earlier, 0)
+        for start in range(begin, memory.total_rows, most):
+            self._copy(np.arange(start, min(start + most, memory.total_rows)))
         self.copied = memory.total_rows
+
+    def _copy(self, rows: np.ndarray) -> None:
+        """Copies rows by absolute index; of those before the oldest one, frames alone."""
+        memory, envs = self.memory, self.memory.num_envs
+        records = memory.ring[rows % memory.rows].reshape(-1)
+        packed = {dtype: np.empty((len(records), variable.shape[1]), dtype) for dtype, variable in self.stored.items()}
+        for name, (dtype, part) in self.slices.items():
+            packed[dtype][:, part] = records[name].reshape(len(records), -1)
+        if self.last_frames:
+            numbers, bytes_NF = (rows[:, None] * envs + np.arange(envs)).reshape(-1), packed["uint8"]
+            num_older = np.count_nonzero(rows < memory.oldest_row) * envs
+            self._put_extra_frames(bytes_NF, 2 * numbers[:num_older])
+            is_last = records["terminated"] | records["truncated"] | (numbers >= (memory.total_rows - 1) * envs)
+            is_last[:num_older] = False
+            following = np.zeros((np.count_nonzero(is_last), bytes_NF.shape[1]), np.uint8)
+            self._put_extra_frames(following, 2 * numbers[is_last] + 1)
+            places = self.last_frames.store(rows % self.rows, is_last.reshape(-1, envs), following)
+            bytes_NF[:, :PLACE] = places.reshape(-1, 1).view(np.uint8)
+        slots = ((rows % self.rows)[:, None] * envs + np.arange(envs)).reshape(-1)
+        for dtype, variable in self.stored.items():
+            variable.scatter_update(tf.IndexedSlices(tf.constant(packed[dtype]), tf.constant(slots)))
+
+    def _put_extra_frames(self, bytes_NF: np.ndarray, numbers: np.ndarray) -> None:
+        """Writes frames into the first records, by their numbers in `RingFrames.extra_frames`."""
+        for record, number in zip(bytes_NF, numbers.tolist(), strict=False):
+            for key, frames in self.memory.frames.items():
+                if number in frames.extra_frames:  # of a shorter stack there are fewer
+                    record[self.slices[OBSERVATION + key][1]] = frames.extra_frames[number].reshape(-1)
 
     def _filter_values(self) -> np.ndarray:
         """Returns in one array what rewards are multiplied by, and mean and inverse deviation of each observation."""
@@ -115,43 +159,118 @@ class DeviceMemory:
         index = tf.random.stateless_uniform(size, seed, 0, tf.cast(stored, tf.int32), tf.int32)
         return self.gather(packed, index)
 
+    # Indices are int64, for TensorFlow computes with int32 on the CPU.
+
+    def _absolute_rows(self, packed: Any, index: tf.Tensor) -> tf.Tensor:
+        """Returns the absolute indices `[B]` of the rows of slots of the ring in RAM."""
+        rows, oldest = self.memory.rows, tf.maximum(packed[0][0] - self.memory.rows, 0)
+        return oldest + (tf.cast(index, tf.int64) // self.memory.num_envs - oldest) % rows
+
+    def _slots(self, rows: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+        """Returns the slots `[B]` here of absolute rows, of the environments of slots of the ring in RAM."""
+        return rows % self.rows * self.memory.num_envs + tf.cast(index, tf.int64) % self.memory.num_envs
+
     def gather(self, packed: Any, index: tf.Tensor) -> Transition:
-        """Returns the transitions that begin in slots `[B]`, filtered; see `TransitionMemory.gather`."""
-        memory, filtered = self.memory, _FilterTensors(self.filters, packed[1])
-        first = last = self.rows.sparse_read(index)
-        reward, steps = filtered.reward(self._field(first, "reward")), tf.zeros_like(index)
-        if memory.n_step > 1:
-            total, envs, size = packed[0][0], memory.num_envs, memory.ring.size
-            oldest = tf.cast(tf.maximum(total - memory.rows, 0) % memory.rows * envs, tf.int32)
-            rows_after_oldest = (index - oldest) % size // envs
-            later = tf.cast(tf.minimum(total, memory.rows), tf.int32) - 1 - rows_after_oldest
-            going, slot = tf.ones_like(index, tf.bool), index
-            for i in range(1, memory.n_step):
-                ended = self._field(last, "terminated") + self._field(last, "truncated") > 0
-                going &= (i <= later) & ~ended
-                slot = tf.where(going, (slot + envs) % size, slot)
-                last = self.rows.sparse_read(slot)
-                more = memory.powers[i] * filtered.reward(self._field(last, "reward"))
-                reward += tf.where(tf.reshape(going, [-1, *[1] * (more.shape.rank - 1)]), more, 0.0)
-                steps += tf.cast(going, tf.int32)
+        """Returns the transitions that begin in slots `[B]` of the ring in RAM, filtered; see
+        `TransitionMemory.gather`.
+        """
+        memory, filtered, total = self.memory, _FilterTensors(self.filters, packed[1]), packed[0][0]
+        begin = end = self._absolute_rows(packed, index)
+
+        def read(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            slots = self._slots(rows, index)
+            return {dtype: variable.sparse_read(slots) for dtype, variable in self.stored.items()}
+
+        first = last = read(begin)
+        reward, going = filtered.reward(self._field(first, "reward")), tf.ones_like(index, tf.bool)
+        for i in range(1, memory.n_step):
+            going &= (begin + i < total) & ~(self._field(last, "terminated") + self._field(last, "truncated") > 0)
+            end = tf.where(going, begin + i, end)
+            last = read(end)
+            more = memory.powers[i] * filtered.reward(self._field(last, "reward"))
+            reward += tf.where(tf.reshape(going, [-1, *[1] * (more.shape.rank - 1)]), more, 0.0)
         ended = self._field(last, "terminated") * float(not memory.ignore_done)
-        discount = tf.gather(memory.powers[1:], steps) * (1.0 - ended)
+        observation = self._fields(first, memory.observation)
+        next_observation = self._fields(last, memory.next_observation)
+        for key in memory.frames:
+            observation[key], next_observation[key] = self._stacks(key, read, begin, end)
         transition = Transition(
-            observation=filtered.observation(self._fields(first, OBSERVATION)),
+            observation=filtered.observation(observation),
             action=self._field(first, "action"),
             reward=reward,
-            discount=discount,
-            next_observation=filtered.observation(self._fields(last, NEXT)),
-            extras=self._fields(first, EXTRA),
+            discount=tf.gather(memory.powers[1:], end - begin) * (1.0 - ended),
+            next_observation=filtered.observation(next_observation),
+            extras=self._fields(first, memory.extras),
         )
         return tf.nest.map_structure(lambda spec, x: tf.cast(x, spec.dtype), self.batch, transition)
 
-    def _fields(self, rows: tf.Tensor, prefix: str) -> dict[str, tf.Tensor]:
-        names = [name for name in self.slices if name.startswith(prefix)]
-        return {name.removeprefix(prefix): self._field(rows, name) for name in names}
+    def _stacks(self, key: str, read: Callable[..., Any], begin: tf.Tensor, end: tf.Tensor) -> tuple[Any, Any]:
+        """Returns the stacks `[B, H, W, k]` before and after transitions whose first and last steps `read` returns for
+        `begin` and `end`.
+        """
+        assert self.last_frames
+        part, shape = self.slices[OBSERVATION + key][1], self.memory.frames[key].shape
 
-    def _field(self, rows: tf.Tensor, name: str) -> tf.Tensor:
-        return tf.reshape(rows[:, self.slices[name]], [-1, *self.memory.ring.dtype[name].shape])
+        def records(rows: tf.Tensor) -> list[tf.Tensor]:
+            """Returns steps and those before; the first of an episode stands for those that would be before it."""
+            steps = read(rows)
+            earlier = tf.cast(self._field(steps, EARLIER + key), tf.int64)
+            before = [rows - tf.minimum(earlier, back) for back in range(shape[-1] - 1, 0, -1)]
+            return [*(read(rows)["uint8"] for rows in before), steps["uint8"]]
+
+        first = records(begin)
+        last = first if begin is end else records(end)
+        place = tf.cast(tf.bitcast(last[-1][:, :PLACE], tf.int32), tf.int64)
+        no_row_has_it = self.last_frames.table.sparse_read(tf.maximum(place, 0))
+        following = tf.where(place[:, None] < 0, read(end + 1)["uint8"], no_row_has_it)
+
+        def stack(records: list[tf.Tensor]) -> tf.Tensor:
+            # No tf.stack: TensorFlow has none of bytes on a GPU.
+            return tf.reshape(tf.concat([record[:, part, None] for record in records], axis=-1), [-1, *shape])
+
+        return stack(first), stack([*last[1:], following])
+
+    def _fields(self, records: Arrays, names: dict[str, str]) -> dict[str, tf.Tensor]:
+        return {key: self._field(records, name) for key, name in names.items()}
+
+    def _field(self, records: Arrays, name: str) -> tf.Tensor:
+        dtype, part = self.slices[name]
+        return tf.reshape(records[dtype][:, part], [-1, *self.memory.ring.dtype[name].shape])
+
+
+class LastFrames:
+    """Frames that no row of the ring has, those after ended and after the newest steps, in a table that grows.
+
+    Args:
+        rows, num_envs: of the ring.
+        size: F, bytes of a record.
+
+    Attributes:
+        table: variable `[N, F]`.
+        places: `[R, E]` int32, where the frame after each step is; -1 for those that the next row has.
+    """
+
+    def __init__(self, rows: int, num_envs: int, size: int):
+        self.free = list(range(num_envs + rows * num_envs // STEPS_PER_EPISODE))
+        self.table = tf.Variable(tf.zeros([len(self.free), size], tf.uint8), trainable=False, shape=[None, size])
+        self.places = np.full((rows, num_envs), -1, np.int32)
+
+    def store(self, rows: np.ndarray, is_last: np.ndarray, frames: np.ndarray) -> np.ndarray:
+        """Stores the frames `[M, F]` of M steps in some rows, `is_last` `[n, E]`, and returns the places `[n, E]` of
+        all; those of what the rows had before are free.
+        """
+        before = self.places[rows]
+        self.free += before[before >= 0].tolist()
+        if (missing := len(frames) - len(self.free)) > 0:  # XLA compiles for the new size
+            table = self.table.value()
+            more = max(missing, len(table))
+            self.table.assign(tf.concat([table, tf.zeros([more, table.shape[1]], tf.uint8)], axis=0))
+            self.free += range(len(table), len(table) + more)
+        places = np.full(is_last.shape, -1, np.int32)
+        places[is_last] = [self.free.pop() for _ in frames]
+        self.places[rows] = places
+        self.table.scatter_update(tf.IndexedSlices(tf.constant(frames), tf.constant(places[is_last])))
+        return places
 
 
 class _FilterTensors:
@@ -178,11 +297,3 @@ class _FilterTensors:
             for key, (mean, inverse) in self.scale.items()
         }
         return {**observation, **filtered}
-
-
-def why_in_ram(memory: Any, spec: Spec) -> str | None:
-    """Returns why a memory's transitions stay in RAM, or None where they can be on the accelerator."""
-    if type(memory) is not TransitionMemory:
-        return f"{type(memory).__name__} is in RAM"
-    stacked = [key for key, array in spec.observation.items() if array.stacked]
-    return f"the frames of {stacked[0]!r} are in RAM" if stacked else None

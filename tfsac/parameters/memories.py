@@ -26,7 +26,7 @@ class ExperienceReplayParameters(ClassParameters):
     Attributes:
         max_size: transitions of all environments.
         device: where batches are drawn: "cpu" in RAM; "accelerator" inside the compiled updates, from a copy of the
-            memory on the GPU (vector observations only); "auto" there where a GPU has room for it.
+            memory on the GPU; "auto" there where a GPU has room for it.
     """
 
     max_size: PositiveInt = 1_000_000

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.errors import TfsacError
-from tfsac.networks import forward_of
+from tfsac.networks import GraphForward, forward_of
 from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters, class_of, is_of_tfsac
 from tfsac.policies.actions import ContinuousActions, DiscreteActions
@@ -20,17 +20,27 @@ from tfsac.policies.exploration import Exploration
 from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import ACTION_MASK, ActResult, Arrays, DiscreteSpec, Spec, Tensors
 
+# Observations at once for which an accelerator computes the network; not measured on a GPU. On a CPU NumPy always does:
+# up to thousands it is faster than a compiled graph, and then as fast (benchmarks/acting.py).
+MIN_ROWS_ON_ACCELERATOR = 1024
+
 
 class StatelessPolicy(BasePolicy):
     """Samples from the distribution that the network `policy` computes; only its exploration can have a state.
 
     A subclass chooses actions of single agents, `[B, ...]`; where the spec has several, their axis is folded into B
     before and unfolded after.
+
+    Attributes:
+        graph_forward: computes the network for many observations, from its variables; None where there is no
+            accelerator, or the policy acts with other weights than these. Noise, masks and exploration stay in NumPy.
     """
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         super().__init__(parameters, spec, {"policy": networks["policy"]}, seed)
-        self.forwards = {"policy": forward_of(networks["policy"], spec.single_agent())}
+        network_spec = networks["policy"], spec.single_agent()
+        self.forwards = {"policy": forward_of(*network_spec)}
+        self.graph_forward = GraphForward(*network_spec) if tf.config.get_visible_devices("GPU") else None
         exploration = parameters.exploration
         self.exploration = class_of(exploration, Exploration)(exploration) if exploration else None
 
@@ -73,7 +83,10 @@ class StatelessPolicy(BasePolicy):
         rows = len(next(iter(observation.values())))
         if mode == "random":
             return self.uniform(observation, rows), state
-        policy = self.distribution(self.forwards["policy"](observation), observation)
+        forward = self.forwards["policy"]
+        if rows >= MIN_ROWS_ON_ACCELERATOR:
+            forward = self.graph_forward or forward
+        policy = self.distribution(forward(observation), observation)
         if mode == "greedy":
             return policy.mode(), state
         if mode == "sample" or self.exploration is None:
@@ -84,6 +97,11 @@ class StatelessPolicy(BasePolicy):
         if not is_of_tfsac(type(self.exploration)):
             self._check_explored(changed, action, observation.get(ACTION_MASK))
         return changed, state
+
+    def load_acting_weights(self, weights: list[np.ndarray]) -> None:
+        """Acts as another policy does, on the CPU; see `BasePolicy.load_acting_weights`."""
+        super().load_acting_weights(weights)
+        self.graph_forward = None
 
     def _check_explored(self, changed: Any, action: np.ndarray, mask: np.ndarray | None) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""

@@ -1,0 +1,78 @@
+"""How long a policy takes for the actions of E environments: in NumPy, and with its network in a compiled graph.
+
+    python benchmarks/acting.py --seconds=10
+
+`policy.act` in mode "explore" on 17 observations, with actions of 6 dimensions or 6 discrete actions; the ways take
+turns and draw the same random numbers. Medians and least of milliseconds go to results/acting.csv. Threads are those of
+a run: TensorFlow's are set as `tfsac train` sets them, NumPy's are all cores.
+"""
+
+import argparse
+import csv
+import pathlib
+import statistics
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+import tfsac
+from tfsac.networks import GraphForward
+from tfsac.parameters import RunParameters, override
+from tfsac.policies import stateless
+from tfsac.training import devices
+from tfsac.training.build import build_policy
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+RESULTS = pathlib.Path(__file__).parent / "results" / "acting.csv"
+OBSERVATION, BOUND = {"observation": ArraySpec((17,), "float32")}, np.ones(6, np.float32)
+CONTINUOUS, DISCRETE = Spec(OBSERVATION, ArraySpec((6,), "float32", -BOUND, BOUND)), Spec(OBSERVATION, DiscreteSpec(6))
+POLICIES = {
+    "SAC, 2 x 256": ("mujoco_twin_sac", CONTINUOUS, 256),
+    "SAC, 2 x 512": ("mujoco_twin_sac", CONTINUOUS, 512),
+    "discrete SAC, 2 x 256": ("cart_pole_discrete_sac", DISCRETE, 256),
+}
+ENVIRONMENTS = 1, 16, 64, 256, 1024, 4096, 16384
+
+
+def measured(name, num_envs, seconds):
+    """Returns milliseconds of calls by way: "NumPy", "graph" and "XLA"."""
+    preset, spec, width = POLICIES[name]
+    preset = override(tfsac.load_preset(preset), {"agent.hidden_layers": (width, width)})
+    policy = build_policy(preset, RunParameters(seed=1), spec)
+    seen = {"observation": np.random.default_rng(1).normal(size=(num_envs, 17)).astype(np.float32)}
+    ways = {"NumPy": None, "graph": GraphForward(policy.networks["policy"], spec)}
+    ways["XLA"] = GraphForward(policy.networks["policy"], spec)
+    ways["XLA"].compute = tf.function(ways["XLA"].compute.python_function, autograph=False, jit_compile=True)
+    stateless.MIN_ROWS_ON_ACCELERATOR = 1
+    times, began = {way: [] for way in ways}, time.perf_counter()
+    while min(map(len, times.values())) < 7 or time.perf_counter() - began < seconds:
+        actions = []
+        for way, policy.graph_forward in ways.items():
+            policy.rng = np.random.default_rng(2)
+            start = time.perf_counter()
+            actions.append(policy.act(seen, mode="explore").action)
+            times[way].append(1000 * (time.perf_counter() - start))
+        np.testing.assert_allclose(actions[1:], [actions[0]] * 2, rtol=0.01, atol=0.01)  # TF32 rounds
+    return {way: values[2:] for way, values in times.items()}  # the first calls compile
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10, help="of each policy and number of environments")
+    options = parser.parse_args()
+    devices.configure_once()
+    with RESULTS.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["policy", "environments", "way", "median_ms", "least_ms", "calls", "where"])
+        for name in POLICIES:
+            for num_envs in ENVIRONMENTS:
+                for way, values in measured(name, num_envs, options.seconds).items():
+                    row = [f"{statistics.median(values):.3f}", f"{min(values):.3f}", len(values), devices.device()]
+                    table.writerow([name, num_envs, way, *row])
+                    print(name, num_envs, way, *row, sep=", ", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
