@@ -93,6 +93,13 @@ def test_an_own_part_is_trained_and_resumed_in_a_process_that_has_not_seen_it(na
 
 
 @pytest.mark.acceptance
+def test_a_policy_with_privileged_critics_is_evaluated_and_exported_without_their_key(tmp_path):
+    assert re.search(r"mean return -\d+\.\d\d without the simulator", run_example("privileged_critic.py", tmp_path))
+    exported = tfsac.load_exported(tmp_path / "runs" / "privileged_critic" / "exported")
+    assert [*exported.reads] == ["gauge"]
+
+
+@pytest.mark.acceptance
 def test_an_exported_own_head_acts_as_the_live_policy(tmp_path, run_python):
     printed = run_example("own_head.py", tmp_path)
     assert re.search(r"best mean return -\d+\.\d; exported to runs/own_head/exported\n$", printed)

@@ -59,7 +59,8 @@ class GoalFunctions:
             if ended:
                 observation, _ = env.reset(seed=seed)
             goal, mask = copy.deepcopy(observation[DESIRED_GOAL]), observation.get(ACTION_MASK)
-            action = space.sample() if mask is None else space.sample(np.asarray(mask, np.int8))
+            masked = mask is not None and isinstance(space, gym.spaces.Discrete)
+            action = space.sample(np.asarray(mask, np.int8)) if masked else space.sample()
             observation, reward, terminated, truncated, _ = env.step(action)
             ended = terminated or truncated
             pairs.append((np.array(observation[ACHIEVED_GOAL]), np.array(goal)))

@@ -88,7 +88,7 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
         for name, network in agent.network_parameters.items()
         if name in networks and network.observation_keys != networks[name].observation_keys
     ]
-    if acting := [name for name in changed if name in agent.policy.networks]:
+    if acting := [name for name in changed if name in agent.policy.acts_through]:
         raise TfsacError(f"the policy of {directory.path} reads other observation_keys in network {acting[0]!r}")
     directory.check_spaces(agent.spec, only="order")
     load_weights(directory.best, agent, filters, fresh=changed)
