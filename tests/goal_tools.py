@@ -81,6 +81,16 @@ class Reach(gym.Env):
         return self.reward(achieved_goal, desired_goal)
 
 
+class Reaches(gym.vector.SyncVectorEnv):
+    """Points in one `VectorEnv`, which computes their rewards itself."""
+
+    def __init__(self, num_envs=3, mode=gym.vector.AutoresetMode.NEXT_STEP):
+        super().__init__([lambda: gym.wrappers.TimeLimit(Reach(), 8)] * num_envs, autoreset_mode=mode)
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return self.envs[0].unwrapped.compute_reward(achieved_goal, desired_goal, info)
+
+
 gym.register("BitFlipping-v0", BitFlipping, max_episode_steps=12)
 gym.register("Reach-v0", Reach, max_episode_steps=20)
 REACH, BITS = (

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from goal_tools import BITS, REACH, BitFlipping, Reach
+from goal_tools import BITS, REACH, BitFlipping, Reach, Reaches
 from resume_tools import RUN, complete_run, crashed, same_run
 from scipy.stats import chisquare
 from toys import tiny_preset
@@ -139,11 +139,11 @@ def test_without_hindsight_goals_transitions_are_those_of_the_plain_memory(n_ste
     hindsight = filled(goals=Numbers(terminates), goals_per_step=0, **options)
     index, goal = hindsight.draw(DRAWS)
     assert (goal == -1).all()
-    for ours, theirs in zip(tfsac_flat(hindsight.relabel(index, goal)), tfsac_flat(plain.gather(index)), strict=True):
+    for ours, theirs in zip(flat(hindsight.relabel(index, goal)), flat(plain.gather(index)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def tfsac_flat(batch):
+def flat(batch):
     return [*batch.observation.values(), batch.action, batch.reward, batch.discount, *batch.next_observation.values()]
 
 
@@ -183,6 +183,27 @@ def test_a_restored_memory_samples_the_same_and_running_episodes_that_end_count_
     assert restored.metrics() == memory.metrics() and np.isnan(memory.metrics()["replay/relabelled"])
 
 
+def test_steps_that_only_begin_an_episode_are_never_sampled_and_make_no_memory_ready():
+    memory, no = HindsightMemory(SPEC, 6, 1, goals=Numbers(), autoreset=True), np.zeros(1, bool)
+    sampled = []
+    for row in range(16):  # episodes of three steps, each after a row without one, and a longer one from row 11 on
+        seen = {key: np.float32([[row]]) for key in SPEC.observation}
+        autoreset = np.array([row in (3, 7)])
+        memory.add(seen, np.zeros((1, 1)), np.zeros(1), no, np.array([row in (2, 6, 10)]), seen, autoreset=autoreset)
+        if memory.ready:
+            restored = HindsightMemory(SPEC, 6, 1, goals=Numbers(), autoreset=True)
+            restored.put(memory.oldest_row, memory.between(memory.oldest_row, memory.total_rows))
+            restored.total_rows = memory.total_rows
+            restored.restore(memory.state())
+            batches = [one.sample(1, 200, np.random.default_rng(row)) for one in (memory, restored)]
+            for ours, theirs in zip(*map(flat, batches), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+            sampled.append(sorted({int(number) for number in batches[0].observation["observation"][0, :, 0]}))
+    expected = [[*range(3)]] * 4 + [[1, 2, 4, 5, 6]] + [[2, 4, 5, 6], [4, 5, 6], [4, 5, 6]]
+    expected += [[5, 6, 8, 9, 10], [6, 8, 9, 10], [8, 9, 10], [8, 9, 10], [9, 10], [10]]
+    assert sampled == expected
+
+
 def test_metrics_are_the_share_of_relabelled_samples_and_rewards_of_both_kinds():
     memory = filled()
     memory.relabel(np.array([[0, 3, 6]]), np.array([[3 * 2, -1, 3 * 2]]))
@@ -220,6 +241,15 @@ def test_a_wrapper_that_changes_rewards_and_an_environment_without_goals_are_ref
     with pytest.raises(TfsacError, match="'achieved_goal'"):
         GoalFunctions(gym.make("Pendulum-v1"))
     assert goals_of(Reach()).time_limit == 20
+
+
+@pytest.mark.parametrize("mode", gym.vector.AutoresetMode)
+def test_a_vector_environment_may_compute_the_rewards(mode, tmp_path):
+    short = preset(**{"schedule.improve_steps": 45, "environment.evaluation": "separate", **MORE})
+    result = tfsac.train(short, tmp_path / "run", quiet=True, env_fn=lambda: Reaches(3, mode))
+    assert result.counters.updates == 45
+    with pytest.raises(TfsacError, match="compute_reward"):
+        Trainer(short, tmp_path / "none", quiet=True, env_fn=lambda: gym.vector.SyncVectorEnv([Reach] * 2))
 
 
 def test_a_termination_for_one_goal_is_called_for_each_and_the_check_tells_so():

@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments import (
+    EnvFn,
     action_map,
     as_arrays,
     checked,
@@ -21,9 +22,11 @@ from tfsac.environments import (
     name_of_environment,
     spec_of,
 )
+from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.environments.video import check_display, write_video
+from tfsac.errors import TfsacError
 from tfsac.experiments import plots
-from tfsac.exporting.loading import EnvFn, environment_of, load_policy, playing_environment
+from tfsac.exporting.loading import environment_of, load_policy, playing_environment
 from tfsac.exporting.saving import export
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
@@ -63,8 +66,10 @@ def train(
         callbacks: hooks into the loop.
         quiet: print nothing.
         initial_weights: run directory whose best weights to begin with; see docs/runs.md.
-        env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function
-            is not: give it again to resume the run, and to `load_policy` and `evaluate`.
+        env_fn: makes a new environment at each call, instead of the preset's level; or a `gymnasium.vector.VectorEnv`,
+            whose number of environments takes the place of `environment.num_envs=1`. It is called with `num_envs` if
+            that is one of its arguments. Its name is recorded, the function is not: give it again to resume the run,
+            and to `load_policy` and `evaluate`. See docs/collection.md.
         models: makes custom Keras models, instead of the preset's layers; give it again as well. See
             docs/own_networks.md.
         restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
@@ -114,6 +119,9 @@ def play(
         playing = dataclasses.replace(parameters, kwargs={**parameters.kwargs, "render_mode": render})
     steps: list[np.ndarray] = []
     with contextlib.closing(maker(playing, env_fn, to_play=True)()) as env:
+        if (render or dump_mp4) and isinstance(env.unwrapped, FirstEnvironment):
+            single = 'environment.vectorization="sync", or an env_fn of one environment'
+            raise TfsacError(f"a VectorEnv is not drawn, but {single}")
         video = dump_mp4 and new_file(dump_mp4, ".mp4", ".gif")
         plot_path = plot_actions and new_file(plot_actions, ".png")
         evaluation = run_in(env, lambda _, action, *step: steps.append(action))

@@ -20,6 +20,7 @@ from tfsac.types import OBSERVATION, Arrays, BatchesOnDevice, Spec, Transition
 BYTES_PER_TRANSFER = 1 << 26  # bounds what a resumed run copies at once
 STEPS_PER_EPISODE = 8  # on average, for which there is room for last frames from the start
 PLACE = 4  # bytes of an int32
+CANDIDATES = 4  # slots drawn for each transition where some hold no step
 UPDATES_PER_CALL = 1000  # batches that are drawn on the device take no additional memory
 
 
@@ -155,9 +156,10 @@ class DeviceMemory:
         del update  # counted by the variable
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.updates])
         stored = tf.minimum(packed[0][0], self.memory.rows) * self.memory.num_envs
-        size = self.batch.reward.shape
+        candidates = CANDIDATES if self.memory.autoreset else 1
+        size = [candidates * self.batch.reward.shape[0], *self.batch.reward.shape[1:]]
         index = tf.random.stateless_uniform(size, seed, 0, tf.cast(stored, tf.int32), tf.int32)
-        return self.gather(packed, index)
+        return self.gather(packed, self.steps_among(packed, index) if self.memory.autoreset else index)
 
     # Indices are int64, for TensorFlow computes with int32 on the CPU.
 
@@ -169,6 +171,22 @@ class DeviceMemory:
     def _slots(self, rows: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
         """Returns the slots `[B]` here of absolute rows, of the environments of slots of the ring in RAM."""
         return rows % self.rows * self.memory.num_envs + tf.cast(index, tf.int64) % self.memory.num_envs
+
+    def steps_among(self, packed: Any, index: tf.Tensor) -> tf.Tensor:
+        """Returns slots of steps `[B]`, each the first of its candidates, slots `[C * B]`, that holds one; else that
+        of its environment's step before or after.
+        """
+
+        def holds_step(index: tf.Tensor) -> tf.Tensor:
+            slots, dtype = self._slots(self._absolute_rows(packed, index), index), self.slices["autoreset"][0]
+            return self._field({dtype: self.stored[dtype].sparse_read(slots)}, "autoreset") == 0
+
+        first, *others = tf.split(index, CANDIDATES)
+        for other in others:
+            first = tf.where(holds_step(first), first, other)
+        envs, oldest = self.memory.num_envs, tf.maximum(packed[0][0] - self.memory.rows, 0)
+        neighbour = first + tf.where(self._absolute_rows(packed, first) > oldest, -envs, envs)
+        return tf.where(holds_step(first), first, neighbour % self.memory.ring.size)
 
     def gather(self, packed: Any, index: tf.Tensor) -> Transition:
         """Returns the transitions that begin in slots `[B]` of the ring in RAM, filtered; see

@@ -113,7 +113,9 @@ class Step(NamedTuple):
         length: `[E]`, steps of the episode so far, this one included.
         following: `[E, ...]` by key, to act on next.
         logged: `[E]` by key of `info`, numbers in the last step of episodes that ended; NaN elsewhere.
-        info: of each environment; nothing from actors on a Ray cluster.
+        info: of each environment; of a `VectorEnv` its dict of arrays; nothing from actors on a Ray cluster.
+        autoreset: `[E]`, where no step was made: the environment ignored the action and began an episode, as those of a
+            `VectorEnv` with Gymnasium's autoreset mode NEXT_STEP do. () where that never happens.
     """
 
     observation: dict[str, np.ndarray]
@@ -126,7 +128,8 @@ class Step(NamedTuple):
     length: np.ndarray
     following: dict[str, np.ndarray]
     logged: dict[str, np.ndarray] = {}
-    info: list[dict[str, Any]] = []
+    info: Any = []
+    autoreset: Any = ()
 
     @property
     def ended(self) -> np.ndarray:

@@ -10,6 +10,7 @@ Each agent is a process of its own, and so is each of two workers.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -34,6 +35,8 @@ FEATURES = {
     "plain": ("one environment, nothing else", {}, {}),
     "several": ("several environments (`--num_envs`)", SEVERAL, {}),
     "subprocess": ("environments in processes (`vectorization=subprocess`)", {**SEVERAL, "environment.vectorization": "subprocess"}, {}),
+    "same_step": ("vector environment of `env_fn`, `AutoresetMode.SAME_STEP`", {"environment.max_episode_steps": None}, {}),
+    "next_step": ("vector environment of `env_fn`, `AutoresetMode.NEXT_STEP`", {"environment.max_episode_steps": None}, {}),
     "asynchronous": ("`--asynchronous_collection`", {}, {"asynchronous_collection": True}),
     "ray": ("actors on Ray (`--ray_address`)", SEVERAL, {"ray_address": "local", "num_actors": 2, "actor_steps": 4}),
     "workers": ("two workers (`--strategy=multi_worker`)", SEVERAL, {"strategy": "multi_worker"}),
@@ -96,6 +99,16 @@ def environment(agent):
 
     level, arguments = level_of(agent)
     return gym.make(level, **arguments)
+
+
+def vector_environment(agent, mode, num_envs=2):
+    """Returns a vector environment of `environment`s that the time limit of `TINY` ends."""
+    import gymnasium as gym
+
+    def limited():
+        return gym.wrappers.TimeLimit(environment(agent), TINY["environment.max_episode_steps"])
+
+    return gym.vector.SyncVectorEnv([limited] * num_envs, autoreset_mode=gym.vector.AutoresetMode[mode.upper()])
 
 
 def preset_of(agent, changes, folder):
@@ -242,6 +255,8 @@ def cell(agent, feature, folder):
                 user["env_fn"] = lambda: privileged(environment(agent))
         if feature == "env_fn":
             user["env_fn"] = lambda: environment(agent)
+        if feature in ("same_step", "next_step"):
+            user["env_fn"] = functools.partial(vector_environment, agent, feature)
         if feature == "models":
             user["models"] = cloned_models(preset, run)
         whole(preset, run_dir, run, user)

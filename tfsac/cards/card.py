@@ -24,7 +24,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.api import AFTER_TRAINING, play
-from tfsac.environments import spec_of
+from tfsac.environments import EnvFn, spec_of
 from tfsac.errors import TfsacError
 from tfsac.experiments.bootstrap import estimate, mean
 from tfsac.experiments.plots import plot_run, read_curve
@@ -150,7 +150,7 @@ class Card:
         seed: int | None = None,
         render: Literal["", "human"] = "",
         dump_mp4: str | pathlib.Path | None = None,
-        env_fn: Callable[[], gym.Env] | None = None,
+        env_fn: EnvFn | None = None,
     ) -> Evaluation:
         """Plays episodes of the card's environment.
 
@@ -207,7 +207,7 @@ def write_card(
     episodes: int = 20,
     seed: int = 0,
     license: str | None = None,
-    env_fn: Callable[[], gym.Env] | None = None,
+    env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
 ) -> Card:
     """Writes a model card: the exported best policy with its returns, learning curve, video and a page for strangers.

@@ -62,15 +62,18 @@ def worker_task(run: RunParameters, environ: Mapping[str, str] = os.environ) -> 
 
 
 def check_vectorization(preset: Preset, run: RunParameters) -> None:
-    """Raises ParameterError for a timeout of environments that are stepped where nothing could end a step, and for
-    evaluations in the environment of training unless there is a single one in this process.
+    """Raises ParameterError for a timeout of environments that are stepped where nothing could end a step, for
+    evaluations in the environment of training unless there is a single one in this process, and for a `VectorEnv` that
+    several processes would have to share.
     """
     environment = preset.environment
+    if environment.vectorization == "vector" and (run.ray_address is not None or run.strategy == "multi_worker"):
+        raise ParameterError("a VectorEnv steps in one process, without ray_address and strategy='multi_worker'")
     single = environment.num_envs == 1 and environment.vectorization == "sync" and run.ray_address is None
     if environment.evaluation == "shared" and not single:
         needs = 'num_envs=1, vectorization="sync" and no ray_address'
         raise ParameterError(f'environment.evaluation="shared" needs one environment in this process: {needs}')
-    if environment.step_timeout_seconds is not None and environment.vectorization == "sync":
+    if environment.step_timeout_seconds is not None and environment.vectorization != "subprocess":
         raise ParameterError('environment.step_timeout_seconds needs environment.vectorization="subprocess"')
 
 

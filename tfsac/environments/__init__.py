@@ -3,13 +3,15 @@
 from tfsac.environments.checked_env import EnvironmentFailure, check
 from tfsac.environments.environment_check import EnvironmentReport, check_environment
 from tfsac.environments.goals import GoalFunctions
-from tfsac.environments.make import Maker, checked, make, maker
+from tfsac.environments.make import EnvFn, Maker, checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, action_map, as_arrays, checked_action, name_of_environment, spec_of
+from tfsac.environments.vector_env import VectorEnvironments
 from tfsac.environments.vectorize import Environments
 
 __all__ = [
+    "EnvFn",
     "EnvironmentFailure",
     "EnvironmentReport",
     "Environments",
@@ -18,6 +20,7 @@ __all__ = [
     "GoalFunctions",
     "Maker",
     "Team",
+    "VectorEnvironments",
     "action_map",
     "as_arrays",
     "check",

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
+from gymnasium.vector import VectorEnv
 
 from tfsac.environments.spaces import NUM_REWARDS, FrameStack, float32_bound, name_of_environment, spaces_by_key
 from tfsac.errors import TfsacError
@@ -87,13 +88,16 @@ def _problems(env: gym.Env) -> Iterator[str]:
 
 
 def _running_statistics(env: gym.Env) -> Iterator[str]:
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.NormalizeObservation | gym.wrappers.NormalizeReward):
-            kind = "observation" if isinstance(env, gym.wrappers.NormalizeObservation) else "reward"
-            if env.update_running_mean:
+    single, vector = gym.wrappers, gym.wrappers.vector
+    wrapper: Any = getattr(env, "vector_env", env)
+    while isinstance(wrapper, gym.Wrapper | gym.vector.VectorWrapper):
+        of_observations = isinstance(wrapper, single.NormalizeObservation | vector.NormalizeObservation)
+        if of_observations or isinstance(wrapper, single.NormalizeReward | vector.NormalizeReward):
+            kind = "observation" if of_observations else "reward"
+            if wrapper.update_running_mean:  # type: ignore[union-attr]
                 instead = f"environment.filters.{kind}_normalization=true"
-                yield f"exports lack the running statistics of {type(env).__name__}; remove it and set {instead}"
-        env = env.env
+                yield f"exports lack the running statistics of {type(wrapper).__name__}; remove it and set {instead}"
+        wrapper = wrapper.env
 
 
 def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[str]:
@@ -116,7 +120,7 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
         )
 
 
-def time_limit_of(env: gym.Env) -> int | None:
+def time_limit_of(env: gym.Env | VectorEnv) -> int | None:
     """Returns the steps after which an environment's registration or one of its wrappers ends its episodes, or None."""
     limits = [env.spec.max_episode_steps if env.spec else None]
     while isinstance(env, gym.Wrapper):

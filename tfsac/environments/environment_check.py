@@ -6,17 +6,18 @@ import contextlib
 import dataclasses
 import re
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_step_passive_checker
+from gymnasium.vector import VectorEnv
 
-from tfsac.environments.checked_env import EnvironmentFailure, format_error, time_limit_of
+from tfsac.environments.checked_env import EnvironmentFailure, check, format_error, time_limit_of
 from tfsac.environments.goals import GoalFunctions
-from tfsac.environments.make import Maker
+from tfsac.environments.make import EnvFn, Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
+from tfsac.environments.vector_env import FirstEnvironment, VectorEnvironments
 from tfsac.environments.vectorize import Environments
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
@@ -53,13 +54,16 @@ class EnvironmentReport(NamedTuple):
 
 
 def check_environment(
-    env: gym.Env | Callable[[], gym.Env] | EnvironmentParameters, num_steps: int = 1000, seed: int = 0
+    env: gym.Env | VectorEnv | EnvFn | EnvironmentParameters,
+    num_steps: int = 1000,
+    seed: int = 0,
 ) -> EnvironmentReport:
     """Makes random steps in an environment, as training does, and reports everything that hinders training or may
     surprise.
 
     Args:
-        env: a function that makes an environment; parameters of one; or an environment, which is not closed.
+        env: a function that makes an environment; parameters of one; or an environment, which is not closed. All
+            environments of a `VectorEnv` make the steps.
         num_steps: how many, at least one.
         seed: of the episodes and the actions.
 
@@ -72,8 +76,9 @@ def check_environment(
         maker = Maker(env)
     else:
         name = EnvironmentParameters(getattr(env, "__name__", "env_fn"))
-        maker = Maker(name, (lambda: env) if isinstance(env, gym.Env) else env)
-    unwatched = [first := maker.unchecked()]
+        made = isinstance(env, gym.Env | VectorEnv)
+        maker = Maker(name, (lambda: env) if made else env)  # type: ignore[arg-type, return-value]
+    unwatched = [first := maker.unchecked(maker.parameters.num_envs if maker.env_fn is None else None)]
 
     def watched() -> gym.Env:
         return _Watched(unwatched.pop() if unwatched else maker.unchecked(), keep_open=first is env)
@@ -85,10 +90,17 @@ def check_environment(
     with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as closing:
         warnings.simplefilter("always")
         try:
-            environments = Environments(parameters, seed, watched, begin=False)
-            closing.callback(environments.close)
-            _look_at_spaces(first, report)
-            _look_at_goals(first, report)
+            environments: Environments | VectorEnvironments
+            if isinstance(first, VectorEnv):
+                closing.callback((lambda: None) if first is env else first.close)
+                check(single := FirstEnvironment(first))
+                environments = VectorEnvironments(first, seed)
+                report.facts.append(f"AutoresetMode.{environments.mode.name}")
+            else:
+                environments, single = Environments(parameters, seed, watched, begin=False), first
+                closing.callback(environments.close)
+            _look_at_spaces(single, report)
+            _look_at_goals(single, report)
             if maker.parameters.evaluation == "separate" and first is not env:
                 _make_another(maker, first)
             _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report)
@@ -158,29 +170,37 @@ def _look_at_goals(env: gym.Env, report: EnvironmentReport) -> None:
 
 
 def _step(
-    environments: Environments, num_steps: int, rng: np.random.Generator, limit: int | None, report: EnvironmentReport
+    environments: Environments | VectorEnvironments,
+    num_steps: int,
+    rng: np.random.Generator,
+    limit: int | None,
+    report: EnvironmentReport,
 ) -> None:
-    """Makes random steps, and those of the newest episode that goes on once more."""
-    environments.start_episodes()
-    rewards, episodes = list[np.ndarray](), list[tuple[float, int, bool]]()
-    largest, actions = dict.fromkeys(environments.spec.observation, 0.0), list[np.ndarray]()
+    """Makes random steps in all environments."""
+    running, largest_reward = np.zeros(environments.num_envs), 0.0
+    largest, episodes = dict.fromkeys(environments.spec.observation, 0.0), list[tuple[np.ndarray, ...]]()
+    single, actions = isinstance(environments, Environments), list[np.ndarray]()
+    if isinstance(environments, Environments):
+        environments.start_episodes()
     before = environments.state(), actions, environments.observation, environments.began
     for _ in range(num_steps):
         actions = [] if environments.is_first[0] else actions
-        actions.append(_random_action(environments, rng))
-        step = environments.step(actions[-1])
-        rewards.append(step.reward)
+        action = _random_action(environments, rng)
+        actions += [action] if single else []
+        step = environments.step(action)
+        running += step.reward.reshape(len(running), -1).sum(axis=1)
+        largest_reward = max(largest_reward, float(np.abs(step.reward).max()))
         for key, value in step.next_observation.items():
             if value.dtype == np.float32:  # no image, no mask
                 largest[key] = max(largest[key], float(np.abs(value).max()))
-        if step.ended[0]:
-            total = float(np.sum(rewards[-len(actions) :]))
-            episodes.append((total, len(actions), bool(step.terminated[0])))
-        else:
+        if (ended := step.ended).any():
+            episodes.append((running[ended], step.length[ended], step.terminated[ended]))
+            running[ended] = 0.0
+        if single and not ended[0]:
             before = environments.state(), actions, environments.observation, environments.began
-    report.facts.append(f"{num_steps} random steps")
+    report.facts.append(f"{num_steps} random steps{'' if single else f' of {len(running)} environments'}")
     if episodes:
-        returns, lengths, terminated = (np.array(x) for x in zip(*episodes, strict=True))
+        returns, lengths, terminated = map(np.concatenate, zip(*episodes, strict=True))
         ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
         means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
         report.facts.append(f"ended episodes: {ends}, {means}")
@@ -195,9 +215,15 @@ def _step(
         if bound > LARGE_OBSERVATION:
             advice = "environment.filters.observation_normalization=true divides it by its deviation"
             report.warnings.append(f"observation {key!r} is as large as {bound:.4g}; {advice}")
-    if (bound := np.abs(rewards).max()) > LARGE_REWARD:
+    if largest_reward > LARGE_REWARD:
         advice = "environment.filters.reward_rescale_factor makes them smaller"
-        report.warnings.append(f"rewards are as large as {bound:.4g}; {advice}")
+        report.warnings.append(f"rewards are as large as {largest_reward:.4g}; {advice}")
+    if isinstance(environments, Environments):
+        _replay(environments, before, report)
+
+
+def _replay(environments: Environments, before: tuple[Any, ...], report: EnvironmentReport) -> None:
+    """Makes the steps of the newest episode that goes on once more."""
     state, actions, observation, began = before
     replayed = np.array(actions[: state["length"][0]])[:, 0] if state["length"][0] else None
     try:
@@ -213,7 +239,7 @@ def _step(
         report.warnings.append(f"{different}: draw random numbers from {advice}")
 
 
-def _random_action(environments: Environments, rng: np.random.Generator) -> np.ndarray:
+def _random_action(environments: Environments | VectorEnvironments, rng: np.random.Generator) -> np.ndarray:
     """Returns random actions `[E, ...]` as a policy gives them, valid ones where there is a mask."""
     action = environments.spec.action
     shape = (environments.num_envs, *action.shape)

@@ -40,14 +40,14 @@ class GoalFunctions:
         self.name, self.time_limit, self.notes = name_of_environment(env), time_limit_of(env), list[str]()
         spaces = spaces_by_key(env.observation_space)
         goals = [spaces.get(key) for key in (ACHIEVED_GOAL, DESIRED_GOAL)]
-        if None in goals or goals[0].shape != goals[1].shape or not env.has_wrapper_attr(REWARD):  # type: ignore[union-attr]
+        reward, self._terminated = (_function(env, name) for name in (REWARD, TERMINATED))
+        if None in goals or goals[0].shape != goals[1].shape or reward is None:  # type: ignore[union-attr]
             needs = f"the observations {ACHIEVED_GOAL!r} and {DESIRED_GOAL!r} of one shape, and {REWARD}"
             raise TfsacError(f"hindsight replay needs {needs}, got {self.name} with {env.observation_space}")
         if AGENT_STATE in spaces or NUM_REWARDS in (env.metadata or {}):
             raise TfsacError(f"hindsight replay needs one agent and one reward a step, got {self.name}")
         self.dtypes = [goal.dtype for goal in goals]  # type: ignore[union-attr]
-        self._reward = env.get_wrapper_attr(REWARD)
-        self._terminated = env.get_wrapper_attr(TERMINATED) if env.has_wrapper_attr(TERMINATED) else None
+        self._reward: Callable[..., Any] = reward
         self.pair_by_pair = False
         self._check(env)
 
@@ -112,3 +112,11 @@ class GoalFunctions:
     def _of_environment(self, *goals: np.ndarray) -> list[np.ndarray]:
         """Returns goals in the environment's own precision."""
         return [goal.astype(dtype) for goal, dtype in zip(goals, self.dtypes, strict=True)]
+
+
+def _function(env: gym.Env, name: str) -> Any:
+    """Returns a function of an environment or of the `VectorEnv` that it stands for; None where there is none."""
+    if env.has_wrapper_attr(name):
+        return env.get_wrapper_attr(name)
+    vector_env = getattr(env.unwrapped, "vector_env", None)
+    return getattr(vector_env and vector_env.unwrapped, name, None)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv
 
 from tfsac.environments.checked_env import CheckedEnv, check, time_limit_of
 from tfsac.environments.pettingzoo_team import Team
 from tfsac.environments.spaces import FrameStack, name_of_environment
+from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 
+EnvFn = Callable[..., gym.Env | VectorEnv]  # an env_fn: called without arguments, or with num_envs if it takes it
 ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # the beginning of these levels
 LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (atari, mujoco, ...)"
 
@@ -26,16 +30,15 @@ class Maker:
 
     Args:
         parameters: of the environments.
-        env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden.
+        env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden. It may
+            return a `VectorEnv`, and take the number of its environments as `num_envs`.
         to_play: a trained policy acts in it: what env_fn makes in place of a level keeps its own time limit.
 
     Attributes:
         prepared: environments that were made already, returned before others are made.
     """
 
-    def __init__(
-        self, parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None, to_play: bool = False
-    ):
+    def __init__(self, parameters: EnvironmentParameters, env_fn: EnvFn | None = None, to_play: bool = False):
         self.parameters, self.env_fn, self.to_play = parameters, env_fn, to_play
         self.spaces: dict[str, gym.Space[Any]] = {}  # of the first one
         self.prepared: list[gym.Env] = []
@@ -44,12 +47,27 @@ class Maker:
     def __reduce__(self) -> tuple[Any, ...]:
         return Maker, (self.parameters, self.env_fn, self.to_play), {"spaces": self.spaces}
 
-    def unchecked(self) -> gym.Env:
-        """Makes one environment, without checks."""
+    def unchecked(self, num_envs: int | None = 1) -> Any:
+        """Makes one environment, or a `VectorEnv` of `num_envs`, without checks; None is for as many as `env_fn` likes.
+
+        Raises:
+            TfsacError: parameters that a `VectorEnv` would ignore.
+        """
         parameters = self.parameters
         if self.env_fn is None:
-            return _make_level(parameters, parameters.kwargs)
-        env = self.env_fn()
+            env: Any = _make_level(parameters, parameters.kwargs, num_envs or 1)
+        else:
+            argument = inspect.signature(self.env_fn).parameters.get("num_envs")
+            given = argument is not None and (num_envs or argument.default is argument.empty)
+            env = self.env_fn(num_envs=num_envs or 1) if given else self.env_fn()
+        if self.env_fn is None and not isinstance(env, VectorEnv):
+            return env
+        if isinstance(env, VectorEnv):
+            for name in ("atari", "visible_entries", *(["max_episode_steps"] if self.env_fn else [])):
+                if getattr(parameters, name) is not None:
+                    env.close()
+                    raise TfsacError(f"environment.{name} is not for a VectorEnv, which has to do it itself")
+            return env
         keeps_own_limit = self.to_play and not parameters.by_env_fn and time_limit_of(env) is not None
         return env if keeps_own_limit else _limited(env, parameters.max_episode_steps)
 
@@ -59,9 +77,33 @@ class Maker:
         Raises:
             TfsacError: as `make`; or it is the same one again, or has other spaces than the first.
         """
-        if self.prepared:
-            return self.prepared.pop()
-        env = self.unchecked()
+        return self.prepared.pop() if self.prepared else self._checked(self.unchecked())
+
+    def vector_env(self) -> VectorEnv | None:
+        """Makes the `VectorEnv` to train in; None where environments are made one by one, of which there is one now.
+
+        Raises:
+            TfsacError: as `make`, or parameters that do not fit what `env_fn` returns.
+        """
+        parameters = self.parameters
+        if self.env_fn is None and parameters.vectorization != "vector":
+            return None
+        env = self.unchecked(parameters.num_envs if parameters.num_envs > 1 else None)
+        single, problem = self._checked(env), ""
+        if not isinstance(env, VectorEnv):
+            self.prepared.append(single)
+            if parameters.vectorization == "vector":
+                problem = f'environment.vectorization="vector" needs an env_fn that returns a VectorEnv, got {env}'
+        elif parameters.vectorization == "subprocess":
+            problem = 'environment.vectorization="subprocess" is not for a VectorEnv, which steps its environments'
+        elif parameters.num_envs not in (1, env.num_envs):
+            problem = f"environment.num_envs must be the VectorEnv's {env.num_envs}, got {parameters.num_envs}"
+        if problem:
+            env.close()
+            raise TfsacError(problem)
+        return env if isinstance(env, VectorEnv) else None
+
+    def _checked(self, env: Any) -> gym.Env:
         one_at_a_time = self.parameters.evaluation != "separate" and self.parameters.num_envs == 1
         if env.unwrapped is self.newest and not one_at_a_time:
             raise TfsacError(
@@ -69,7 +111,7 @@ class Maker:
                 '"shared" or "none" for one that exists once'
             )
         self.newest = env.unwrapped
-        env = checked(env, self.parameters.visible_entries)
+        env = checked(FirstEnvironment(env) if isinstance(env, VectorEnv) else env, self.parameters.visible_entries)
         for name in ("observation_space", "action_space"):
             space = getattr(env, name)
             if self.spaces.setdefault(name, space) != space:
@@ -107,7 +149,7 @@ def make(
     return checked(_make_level(parameters, kwargs), visible_entries)
 
 
-def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any]) -> gym.Env:
+def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any], num_envs: int = 1) -> Any:
     level, atari, max_episode_steps = parameters.level, parameters.atari, parameters.max_episode_steps
     if parameters.by_env_fn:
         raise TfsacError(
@@ -116,7 +158,12 @@ def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any]) -> gy
         )
     if atari is not None and not level.startswith(ATARI):
         raise TfsacError(f"`atari` preprocesses Atari games, whose levels begin with {ATARI!r}, got {level!r}")
+    advice = LEVELS
     try:
+        if parameters.vectorization == "vector":
+            advice = 'environment.vectorization="sync" steps its environments one by one'
+            limit: dict[str, Any] = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
+            return gym.make_vec(level, num_envs, "vector_entry_point", **limit, **kwargs)
         if level.startswith(PETTINGZOO):
             module = importlib.import_module(level.removeprefix(PETTINGZOO))
             team = Team(module.parallel_env(**kwargs))
@@ -129,7 +176,7 @@ def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any]) -> gy
     except (gym.error.Error, ImportError, TypeError) as error:
         if isinstance(error, TypeError) and not kwargs:  # of its own code
             raise
-        raise TfsacError(f"{level} cannot be made: {str(error).rstrip('.?')}; {LEVELS}") from error
+        raise TfsacError(f"{level} cannot be made: {str(error).rstrip('.?')}; {advice}") from error
 
 
 def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs: Any) -> gym.Env:

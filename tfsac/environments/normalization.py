@@ -26,6 +26,8 @@ class RunningStatistics:
 
     def add(self, values: np.ndarray) -> None:
         """Adds values `[K, ...]`."""
+        if not len(values):
+            return
         batch, total = values.astype(np.float64), self.count + len(values)
         batch_mean = batch.mean(axis=0)
         delta = batch_mean - self.mean
@@ -64,10 +66,12 @@ class ReturnScaling(RunningStatistics):
         self.parameters, self.discount = parameters, discount
         self.largest, self.running = 0.0, np.zeros(1)
 
-    def learn(self, reward: np.ndarray, ended: np.ndarray) -> None:
-        """Adds raw rewards `[E]` of a step; booleans `[E]` say where it was the last one of its episode."""
+    def learn(self, reward: np.ndarray, ended: np.ndarray, made: Any = slice(None)) -> None:
+        """Adds raw rewards `[E]` of a step; booleans `[E]` say where it was the last one of its episode, and where one
+        was made at all.
+        """
         returns = self.discount * self.running + reward.astype(np.float64)
-        self.add(returns)
+        self.add(returns[made])
         self.largest = max(self.largest, float(np.abs(returns).max()))
         self.running = np.where(ended, 0.0, returns)
 
@@ -131,12 +135,14 @@ class Filters:
         for key, statistics in self.observations.items():
             statistics.add(observation[key].reshape(-1, *statistics.mean.shape))
 
-    def learn_reward(self, reward: np.ndarray, ended: np.ndarray) -> None:
-        """Adds raw rewards `[E]` or `[E, D]` of a step; booleans `[E]` say where it was the last one of its episode."""
+    def learn_reward(self, reward: np.ndarray, ended: np.ndarray, made: Any = slice(None)) -> None:
+        """Adds raw rewards `[E]` or `[E, D]` of a step; booleans `[E]` say where it was the last one of its episode,
+        and where one was made at all.
+        """
         if self.returns:
-            self.returns.learn(reward, ended)
+            self.returns.learn(reward, ended, made)
         if self.parameters.reward_normalization:
-            self.rewards.add(reward)
+            self.rewards.add(reward[made])
 
     def end_episodes(self) -> None:
         """Forgets the returns of the running episodes: new ones start everywhere, perhaps in more environments."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import VectorEnv
 
 from tfsac.errors import TfsacError
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
@@ -29,7 +30,7 @@ class FrameStack(gym.spaces.Box):
         super().__init__(0, 255, (height, width, num_frames), np.uint8)
 
 
-def name_of_environment(env: gym.Env) -> str:
+def name_of_environment(env: gym.Env | VectorEnv) -> str:
     """Returns an environment's own name: its id in Gymnasium, or else the name of its class."""
     return env.spec.id if env.spec else type(env.unwrapped).__name__
 

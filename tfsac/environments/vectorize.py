@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.checked_env import EnvironmentFailure, placed
-from tfsac.environments.make import Maker, maker
+from tfsac.environments.make import EnvFn, Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.subprocesses import Group, RemoteGroup, convert
 from tfsac.parameters import EnvironmentParameters
@@ -52,7 +51,7 @@ class Environments:
         self,
         parameters: EnvironmentParameters,
         seed: int,
-        make_env: Callable[[], gym.Env] | None = None,
+        make_env: EnvFn | None = None,
         first: int = 0,
         begin: bool = True,
     ):

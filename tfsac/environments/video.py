@@ -17,14 +17,14 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.checked_env import EnvironmentFailure
-from tfsac.environments.make import maker
+from tfsac.environments.make import EnvFn, maker
 from tfsac.environments.subprocesses import serialize
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
@@ -45,7 +45,7 @@ def write_video(
     seeds: Sequence[int],
     actions: Sequence[np.ndarray],
     path: pathlib.Path,
-    env_fn: Callable[[], gym.Env] | None = None,
+    env_fn: EnvFn | None = None,
     returns: Sequence[float] | None = None,
 ) -> None:
     """Records a video of episodes: a frame after every step.

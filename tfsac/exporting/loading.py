@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import Filters, maker, spec_of
+from tfsac.environments import EnvFn, Filters, maker, spec_of
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentParameters, ParameterError, override, to_json
 from tfsac.policies.base_policy import read_by
@@ -21,8 +21,6 @@ from tfsac.training.policy_weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.utils.files import differences, read_object
 from tfsac.utils.imports import name_of
-
-EnvFn = Callable[[], gym.Env]
 
 
 def load_policy(

@@ -76,8 +76,10 @@ class HindsightMemory(TransitionMemory):
         self.first[row % self.rows] = self.begin
         for env in np.flatnonzero(self._begins()):
             rows = np.arange(max(self.begin[env], self.oldest_row), row + 1)
-            self.last[rows % self.rows, env] = self.end[env] = row
+            self.last[rows % self.rows, env] = row
             self.begin[env] = row + 1
+            if not (self.autoreset and self.ring["autoreset"][row % self.rows, env]):
+                self.end[env] = row
 
     def _find_episodes(self) -> None:
         """Finds where the episodes of all stored rows begin and end."""
@@ -87,12 +89,16 @@ class HindsightMemory(TransitionMemory):
         begins = np.where(np.vstack([np.ones((1, self.num_envs), bool), ended[:-1]]), rows, -1)
         self.first[slots] = np.maximum.accumulate(begins, axis=0)
         self.last[slots] = np.minimum.accumulate(np.where(ended, rows, self.total_rows)[::-1], axis=0)[::-1]
-        self.end = np.where(ended, rows, -1).max(axis=0, initial=-1)
-        self.begin = np.maximum(self.end + 1, self.oldest_row)
+        self.begin = np.maximum(np.where(ended, rows, -1).max(axis=0, initial=-1) + 1, self.oldest_row)
+        steps = ended & ~self.ring["autoreset"][slots] if self.autoreset else ended
+        self.end = np.where(steps, rows, -1).max(axis=0, initial=-1)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition:
         """Returns `num_updates` batches `[U, B, ...]` of finished episodes, with replacement."""
-        return self.relabel(*self.draw(rng.random((num_updates, batch_size, 3))))
+        index, goal = self.draw(rng.random((num_updates, batch_size, 3)))
+        while self.autoreset and (no_step := self.ring["autoreset"].reshape(-1)[index]).any():
+            index[no_step], goal[no_step] = self.draw(rng.random((np.count_nonzero(no_step), 3)))
+        return self.relabel(index, goal)
 
     def draw(self, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Chooses transitions and goals by uniform numbers in [0, 1), `[..., 3]`.

@@ -49,6 +49,7 @@ class PriorDataMemory(TransitionMemory):
         super().__init__(spec, capacity, num_envs, **more)
         self.share = share
         data_options = {**more, "reward_filter": data_reward_filter or self.reward_filter, "allocate": np.zeros}
+        data_options["autoreset"] = False
         count = len(demonstrations.records)
         self.demonstrations = TransitionMemory(spec.unstacked(), count, 1, **data_options)
         self.demonstrations.total_rows = count

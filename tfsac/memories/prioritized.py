@@ -57,7 +57,10 @@ class PrioritizedMemory(TransitionMemory):
     def _admit(self) -> None:
         """Gives the rows added since the last call the largest priority so far (at first 1), all at once."""
         rows = np.arange(max(self.admitted, self.total_rows - self.rows), self.total_rows) % self.rows
-        self.tree.set((rows[:, None] * self.num_envs + np.arange(self.num_envs)).ravel(), self.largest**self.alpha)
+        priority: Any = self.largest**self.alpha
+        if self.autoreset:
+            priority = np.where(self.ring["autoreset"][rows], 0.0, priority).ravel()
+        self.tree.set((rows[:, None] * self.num_envs + np.arange(self.num_envs)).ravel(), priority)
         self.admitted = self.total_rows
 
     def choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -162,11 +165,11 @@ class SumTree:
         return self.sums[self.first_leaf + index]
 
     def set(self, index: np.ndarray, values: np.ndarray | float) -> None:
-        """Puts positive values `[K]`, or one, into slots `[K]`; the last one stays in a slot that comes twice."""
+        """Puts values `[K]`, or one, into slots `[K]`, which zeros empty; the last stays in a slot that comes twice."""
         if not len(index):
             return
         node = self.first_leaf + index
-        self.sums[node] = self.minima[node] = values
+        self.sums[node], self.minima[node] = values, np.where(values, values, np.inf)
         for _ in range(self.depth):
             node >>= 1
             node = node[np.append(node[:-1] != node[1:], True)]  # of siblings, which are neighbours, one

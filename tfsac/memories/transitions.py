@@ -26,6 +26,7 @@ class MemoryContext(NamedTuple):
         recurrent_state: specs of the states of the agent's LSTMs by field.
         allocate: makes the arrays of the records.
         older_policies: whether what is collected may come from a policy before the last updates.
+        autoreset: whether steps of the environments may only begin an episode; see `Step.autoreset`.
         goals: of a goal environment, whose rewards hindsight replay computes again; else None.
     """
 
@@ -35,6 +36,7 @@ class MemoryContext(NamedTuple):
     recurrent_state: Mapping[str, ArraySpec] | None = None
     allocate: Allocate = np.zeros
     older_policies: bool = False
+    autoreset: bool = False
     goals: Any = None
 
 
@@ -58,6 +60,7 @@ class TransitionMemory(Ring):
         ignore_done: whether the discount is gamma^k after a terminated step too. An episode's end stops the sum anyway.
         reward_filter: what the agent sees of raw rewards, any shape; each is filtered before they are summed.
         allocate: makes the ring, in RAM or with `on_disk`.
+        autoreset: whether steps may only begin an episode. Records tell where, and none of those is ever sampled.
 
     Attributes:
         total_rows: rows (one step of all environments) ever added.
@@ -78,7 +81,10 @@ class TransitionMemory(Ring):
         ignore_done: bool = False,
         reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
         allocate: Allocate = np.zeros,
+        autoreset: bool = False,
     ):
+        self.autoreset = autoreset
+        self.min_rows += autoreset  # of two steps of an environment one is real
         self.rows = capacity // num_envs
         if self.rows < self.min_rows:
             raise TfsacError(
@@ -119,6 +125,7 @@ class TransitionMemory(Ring):
             "reward_filter": context.reward_filter,
             "allocate": context.allocate,
         }
+        arguments |= {"autoreset": True} if context.autoreset else {}
         return cls(context.spec, preset.agent.memory.max_size, **{**arguments, **more})
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
@@ -127,6 +134,7 @@ class TransitionMemory(Ring):
         fields += [("action", spec.action.dtype, spec.action.shape)]
         fields += [("reward", "float32", () if spec.num_rewards is None else (spec.num_rewards,))]
         fields += [("terminated", "bool", ()), ("truncated", "bool", ())]
+        fields += [("autoreset", "bool", ())] if self.autoreset else []
         fields += [
             (NEXT + key, array.dtype, array.shape) for key, array in spec.observation.items() if not array.stacked
         ]
@@ -154,11 +162,13 @@ class TransitionMemory(Ring):
         truncated: np.ndarray,
         next_observation: dict[str, np.ndarray],
         extras: dict[str, np.ndarray] | None = None,
+        autoreset: Any = (),
     ) -> None:
         """Stores one step of all environments; arrays `[E, ...]`.
 
         Args:
             next_observation: at the end of an episode its last observation, not the first of the next.
+            autoreset: `[E]`, where the step only began an episode.
         """
         row = self.ring[self.total_rows % self.rows]
         for key, name in self.observation.items():
@@ -170,6 +180,9 @@ class TransitionMemory(Ring):
         row["terminated"], row["truncated"] = terminated, truncated
         for key, value in (extras or {}).items():
             row[EXTRA + key] = value
+        if self.autoreset:
+            row["autoreset"] = autoreset
+            row["truncated"] |= autoreset  # so that an episode begins after it
         self.total_rows += 1
 
     def _begins(self) -> np.ndarray:
@@ -189,7 +202,10 @@ class TransitionMemory(Ring):
             shape: `[U, B]` of both.
             rng: the random numbers of sampling.
         """
-        return rng.integers(min(self.total_rows, self.rows) * self.num_envs, size=shape), ()
+        index = rng.integers(len(self), size=shape)
+        while self.autoreset and (no_step := self.ring["autoreset"].reshape(-1)[index]).any():
+            index[no_step] = rng.integers(len(self), size=np.count_nonzero(no_step))
+        return index, ()
 
     def gather(self, index: np.ndarray, weight: Any = ()) -> Transition:
         """Returns the transitions that begin in the given slots of the flat ring, summed over up to `n_step`

@@ -115,8 +115,9 @@ class EnvironmentParameters:
     Attributes:
         level: a Gymnasium environment id; "pettingzoo:" and the module of a PettingZoo environment, whose agents then
             share one policy; or "env_fn:" and the name of an environment that only a Python function makes again.
-        num_envs: environments that run side by side.
-        vectorization: "sync" steps them in this process, "subprocess" in a group for each core, one of them here.
+        num_envs: environments that run side by side; 1 becomes the number of a `VectorEnv` that an env_fn returns.
+        vectorization: "sync" steps them in this process, "subprocess" in a group for each core, one of them here;
+            "vector" in one call of the level's own `gymnasium.vector.VectorEnv`, which an env_fn may return as well.
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.
@@ -132,7 +133,7 @@ class EnvironmentParameters:
 
     level: str = "Pendulum-v1"
     num_envs: PositiveInt = 1
-    vectorization: Literal["sync", "subprocess"] = "sync"
+    vectorization: Literal["sync", "subprocess", "vector"] = "sync"
     max_episode_steps: PositiveInt | None = None
     kwargs: Annotated[dict[str, Any], AfterValidator(plain)] = Field(default_factory=dict)
     atari: AtariPreprocessingParameters | None = None

@@ -118,7 +118,7 @@ def likeliest(score: Any) -> Any:
     """
     if isinstance(score, np.ndarray):
         best = np.argmax(score, axis=-1).astype(np.int32)
-        best[~np.isfinite(score.max(axis=-1))] = -1  # the largest of a row with a NaN is NaN
+        best[~np.isfinite(score[np.arange(len(best)), best])] = -1  # the largest of a row with a NaN is NaN
         return best
     return tf.argmax(score, axis=-1, output_type=tf.int32)
 

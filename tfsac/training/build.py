@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.device_memory import DeviceMemory
-from tfsac.environments import Filters, GoalFunctions, action_map, name_of_environment
+from tfsac.environments import EnvFn, Filters, GoalFunctions, action_map, name_of_environment
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.errors import TfsacError
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, TransitionMemory
@@ -27,6 +27,7 @@ from tfsac.parameters import (
     Preset,
     PresetValidationParameters,
     RunParameters,
+    SequenceReplayParameters,
     class_of,
     networks_made_by,
     override,
@@ -78,14 +79,22 @@ def build_memory(
     recurrent: Mapping[str, ArraySpec] | None = None,
     allocate: Allocate = np.zeros,
     older_policies: bool = False,
+    autoreset: bool = False,
     goals: GoalFunctions | None = None,
 ) -> TransitionMemory | EpisodicMemory:
     """Returns the memory that a preset describes, whose sampled rewards have gone through the filters; the other
     arguments are those of `MemoryContext`.
     """
     memory = preset.agent.memory
+    if autoreset and isinstance(memory, EpisodicReplayParameters | SequenceReplayParameters):
+        instead = "AutoresetMode.SAME_STEP or DISABLED"
+        raise ParameterError(
+            f"agent.memory of kind {memory.kind!r} needs a VectorEnv with {instead} in metadata['autoreset_mode'], or "
+            'environment.vectorization="sync", got AutoresetMode.NEXT_STEP'
+        )
     base: Any = EpisodicMemory if isinstance(memory, EpisodicReplayParameters) else TransitionMemory
-    context = MemoryContext(spec, filters.reward, action_map(spec).inverse, recurrent, allocate, older_policies, goals)
+    inverse = action_map(spec).inverse
+    context = MemoryContext(spec, filters.reward, inverse, recurrent, allocate, older_policies, autoreset, goals)
     try:
         return class_of(memory, base).build(preset, context)
     except MemoryError as error:
@@ -116,9 +125,7 @@ def build_device_memory(
     return device_memory
 
 
-def resolve_preset(
-    preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
-) -> Preset:
+def resolve_preset(preset: Preset, env: gym.Env, env_fn: EnvFn | None, models: ModelMaker | None) -> Preset:
     """Returns the preset as a run's config records it, with what functions made and absolute paths.
 
     Of an environment that `env_fn` made, the level's own arguments and preprocessing are left out, and so is the

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.environments import Environments, Filters
+from tfsac.environments import Environments, Filters, VectorEnvironments
 from tfsac.policies import BasePolicy, Mode
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import OBSERVATION, Step
@@ -23,7 +23,7 @@ class Collector:
         actor_weights: the newest weights, where another policy learns than the one that acts; part of a checkpoint.
     """
 
-    def __init__(self, policy: BasePolicy, filters: Filters, environments: Environments):
+    def __init__(self, policy: BasePolicy, filters: Filters, environments: Environments | VectorEnvironments):
         self.policy, self.filters, self.environments = policy, filters, environments
         self.policy_state: Mapping[str, np.ndarray] = {}
         self.actor_weights: list[np.ndarray] = []

@@ -15,12 +15,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
 
 from tfsac.distributed.partition import environment_of_actor
 from tfsac.distributed.ray_cluster import connect
-from tfsac.environments import EnvironmentFailure, Environments, Filters
+from tfsac.environments import EnvFn, EnvironmentFailure, Environments, Filters
 from tfsac.errors import TfsacError
 from tfsac.networks import ModelMaker
 from tfsac.parameters import Preset, RunParameters
@@ -63,7 +62,7 @@ class RolloutActor:
         index: int,
         preset: Preset,
         settings: RunParameters,
-        env_fn: Callable[[], gym.Env] | None,
+        env_fn: EnvFn | None,
         models: ModelMaker | None,
     ):
         self.index, self.preset, self.settings, self.env_fn, self.models = index, preset, settings, env_fn, models
@@ -126,7 +125,7 @@ class RayEnvironments:
         self,
         preset: Preset,
         settings: RunParameters,
-        env_fn: Callable[[], gym.Env] | None,
+        env_fn: EnvFn | None,
         models: ModelMaker | None,
         report: Callable[[str], None],
         actor_class: type[Any] = RolloutActor,

@@ -142,17 +142,17 @@ class Reporter:
         self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]
     ) -> None:
         """Adds a step of all environments, rewards `[E]` or `[E, D]`, which are summed; where episodes `ended`, writes
-        them, and the numbers in `logged` count unless they are NaN.
+        their means, and the numbers in `logged` count unless they are NaN.
         """
         self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
         if not ended.any():
             return
-        for i in np.flatnonzero(ended):
-            self.returns.append(float(self.running[i]))
-            self.lengths.append(int(length[i]))
-            self.recent.append(self.returns[-1])
-            metrics = {"training/episode_return": self.returns[-1], "training/episode_length": self.lengths[-1]}
-            self._write("episode", metrics)
+        returns, lengths = self.running[ended], length[ended]
+        self.returns += returns.tolist()
+        self.lengths += lengths.tolist()
+        self.recent.extend(returns[-RECENT_EPISODES:].tolist())
+        metrics = {"training/episode_return": returns.mean(), "training/episode_length": lengths.mean()}
+        self._write("episode", {name: float(value) for name, value in metrics.items()})
         self.running[ended] = 0.0
         for key, values in logged.items():
             self.logged[key] += values[~np.isnan(values)].tolist()

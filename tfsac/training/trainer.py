@@ -17,8 +17,9 @@ import tensorflow as tf
 from tfsac.agents import Agent
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.workers import Workers
-from tfsac.environments import Environments, Filters, GoalFunctions, action_map, maker
+from tfsac.environments import EnvFn, Environments, Filters, GoalFunctions, VectorEnvironments, action_map, maker
 from tfsac.environments.subprocesses import IsolatedEnvironment
+from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.errors import TfsacError
 from tfsac.memories import in_ram, on_disk
 from tfsac.networks import ModelMaker
@@ -124,7 +125,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         quiet: bool = False,
         initial_weights: str | pathlib.Path | None = None,
-        env_fn: Callable[[], gym.Env] | None = None,
+        env_fn: EnvFn | None = None,
         models: ModelMaker | None = None,
         terminal: Callable[[bool], TerminalLogger] = TerminalLogger,
         restore_memory: bool = False,
@@ -186,6 +187,7 @@ class Trainer:
                 agent.policy.recurrent_state,
                 on_disk(existing) if run.memory_on_disk else in_ram,
                 older_policies=run.asynchronous_collection or run.ray_address is not None,
+                autoreset=isinstance(self.environments, VectorEnvironments) and self.environments.next_step,
                 goals=self._goals,
             )
             actor = agent.policy
@@ -245,34 +247,43 @@ class Trainer:
     def _make_environments(
         self,
         preset: Preset,
-        env_fn: Callable[[], gym.Env] | None,
+        env_fn: EnvFn | None,
         models: ModelMaker | None,
         resume: bool,
         closing: contextlib.ExitStack,
     ) -> gym.Env:
         """Makes those of training and the preset as the config records it; returns the environment of evaluations."""
         run, task, make_env = self.settings, self._workers.task, maker(preset.environment, env_fn)
-        env = make_env()
+        vector_env = make_env.vector_env()
+        if vector_env is not None:
+            closing.callback(vector_env.close)
+            changes = {"environment.vectorization": "vector", "environment.num_envs": vector_env.num_envs}
+            preset = override(preset, changes)
+            check_vectorization(preset, run)
+        separate = preset.environment.evaluation == "separate"
+        env = make_env() if separate or vector_env is None else FirstEnvironment(vector_env)
         self.preset = preset = resolve_preset(preset, env, env_fn, models)
         environment = preset.environment
-        stays = environment.vectorization == "sync" and run.ray_address is None  # if it is trained in
+        in_place = vector_env is not None or (environment.vectorization == "sync" and run.ray_address is None)
         self._goals: GoalFunctions | None = None
         if isinstance(preset.agent.memory, HindsightExperienceReplayParameters):
             goal_env = env
-            if environment.evaluation == "separate" or not stays:
+            if separate or not in_place:
                 closing.callback((goal_env := make_env()).close)
             self._goals = GoalFunctions(goal_env)
-        if environment.evaluation == "separate":
+        if separate:
             if environment.step_timeout_seconds is not None:
                 env = IsolatedEnvironment(env, make_env, environment.step_timeout_seconds)
             closing.callback(env.close)
-        elif stays:
-            make_env.prepared.append(env)  # there may be only one at a time
-        else:  # another process makes it
+        elif not in_place:  # another process makes it
             env.close()
-        self.environments: Environments | RayEnvironments
+        elif vector_env is None:
+            make_env.prepared.append(env)  # there may be only one at a time
+        self.environments: Environments | VectorEnvironments | RayEnvironments
         self._shared: Environments | None = None  # where evaluations are made in the environments of training, too
-        if run.ray_address is None:
+        if vector_env is not None:
+            self.environments = VectorEnvironments(vector_env, run.seed, environment.logged_keys, begin=not resume)
+        elif run.ray_address is None:
             local, begin = preset_of_worker(preset, task).environment, not resume  # which begins those of a checkpoint
             self.environments = Environments(local, run.seed, make_env, task.index * local.num_envs, begin)
             self._shared = self.environments if environment.evaluation == "shared" else None
@@ -432,16 +443,21 @@ class Trainer:
         step = self._newest_step = self._collector.step(self.schedule.random_until(), self.counters.env_steps)
         self._can_be_saved = False
         ends, filters = (step.terminated, step.truncated), self.filters
-        self.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
+        stored = step.observation, step.action, step.reward, *ends, step.next_observation, step.extras
+        self.memory.add(*stored, **({"autoreset": step.autoreset} if len(step.autoreset) else {}))
         data = {"reward": step.reward, "ended": step.terminated | step.truncated, "length": step.length}
         data |= {OBSERVATION + key: step.following[key] for key in filters.observations}
         data |= {f"info/{key}": values for key, values in step.logged.items()}
         if self._several:
             data = self._gather_step(data)
+        made: Any = slice(None)
+        begun: Any = slice(None)
+        if len(step.autoreset):  # a last observation that is followed by a reset and no action does not count
+            made, begun = ~step.autoreset, ~data["ended"]
         if filters.observations:
-            filters.learn({key: data[OBSERVATION + key] for key in filters.observations})
+            filters.learn({key: data[OBSERVATION + key][begun] for key in filters.observations})
         if filters.learns_rewards:
-            filters.learn_reward(data["reward"], data["ended"])
+            filters.learn_reward(data["reward"], data["ended"], made)
         self.schedule.count(len(data["ended"]), int(np.count_nonzero(data["ended"])))
         logged = {key: data[f"info/{key}"] for key in step.logged}
         self._reporter.add_step(data["reward"], data["ended"], data["length"], logged)

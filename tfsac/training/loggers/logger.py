@@ -60,8 +60,9 @@ class Logger(Protocol):
         """Called with metrics by name.
 
         Args:
-            kind: "episode" of training that ended, "update" for means over the updates since the last ones (every 1000
-                environment steps, and at an evaluation), or "evaluation", with the row of metrics.csv.
+            kind: "episode" for means over the training episodes that ended in a step, "update" for means over the
+                updates since the last ones (every 1000 environment steps, and at an evaluation), or "evaluation", with
+                the row of metrics.csv.
             step: environment steps.
             values: without those that are not known.
         """
