@@ -1,16 +1,16 @@
 """How long a policy takes for the actions of E environments: in NumPy, and with its network in a compiled graph.
 
-    python benchmarks/acting.py --seconds=10
+    OPENBLAS_NUM_THREADS=1 TF_NUM_INTEROP_THREADS=1 TF_NUM_INTRAOP_THREADS=1 python benchmarks/acting.py
 
 `policy.act` in mode "explore" on 17 observations, with actions of 6 dimensions or 6 discrete actions; the ways take
-turns and draw the same random numbers. Medians and least of milliseconds go to results/acting.csv. Threads are those of
-a run: TensorFlow's are set as `tfsac train` sets them, NumPy's are all cores.
+turns and draw the same random numbers. results/acting.csv has medians of milliseconds and of those of the processor,
+which other programs on the machine hardly change. One thread is the fair comparison: in a run, TensorFlow's graph of
+a policy has one, and NumPy has all cores.
 """
 
 import argparse
 import csv
 import pathlib
-import statistics
 import sys
 import time
 
@@ -37,7 +37,7 @@ ENVIRONMENTS = 1, 16, 64, 256, 1024, 4096, 16384
 
 
 def measured(name, num_envs, seconds):
-    """Returns milliseconds of calls by way: "NumPy", "graph" and "XLA"."""
+    """Returns milliseconds of calls, and those of the processor, by way: "NumPy", "graph" and "XLA"."""
     preset, spec, width = POLICIES[name]
     preset = override(tfsac.load_preset(preset), {"agent.hidden_layers": (width, width)})
     policy = build_policy(preset, RunParameters(seed=1), spec)
@@ -51,25 +51,25 @@ def measured(name, num_envs, seconds):
         actions = []
         for way, policy.graph_forward in ways.items():
             policy.rng = np.random.default_rng(2)
-            start = time.perf_counter()
+            start = np.array([time.perf_counter(), time.process_time()])
             actions.append(policy.act(seen, mode="explore").action)
-            times[way].append(1000 * (time.perf_counter() - start))
+            times[way].append(1000 * (np.array([time.perf_counter(), time.process_time()]) - start))
         np.testing.assert_allclose(actions[1:], [actions[0]] * 2, rtol=0.01, atol=0.01)  # TF32 rounds
     return {way: values[2:] for way, values in times.items()}  # the first calls compile
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10, help="of each policy and number of environments")
+    parser.add_argument("--seconds", type=float, default=6, help="of each policy and number of environments")
     options = parser.parse_args()
     devices.configure_once()
     with RESULTS.open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["policy", "environments", "way", "median_ms", "least_ms", "calls", "where"])
+        table.writerow(["policy", "environments", "way", "ms", "cpu_ms", "calls", "where"])
         for name in POLICIES:
             for num_envs in ENVIRONMENTS:
                 for way, values in measured(name, num_envs, options.seconds).items():
-                    row = [f"{statistics.median(values):.3f}", f"{min(values):.3f}", len(values), devices.device()]
+                    row = [*(f"{ms:.3f}" for ms in np.median(values, axis=0)), len(values), devices.device()]
                     table.writerow([name, num_envs, way, *row])
                     print(name, num_envs, way, *row, sep=", ", flush=True)
 

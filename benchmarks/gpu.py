@@ -11,8 +11,8 @@ Autotuning is on.
 Updates: `mujoco_twin_sac` with 17 observations and 6 actions, two layers of 256, batch 256; "K" updates in one call,
 batches drawn from a full memory of 100 000 random transitions within the measured time. Median, least and most of the
 calls that are made in `--measure` seconds, at least three. "frames" has discrete SAC on stacks of four frames, 84 x 84.
-The whole loop: 1, 16 and 1024 environments that cost next to nothing, one update for every step of an environment, at
-most 64 updates for a step of all. "acting" is one call of a policy, in NumPy and through a graph; see acting.py.
+The whole loop: one environment, and 16 and 1024 of a VectorEnv, that cost next to nothing; one update for every step of
+an environment, at most 64 updates for a step of all. "acting" is one call of a policy, in NumPy and through a graph; see acting.py.
 """
 
 import argparse
@@ -218,6 +218,25 @@ def measure_loop(case, args):
             self.left -= 1
             return np.full(17, action[0], np.float32), float(action[1]), False, self.left == 0, {}
 
+    class Levels(gym.vector.VectorEnv):
+        metadata = {"autoreset_mode": gym.vector.AutoresetMode.DISABLED}
+        single_observation_space, single_action_space = Level.observation_space, Level.action_space
+
+        def __init__(self, num_envs):
+            self.num_envs = num_envs
+            self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
+            self.action_space = gym.vector.utils.batch_space(self.single_action_space, num_envs)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.left = 1000
+            return np.zeros((self.num_envs, 17), np.float32), {}
+
+        def step(self, action):
+            self.left -= 1
+            ended = np.full(self.num_envs, self.left == 0)
+            return np.repeat(action[:, :1], 17, axis=1), action[:, 1], np.zeros_like(ended), ended, {}
+
     num_envs, marks = case["num_envs"], []
 
     class Watch(Callback):
@@ -248,7 +267,9 @@ def measure_loop(case, args):
     run = RunParameters(seed=1, jit_compile=case["compiled"] == "XLA", checkpoint_save_steps=10**9, tensorboard=False)
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(StopIteration):
         began = time.perf_counter()
-        trainer = tfsac.Trainer(preset, f"{folder}/run", run, callbacks=[Watch()], quiet=True, env_fn=Level)
+        trainer = tfsac.Trainer(
+            preset, f"{folder}/run", run, callbacks=[Watch()], quiet=True, env_fn=Level if num_envs == 1 else Levels
+        )
         for _ in range(10**9):
             trainer.train_one_step()
             if len(marks) == 4:
@@ -267,7 +288,8 @@ def measure_acting(case, args):
 
     devices.configure_once()
     for way, times in calls_by_way(case["policy"], case["num_envs"], args.measure).items():
-        row = {"value": statistics.median(times), "unit": "ms", "least": min(times), "most": max(times)}
+        wall = [ms for ms, _ in times]
+        row = {"value": statistics.median(wall), "unit": "ms", "least": min(wall), "most": max(wall)}
         emit(case | {"library": "tfsac", "compiled": way, "where": where()} | row)
 
 

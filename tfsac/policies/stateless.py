@@ -21,7 +21,8 @@ from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import ACTION_MASK, ActResult, Arrays, DiscreteSpec, Spec, Tensors
 
 # Observations at once for which an accelerator computes the network; not measured on a GPU. On a CPU NumPy always does:
-# up to thousands it is faster than a compiled graph, and then as fast (benchmarks/acting.py).
+# up to hundreds it is several times as fast as a graph, and at thousands a graph saves a third at most
+# (benchmarks/acting.py).
 MIN_ROWS_ON_ACCELERATOR = 1024
 
 
