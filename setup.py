@@ -17,8 +17,12 @@ EXTRAS = {
     "atari": ["ale-py>=0.10", "opencv-python-headless>=4.8"],
     # Its Fetch tasks fail with newer versions of MuJoCo.
     "robotics": ["gymnasium-robotics>=1.4", "mujoco<3.4"],
+    # Platform, for the preset hybrid_sac; it imports numba without asking for it.
+    "platform": ["hybrid-platform>=0.1", "numba>=0.60"],
     "multi-objective": ["mo-gymnasium>=1.3", "gymnasium[mujoco]>=1.2"],
     "multi-agent": ["pettingzoo>=1.25", "mpe2>=1.0"],
+    # JAX with MuJoCo's XLA and Warp; 1.3 GB.
+    "playground": ["playground>=0.2,<0.3", "jax>=0.5"],
     "minari": ["minari[hdf5]>=0.5,<0.6"],
     "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
     "ray": ["ray>=2.52,<3"],

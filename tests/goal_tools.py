@@ -38,16 +38,19 @@ class BitFlipping(gym.Env):
 
 
 class Reach(gym.Env):
-    """A point that moves on a plane towards a goal, with a sparse reward; `wrong` names what it does otherwise."""
+    """A point that moves on a plane towards a goal, with a sparse reward; `wrong` names what it does otherwise. With
+    `hybrid` actions it moves in one of two gears."""
 
-    def __init__(self, wrong=""):
-        self.wrong, goal = wrong, Box(-2.0, 2.0, (2,), np.float64)
+    def __init__(self, wrong="", hybrid=False):
+        self.wrong, self.hybrid, goal = wrong, hybrid, Box(-2.0, 2.0, (2,), np.float64)
         self.observation_space = Dict(
             observation=Box(-2.0, 2.0, (2,), np.float64),
             achieved_goal=Box(-2.0, 2.0, (3,), np.float64) if wrong == "shapes" else goal,
             **({} if wrong == "keys" else {"desired_goal": goal}),
         )
-        self.action_space = Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = move = Box(-1.0, 1.0, (2,), np.float32)
+        if hybrid:
+            self.action_space = Dict(gear=gym.spaces.Discrete(2), move=move)
         if wrong == "scalar termination":
             self.compute_terminated = lambda achieved, desired, info: bool(np.linalg.norm(achieved - desired) < 0.01)
 
@@ -57,6 +60,8 @@ class Reach(gym.Env):
         return self.observation(), {}
 
     def step(self, action):
+        if self.hybrid:
+            action = action["gear"] * action["move"]
         self.point = np.clip(self.point + 0.2 * action, -2.0, 2.0)
         reward = float(self.reward(self.point, self.goal))
         if self.wrong == "penalty":

@@ -15,7 +15,8 @@ PACKAGE = ROOT / "tfsac"
 # Import name -> name in the package index, where they differ.
 DISTRIBUTIONS = {
     "absl": "absl-py", "cv2": "opencv-python-headless", "pydantic_core": "pydantic", "ale_py": "ale-py",
-    "ai_edge_litert": "ai-edge-litert", "imageio_ffmpeg": "imageio-ffmpeg", "mlflow": "mlflow-skinny", "mo_gymnasium": "mo-gymnasium", "tensorflow_probability": "tensorflow-probability",
+    "ai_edge_litert": "ai-edge-litert", "imageio_ffmpeg": "imageio-ffmpeg", "mlflow": "mlflow-skinny", "mo_gymnasium": "mo-gymnasium", "mujoco_playground": "playground",
+    "tensorflow_probability": "tensorflow-probability",
 }  # fmt: skip
 NOT_OURS = {"IPython"}  # is there wherever a notebook runs
 

@@ -86,6 +86,11 @@ def test_what_needs_no_tensorflow_loads_neither_it_nor_gymnasium(loaded, command
     assert not roots(loaded[command]) & {*TENSORFLOW, "gymnasium"}
 
 
+@pytest.mark.slow
+def test_the_overview_of_commands_loads_no_numpy(loaded):
+    assert "numpy" not in roots(loaded["--help"])
+
+
 def test_graphs_are_traced_without_autograph(loaded):
     # Each function that AutoGraph rewrites becomes a module of its own, and takes longer than its trace. TensorFlow has
     # it rewrite one to save a model.

@@ -139,29 +139,23 @@ def flat(*arrays):
 def played(env, steps, memory_class=TransitionMemory, capacity=1000, **options):
     """Returns a memory with so many vector steps, the steps, and how many of them each environment made."""
     environments, rng = VectorEnvironments(env, 1, LOGGED), np.random.default_rng(0)
-    options |= {"autoreset": environments.mode is AutoresetMode.NEXT_STEP}
+    options |= {"autoreset": environments.next_step}
     memory, made, listed = memory_class(environments.spec, capacity, env.num_envs, **options), 0, []
     for _ in range(steps):
+        first = environments.is_first
         step = environments.step(rng.uniform(-1, 1, (env.num_envs, 1)).astype(np.float32))
         reset = {"autoreset": step.autoreset} if len(step.autoreset) else {}
         memory.add(*step[:6], **reset)
         made += ~step.autoreset if reset else np.ones(env.num_envs, bool)
-        listed.append(step)
+        listed.append((first, step))
     return memory, listed, made
 
 
 def transitions_of(memory, index):
+    """Returns the memory's transitions as `by_hand` does."""
     batch = memory.gather(index)
-    return [
-        flat(
-            *(
-                {k: v[i] for k, v in part.items()} if isinstance(part, dict) else part[i]
-                for part in batch[:5]
-                if part is not batch.action
-            )
-        )
-        for i in range(len(index))
-    ]
+    parts = batch.observation, batch.reward, batch.discount, batch.next_observation
+    return [flat(*tf.nest.map_structure(lambda array, i=i: array[i], parts)) for i in range(len(index))]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -184,12 +178,13 @@ def test_all_autoreset_modes_store_the_transitions_that_a_loop_by_hand_makes(mod
 def test_steps_know_their_episodes_and_the_numbers_of_the_last_infos(mode):
     _, steps, _ = played(sync(mode), 40)
     counts = collections.Counter()
-    for step in steps:
+    for first, step in steps:
         for i in range(E):
             if len(step.autoreset) and step.autoreset[i]:
                 assert step.length[i] == step.reward[i] == 0 and not step.ended[i]
                 continue
             _, episode, before = step.observation["observation"][i]
+            assert first[i] == (before == 0)
             assert step.length[i] == before + 1 == step.next_observation["observation"][i][2]
             if step.ended[i]:
                 counts[i] += 1
@@ -200,6 +195,42 @@ def test_steps_know_their_episodes_and_the_numbers_of_the_last_infos(mode):
                 assert np.isnan(step.logged["count"][i])
             assert np.isnan(step.logged["words"][i])
     assert min(counts.values()) > 5
+
+
+class Masked(Clock):
+    """Has one valid action, and none after the last step of a terminated episode, or of any if it is `careless`."""
+
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self, careless=False):
+        super().__init__()
+        self.careless = careless
+        self.observation_space = gym.spaces.Dict(clock=self.observation_space, action_mask=gym.spaces.MultiBinary(3))
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return {"clock": observation, "action_mask": np.int8([0, 1, 0])}, info
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        no_action = terminated or (truncated and self.careless)
+        mask = np.int8([0, not no_action, 0])
+        return {"clock": observation, "action_mask": mask}, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_there_is_an_action_wherever_one_is_asked_for(mode):
+    environments = VectorEnvironments(SyncVectorEnv([Masked] * 3, autoreset_mode=mode))
+    for _ in range(20):
+        step = environments.step(np.ones(3, np.int32))
+        made = ~step.autoreset if len(step.autoreset) else np.ones(3, bool)
+        valid = step.next_observation["action_mask"][:, 1]
+        assert (valid == ~step.terminated).all() and (step.observation["action_mask"].sum(axis=1)[made] == 1).all()
+        assert step.following["action_mask"].any(axis=1).all()
+    environments = VectorEnvironments(SyncVectorEnv([functools.partial(Masked, careless=True)], autoreset_mode=mode))
+    with pytest.raises(EnvironmentFailure, match="no action"):
+        for _ in range(20):
+            environments.step(np.ones(1, np.int32))
 
 
 @pytest.mark.parametrize("as_dict", [False, True])
@@ -223,7 +254,6 @@ class Foreign:
 
     def __init__(self, array):
         self.array = array
-        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
     def __dlpack__(self, **options):
         return self.array.__dlpack__(**options)
@@ -232,9 +262,23 @@ class Foreign:
         return self.array.__dlpack_device__()
 
 
-def test_arrays_of_other_libraries_are_taken_without_a_copy():
+class OnGPU(Foreign):
+    """A stand-in of PyTorch's tensors on a GPU, which NumPy cannot read and which refuse to become NumPy arrays."""
+
+    def __dlpack__(self, **options):
+        raise BufferError
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("use Tensor.cpu()")
+
+    def cpu(self):
+        return self.array
+
+
+def test_arrays_of_other_libraries_are_taken_without_a_copy_and_copied_from_a_gpu():
     array = np.arange(3.0)
     assert np.shares_memory(as_numpy(Foreign(array)), array)
+    assert as_numpy(OnGPU(array)) is array
     steps = [[], []]
     for wrap, listed in zip((Foreign, lambda array: array), steps, strict=True):
         environments = VectorEnvironments(Points(3, wrap=lambda array, wrap=wrap: wrap(array.copy())))

@@ -70,6 +70,7 @@ AGENTS = {
     "renormalized_critics": "ensemble with batch renormalisation, no target network",
     "quantile_critics": "ensemble with quantiles, layer normalisation and dropout",
     "discrete_sac": "discrete SAC",
+    "hybrid_sac": "hybrid SAC",
     "twin_team": "several agents, twin SAC",
     "discrete_team": "several agents, discrete SAC",
     "twin_sqil": "SQIL, twin SAC",
@@ -81,6 +82,7 @@ AGENTS = {
 }
 DISCRETE = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer")
 TEAMS = ("twin_team", "discrete_team")
+HYBRID = "hybrid_sac"
 ENSEMBLES = ("renormalized_critics", "quantile_critics")
 
 
@@ -88,6 +90,8 @@ def level_of(agent, own=False):
     """Returns the level of an agent's runs, and arguments of it."""
     if agent in TEAMS:
         return "toys:TeamIdentity-v0", {"discrete": agent in DISCRETE}
+    if agent == HYBRID:
+        return "toys:HybridIdentity-v0", {"mask": "nested"}
     if own:
         return f"toys:{'DiscreteIdentity' if agent in DISCRETE else 'Identity'}-v0", {}
     return "CartPole-v1" if agent in DISCRETE else "Pendulum-v1", {}
@@ -132,6 +136,8 @@ def preset_of(agent, changes, folder):
         elif agent in DISCRETE:
             networks = p.discrete_soft_actor_critic_networks((8,), **reads, **trained)
             made = p.DiscreteSoftActorCriticAgentParameters(networks=networks)
+        elif agent == HYBRID:
+            made = p.HybridSoftActorCriticAgentParameters(networks=p.hybrid_soft_actor_critic_networks((8,), **trained))
         elif agent in ENSEMBLES:
             made = ensemble(agent, **trained)
         else:
@@ -174,7 +180,8 @@ def with_goals(preset, agent):
     changes = {"agent.memory": {"kind": "hindsight", "max_size": 1000}}
     if agent not in TEAMS:
         level = "BitFlipping-v0" if agent in DISCRETE else "Reach-v0"
-        changes |= {"environment.level": f"goal_tools:{level}"}
+        kwargs = {"hybrid": True} if agent == HYBRID else {}
+        changes |= {"environment.level": f"goal_tools:{level}", "environment.kwargs": kwargs}
     return p.override(preset, changes)
 
 
@@ -182,8 +189,12 @@ def privileged(env):
     """Returns an environment whose critics may also read the key "state"."""
     import gymnasium as gym
 
-    space = gym.spaces.Dict({"observation": env.observation_space, "state": env.observation_space})
-    return gym.wrappers.TransformObservation(env, lambda seen: {"observation": seen, "state": seen.copy()}, space)
+    def by_key(parts):
+        parts = dict(parts) if isinstance(parts, dict | gym.spaces.Dict) else {"observation": parts}
+        return {**parts, "state": parts["observation"]}
+
+    space = gym.spaces.Dict(by_key(env.observation_space))
+    return gym.wrappers.TransformObservation(env, by_key, space)
 
 
 def with_privileged_critics(preset, agent, run_dir):
@@ -211,8 +222,18 @@ def demonstrations(agent, folder, make=None):
         folder.mkdir(parents=True, exist_ok=True)
         env = make() if make else environment(agent)
         env.action_space.seed(0)
-        tfsac.save_demonstrations(path, tfsac.demonstrate(lambda observation: env.action_space.sample(), env, 2))
+        tfsac.save_demonstrations(path, tfsac.demonstrate(lambda observation: sample(env, observation), env, 2))
     return path
+
+
+def sample(env, observation):
+    """Returns a random action, which the mask allows where there is one."""
+    mask = observation.get("action_mask") if isinstance(observation, dict) else None
+    if mask is None:
+        return env.action_space.sample()
+    from tfsac.environments.actions import action_spec, nested_mask
+
+    return env.action_space.sample(mask=nested_mask(mask, action_spec(env.action_space)))
 
 
 def cloned_models(preset, run):

@@ -7,7 +7,6 @@ import pathlib
 from collections.abc import Sequence
 
 from tfsac.errors import TfsacError
-from tfsac.utils.files import read_object
 
 TASK_PARAMETERS = ("environment.level", "validation.", "levels.")  # parameters that differ with the level
 MAX_SHOWN = 3  # parameters in a label
@@ -74,6 +73,8 @@ def _parsed(word: str) -> tuple[str, list[pathlib.Path]]:
 
 def level_of(run: pathlib.Path) -> str:
     """Returns the level of a run, "" for a folder without a config."""
+    from tfsac.utils.files import read_object
+
     config = run / "config.json"
     return str(read_object(config)["preset"]["environment"]["level"]) if config.is_file() else ""
 

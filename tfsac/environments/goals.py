@@ -9,10 +9,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from tfsac.environments.actions import nested_mask
 from tfsac.environments.checked_env import format_error, time_limit_of
-from tfsac.environments.spaces import NUM_REWARDS, name_of_environment, spaces_by_key
+from tfsac.environments.spaces import NUM_REWARDS, name_of_environment, spaces_by_key, spec_of
 from tfsac.errors import TfsacError
-from tfsac.types import ACHIEVED_GOAL, ACTION_MASK, AGENT_STATE, DESIRED_GOAL
+from tfsac.types import ACHIEVED_GOAL, ACTION_MASK, AGENT_STATE, DESIRED_GOAL, HybridSpec
 
 STEPS = 20  # on which the functions are checked
 REWARD, TERMINATED = "compute_reward", "compute_terminated"
@@ -54,13 +55,14 @@ class GoalFunctions:
     def _check(self, env: gym.Env) -> None:
         space, pairs = copy.deepcopy(env.action_space), list[tuple[np.ndarray, np.ndarray]]()
         space.seed(0)
-        ended = True
+        kind, ended = spec_of(env).action, True
         for seed in range(STEPS):
             if ended:
                 observation, _ = env.reset(seed=seed)
             goal, mask = copy.deepcopy(observation[DESIRED_GOAL]), observation.get(ACTION_MASK)
-            masked = mask is not None and isinstance(space, gym.spaces.Discrete)
-            action = space.sample(np.asarray(mask, np.int8)) if masked else space.sample()
+            if mask is not None:
+                mask = nested_mask(mask, kind) if isinstance(kind, HybridSpec) else np.asarray(mask, np.int8)
+            action = space.sample(mask)
             observation, reward, terminated, truncated, _ = env.step(action)
             ended = terminated or truncated
             pairs.append((np.array(observation[ACHIEVED_GOAL]), np.array(goal)))

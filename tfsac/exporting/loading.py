@@ -18,7 +18,7 @@ from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
 from tfsac.training.policy_weights import load_checkpoint, load_weights
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import DiscreteSpec, HybridSpec, Spec
 from tfsac.utils.files import differences, read_object
 from tfsac.utils.imports import name_of
 
@@ -67,6 +67,9 @@ def load_policy(
     if models is not None and not any(network.made_by for network in preset.agent.networks.values()):
         raise ParameterError(f"{directory.path} was trained without models: leave models out")
     trained = trained or spec
+    if isinstance(trained.action, HybridSpec) and isinstance(spec.action, HybridSpec):
+        directory.check_spaces(spec, ())
+        trained = trained._replace(action=spec.action)  # with the same spaces but for the dtype
     if isinstance(trained.action, DiscreteSpec) and isinstance(spec.action, DiscreteSpec):
         trained = trained._replace(action=trained.action._replace(native_dtype=spec.action.native_dtype))
     agent = build_agent(preset, run, trained, models) if critics or last else None

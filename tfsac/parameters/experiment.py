@@ -29,6 +29,7 @@ from tfsac.parameters.memories import (
 from tfsac.parameters.networks import ATOM_BOUND, CategoricalValueParameters
 from tfsac.parameters.soft_actor_critic import (
     DiscreteSoftActorCriticAgentParameters,
+    HybridSoftActorCriticAgentParameters,
     SoftActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
 )
@@ -39,6 +40,7 @@ AgentParameters = Annotated[
     SoftActorCriticAgentParameters
     | TwinSoftActorCriticAgentParameters
     | DiscreteSoftActorCriticAgentParameters
+    | HybridSoftActorCriticAgentParameters
     | TemporallyAbstractActorCriticAgentParameters
     | DiscreteACERAgentParameters
     | GaussianACERAgentParameters,

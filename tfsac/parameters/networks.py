@@ -346,6 +346,20 @@ class CategoricalPolicyHeadParameters(ClassParameters):
 
 
 @parameters
+class HybridPolicyHeadParameters(ClassParameters):
+    """Categorical distributions over factors, one logit of each value, and a squashed Gaussian over continuous
+    dimensions; its fields are as in `SACPolicyHeadParameters`.
+    """
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    log_std_bounds: Annotated[tuple[LogStd, LogStd], Rising] = LOG_STD_BOUNDS
+    log_std: Literal["clip", "tanh"] = "clip"
+    kind: Literal["hybrid_policy"] = "hybrid_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:HybridHead"
+
+
+@parameters
 class GaussianPolicyHeadParameters(ClassParameters):
     """An unbounded Gaussian: mean and variance of every action dimension.
 
@@ -378,6 +392,7 @@ HeadParameters = Annotated[
     | QHeadParameters
     | VHeadParameters
     | CategoricalPolicyHeadParameters
+    | HybridPolicyHeadParameters
     | GaussianPolicyHeadParameters
     | FeaturesHeadParameters,
     ByKind(),
@@ -470,7 +485,8 @@ class NetworkParameters(LearningRateDecayParameters):
             )
         head = self.head_parameters
         distribution = getattr(head, "distribution", None)
-        if distribution or isinstance(head, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
+        policies = SACPolicyHeadParameters, CategoricalPolicyHeadParameters, HybridPolicyHeadParameters
+        if distribution or isinstance(head, policies):
             because = f"distribution={distribution}" if distribution else "a policy, which does not regress"
             reject_unused_fields(self, ["replace_mse_with_huber_loss"], because)
         unused = {*MOMENTS, "rms_prop_optimizer_decay"} - set(OPTIMIZERS[self.optimizer_type])

@@ -2,6 +2,7 @@
 
 from tfsac.policies.base_policy import BasePolicy, Mode
 from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration, NoiseRepetition
+from tfsac.policies.hybrid import HybridPolicy
 from tfsac.policies.recurrent import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
 from tfsac.policies.stateless import CategoricalPolicy, SquashedGaussianPolicy, StatelessPolicy
 from tfsac.policies.temporally_abstract import TemporallyAbstractPolicy
@@ -12,6 +13,7 @@ __all__ = [
     "CategoricalPolicy",
     "EpsilonGreedy",
     "Exploration",
+    "HybridPolicy",
     "Mode",
     "NoiseRepetition",
     "RecurrentCategoricalPolicy",

@@ -1,0 +1,128 @@
+"""MuJoCo Playground's tasks: their copies step, end and begin episodes each by itself."""
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny
+from pages import ROOT, run_page
+from resume_tools import weights
+
+from tfsac.parameters import RunParameters, override, to_json
+from tfsac.preset_lookup import load_preset
+from tfsac.training import Trainer
+
+pytest.importorskip("mujoco_playground", reason="needs tfsac[playground]")
+
+import jax
+from jax import numpy as jnp
+from mujoco_playground import State, registry
+
+from tfsac.playground import Playground
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.filterwarnings("ignore")]  # JAX and MuJoCo warn about their own code
+
+
+class Walk:
+    """A point moves by its action from a random place in [0, 1), ends beyond 3 and is lost where the action is 1."""
+
+    action_size = 1
+
+    def reset(self, rng):
+        return self.state(jax.random.uniform(rng), jnp.zeros(()), jnp.zeros(()))
+
+    def step(self, state, action):
+        place = jnp.where(action[0] == 1.0, jnp.nan, state.data + action[0])
+        return self.state(place, -place, ((place > 3.0) | jnp.isnan(place)).astype(float))
+
+    def state(self, place, reward, done):
+        observation = {"state": place[None], "privileged_state": jnp.stack([place, 2.0 * place])}
+        return State(place, observation, reward, done, {}, {})
+
+
+@pytest.fixture
+def walk(monkeypatch):
+    monkeypatch.setattr(registry, "load", lambda task, config_overrides: Walk())
+    return Playground("Walk", 3, 4)
+
+
+def places(observation):
+    assert np.array_equal(
+        2.0 * np.asarray(observation["state"])[:, 0], np.asarray(observation["privileged_state"])[:, 1]
+    )
+    return np.asarray(observation["state"])[:, 0]
+
+
+def test_copies_move_and_end_by_termination_a_limit_or_divergence(walk):
+    first = places(walk.reset(seed=1)[0])
+    assert len({*first}) == 3 and (first >= 0.0).all() and (first < 1.0).all()
+    actions = np.array([[0.9], [-0.5], [0.5]])
+    for i in range(1, 5):
+        observation, reward, terminated, truncated, info = walk.step(actions)
+        np.testing.assert_allclose(places(observation), first + i * actions[:, 0], rtol=1e-6)
+        np.testing.assert_array_equal(reward, -places(observation))
+        np.testing.assert_array_equal(terminated, places(observation) > 3.0)
+        np.testing.assert_array_equal(truncated, [i == 4 and not ended for ended in terminated])
+    assert terminated[0] and not info["diverged"].any()
+
+    walk.reset(seed=1)
+    observation, reward, terminated, truncated, info = walk.step([[1.0], [0.0], [0.5]])
+    np.testing.assert_allclose(places(observation), first + np.array([0.0, 0.0, 0.5]))
+    assert [*reward] == [0.0, -first[1], -first[2] - 0.5] and not terminated.any()
+    assert [*truncated] == [*info["diverged"]] == [True, False, False]
+
+
+def test_a_reset_of_some_leaves_the_others_where_they_are(walk):
+    first = places(walk.reset(seed=1)[0])
+    walk.step(np.full((3, 1), 0.5))
+    mixed = places(walk.reset(options={"reset_mask": np.array([False, True, False])})[0])
+    np.testing.assert_allclose(mixed[[0, 2]], first[[0, 2]] + 0.5)
+    assert 0.0 <= mixed[1] < 1.0 and mixed[1] != first[1]
+    ends = [walk.step(np.zeros((3, 1)))[3].tolist() for _ in range(4)]
+    assert ends == [[False] * 3] * 2 + [[True, False, True], [True] * 3]
+    assert np.array_equal(places(walk.reset(seed=1)[0]), first)
+
+
+def test_a_task_is_a_level_with_its_own_time_limit():
+    env = gym.make_vec("tfsac.playground:CartpoleBalance", 2, "vector_entry_point")
+    assert env.spec.max_episode_steps == 1000 and env.single_observation_space.shape == (5,)
+    compiled = [env.reset(seed=seed)[0] for seed in (1, 1, 2)]
+    assert np.array_equal(compiled[0], compiled[1]) and not np.array_equal(compiled[0], compiled[2])
+    for _ in range(2):
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+    assert np.isfinite(observation).all() and (np.asarray(reward) > 0.0).all() and not (terminated | truncated).any()
+    assert env._step._cache_size() == 1  # one compilation
+
+
+def test_the_policy_reads_less_than_the_critics(walk, tmp_path):
+    changes = {
+        f"agent.networks.{name}.input_embedders_parameters": {key: {"scheme": "Empty"}}
+        for name, key in {"policy": "state", "q": "privileged_state"}.items()
+    }
+    changes |= {"environment.level": "tfsac.playground:CartpoleBalance", "environment.max_episode_steps": 5}
+    changes |= {"environment.num_envs": 3, "schedule.improve_steps": "EnvironmentSteps(30)"}
+    changes |= {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(3)"}
+    preset = override(tiny.shrunk(load_preset("flash_sac_many_environments"), **tiny.SHORTER), changes)
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=1, eager=True), quiet=True)
+    trainer.run()
+    first = {name.split("/")[0]: array for name, array in reversed(weights(trainer).items())}
+    assert first["policy"].shape == (1,) and first["q"].shape[-1] == 2 + 1  # the action, too
+
+
+def test_the_page_about_thousands_of_environments_runs(tmp_path):
+    shorter = {
+        "--run_dir=runs/cheetah": "--num_envs=8 --level=tfsac.playground:CartpoleBalance --run_dir=runs/cheetah",
+        "--num_envs=256": "--num_envs=8",
+        "playing_steps=256": "playing_steps=8",
+        "batch_size=1024": "batch_size=8",
+        "400_000": "64",
+        "25_000": "64",
+    }
+    for name in ("many_environments_sac", "flash_sac_many_environments"):
+        preset = tiny.shrunk(load_preset(name), **tiny.SHORTER)
+        path = tmp_path / f"tiny_{name}.json"
+        path.write_text(json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())}))
+        shorter[f"--preset={name}"] = f"--preset={path.name}"
+    run_page(ROOT / "docs" / "many_environments.md", tmp_path, shorter, ["--notensorboard"])
+    assert (tmp_path / "exported" / "swingup" / "saved_model.pb").exists()
