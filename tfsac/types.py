@@ -11,6 +11,8 @@ import numpy as np
 
 # Observations of valid actions and of each agent, and the mark of demonstrated steps.
 ACTION_MASK, AGENT_STATE, EXPERT = "action_mask", "agent_state", "expert"
+# Observations of goal environments: what was achieved, and what is wanted.
+ACHIEVED_GOAL, DESIRED_GOAL = "achieved_goal", "desired_goal"
 BEHAVIOUR = "behaviour/"  # extras: parameters of the distribution that an action was drawn from, by name
 # Begins the fields of a hybrid action, and its parts.
 ACTION, DISCRETE, CONTINUOUS = "action/", "discrete", "continuous"

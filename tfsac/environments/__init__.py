@@ -3,6 +3,7 @@
 from tfsac.environments.actions import action_map, checked_action, flat_mask, nested_mask
 from tfsac.environments.checked_env import EnvironmentFailure, check
 from tfsac.environments.environment_check import EnvironmentReport, check_environment
+from tfsac.environments.goals import GoalFunctions
 from tfsac.environments.make import EnvFn, Maker, checked, make, maker
 from tfsac.environments.normalization import Filters
 from tfsac.environments.pettingzoo_team import Team
@@ -17,6 +18,7 @@ __all__ = [
     "Environments",
     "Filters",
     "FrameStack",
+    "GoalFunctions",
     "Maker",
     "Team",
     "VectorEnvironments",

@@ -14,13 +14,22 @@ from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_s
 from gymnasium.vector import VectorEnv
 
 from tfsac.environments.checked_env import EnvironmentFailure, check, format_error, time_limit_of
+from tfsac.environments.goals import GoalFunctions
 from tfsac.environments.make import EnvFn, Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vector_env import FirstEnvironment, VectorEnvironments
 from tfsac.environments.vectorize import Environments
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec, HybridSpec, map_action
+from tfsac.types import (
+    ACHIEVED_GOAL,
+    ACTION_MASK,
+    AGENT_STATE,
+    DESIRED_GOAL,
+    DiscreteSpec,
+    HybridSpec,
+    map_action,
+)
 
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
@@ -97,6 +106,7 @@ def check_environment(
                 environments, single = Environments(parameters, seed, watched, begin=False), first
                 closing.callback(environments.close)
             _look_at_spaces(single, report)
+            _look_at_goals(single, report)
             if maker.parameters.evaluation == "separate" and first is not env:
                 _make_another(maker, first)
             _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report)
@@ -154,6 +164,15 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
             report.warnings.append(f"observation {key!r} of the shape {shape} is {kinds}")
         elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
             report.warnings.append(f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
+
+
+def _look_at_goals(env: gym.Env, report: EnvironmentReport) -> None:
+    """Tells whether the rewards of a goal environment can be computed for other goals."""
+    if {ACHIEVED_GOAL, DESIRED_GOAL} <= spaces_by_key(env.observation_space).keys():
+        try:
+            report.facts.extend(["hindsight replay can compute rewards for other goals", *GoalFunctions(env).notes])
+        except TfsacError as error:
+            report.warnings.append(str(error))
 
 
 def _step(

@@ -27,6 +27,7 @@ class MemoryContext(NamedTuple):
         allocate: makes the arrays of the records.
         older_policies: whether what is collected may come from a policy before the last updates.
         autoreset: whether steps of the environments may only begin an episode; see `Step.autoreset`.
+        goals: of a goal environment, whose rewards hindsight replay computes again; else None.
     """
 
     spec: Spec
@@ -36,6 +37,7 @@ class MemoryContext(NamedTuple):
     allocate: Allocate = np.zeros
     older_policies: bool = False
     autoreset: bool = False
+    goals: Any = None
 
 
 class TransitionMemory(Ring):
@@ -211,12 +213,22 @@ class TransitionMemory(Ring):
         """Returns the transitions that begin in the given slots of the flat ring, summed over up to `n_step`
         rewards, as views of the gathered records.
         """
-        flat = self.ring.reshape(-1)
-        records = flat[self.names][index] if self.frames else flat.take(index)
+        flat, records = self.ring.reshape(-1), self._records(index)
         records["reward"] = self.reward_filter(records["reward"])
         last, steps = index, 1
         if self.n_step > 1:
             last, steps = self._sum_rewards(flat, records, index)
+        return self._batch(records, index, last, steps, weight)
+
+    def _records(self, index: np.ndarray) -> np.ndarray:
+        """Returns a copy of the records in the given slots of the flat ring."""
+        flat = self.ring.reshape(-1)
+        return flat[self.names][index] if self.frames else flat.take(index)
+
+    def _batch(self, records: np.ndarray, index: np.ndarray, last: np.ndarray, steps: Any, weight: Any) -> Transition:
+        """Returns the transitions from slots `index` to slots `last`, summed over so many steps, as views of their
+        records.
+        """
         batch = Transition(
             observation={key: records[name] for key, name in self.observation.items()},
             action=action_in(records, self.actions),

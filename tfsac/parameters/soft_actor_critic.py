@@ -306,10 +306,12 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         policy, q = self.networks["policy"], self.networks["q"]
         embedders = policy.input_embedders_parameters
         layers = any(embedder.scheme not in (Scheme.Empty, ()) for embedder in embedders.values())
-        same_merger = (policy.embedding_merger_type, policy.initializer) == (q.embedding_merger_type, q.initializer)
-        if self.shared_encoder and not (layers and same_merger and embedders == q.input_embedders_parameters):
-            same_fields = "input_embedders_parameters (with layers), embedding_merger_type and initializer"
-            raise ParameterError(f"shared_encoder=True needs the same {same_fields} in policy and q")
+        shared = ("input_embedders_parameters", "observation_keys", "embedding_merger_type", "initializer")
+        same = all(getattr(policy, name) == getattr(q, name) for name in shared)
+        if self.shared_encoder and not (layers and same):
+            raise ParameterError(
+                f"shared_encoder=True needs the same {', '.join(shared)} (with layers) in policy and q"
+            )
 
 
 @parameters
