@@ -133,8 +133,11 @@ class PolicyGraph:
             signatures["sample"] = sample.get_concrete_function(inputs)
         if self.critics:
             inputs = self.inputs(*self.critics.values_through)
+            agents = () if self.policy.spec.num_agents is None else (self.policy.spec.num_agents,)
             actions = {
-                name: tf.TensorSpec(self._batched(leaf.action.shape), dtype_of(leaf), name=action_input(name))
+                name: tf.TensorSpec(
+                    self._batched((*agents, *leaf.action.shape)), dtype_of(leaf), name=action_input(name)
+                )
                 for name, leaf in self.maps.items()
             }
             signatures["values"] = function(self.values).get_concrete_function(inputs, actions)
