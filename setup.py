@@ -17,6 +17,8 @@ EXTRAS = {
     "atari": ["ale-py>=0.10", "opencv-python-headless>=4.8"],
     # Its Fetch tasks fail with newer versions of MuJoCo.
     "robotics": ["gymnasium-robotics>=1.4", "mujoco<3.4"],
+    # Platform, for the preset hybrid_sac; it imports numba without asking for it.
+    "platform": ["hybrid-platform>=0.1", "numba>=0.60"],
     "multi-objective": ["mo-gymnasium>=1.3", "gymnasium[mujoco]>=1.2"],
     "multi-agent": ["pettingzoo>=1.25", "mpe2>=1.0"],
     # JAX with MuJoCo's XLA and Warp; 1.3 GB.

@@ -627,5 +627,18 @@ SUITES = {
         "after 100 000 steps of the v4 levels; CrossQ's with 2048 units.",
     ),
     "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", improve(1_000_000), seeds=(1,)),)),)),
+    "hindsight": Suite(
+        (
+            Level(
+                "gymnasium_robotics:FetchReach-v4",
+                (
+                    preset("fetch_hindsight", "tfsac, SAC with hindsight replay"),
+                    preset(
+                        "fetch_hindsight", "tfsac, SAC", '--set=agent.memory={"kind": "uniform"}', variant="_uniform"
+                    ),
+                ),
+            ),
+        )
+    ),
     "robotics": Suite((Level("gymnasium_robotics:FetchReach-v4", (preset("taac_manipulation", "tfsac, TAAC"),)),)),
 }

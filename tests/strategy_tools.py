@@ -11,13 +11,14 @@ import acer_tools
 import numpy as np
 import tensorflow as tf
 from agent_tools import variables
-from toys import discrete_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
+from toys import discrete_spec, hybrid_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 
 from tfsac.agents import (
     DiscreteACERAgent,
     DiscreteSoftActorCriticAgent,
     EnsembleSoftActorCriticAgent,
     GaussianACERAgent,
+    HybridSoftActorCriticAgent,
     RecurrentDiscreteSoftActorCriticAgent,
     RecurrentSoftActorCriticAgent,
     SoftActorCriticAgent,
@@ -32,6 +33,8 @@ from tfsac.parameters import (
     DiscreteSoftActorCriticAlgorithmParameters,
     FCMiddlewareParameters,
     FixedAlphaParameters,
+    HybridSoftActorCriticAgentParameters,
+    HybridSoftActorCriticAlgorithmParameters,
     NormalizationParameters,
     PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
@@ -53,12 +56,13 @@ from tfsac.parameters import (
     TwinSoftActorCriticAlgorithmParameters,
     discrete_soft_actor_critic_networks,
     ensemble_soft_actor_critic_networks,
+    hybrid_soft_actor_critic_networks,
     recurrent_soft_actor_critic_networks,
     soft_actor_critic_networks,
     temporally_abstract_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.types import ArraySpec, DiscreteSpec, Spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, arrays_of
 
 UPDATES, BATCH, STEPS = 5, 8, 4
 SPEC, CHOICE = vector_spec(3, 2), discrete_spec(3, 4, masked=True)
@@ -93,6 +97,15 @@ def twin(temperature, memory=None, spec=SPEC, networks=None, **algorithm):
         **memory or {},
     )
     return TwinSoftActorCriticAgent, parameters, spec
+
+
+def hybrid(spec, critics=2, memory=None, **algorithm):
+    parameters = HybridSoftActorCriticAgentParameters(
+        algorithm=HybridSoftActorCriticAlgorithmParameters(**algorithm),
+        networks=hybrid_soft_actor_critic_networks((8, 8), critics, **TRAINED),
+        **memory or {},
+    )
+    return HybridSoftActorCriticAgent, parameters, spec
 
 
 def ensemble(body, policy=None, critics=2, distribution=None, memory=None, networks=None, **algorithm):
@@ -212,6 +225,8 @@ CASES = {
     "v, prioritized, policy delay": with_v({"memory": PRIORITIZED}, delay=2),
     "v, imitation": with_v({"memory": SQIL}),
     "discrete": discrete({"memory": PRIORITIZED}),
+    "hybrid, masks": hybrid(hybrid_spec((3, 2), 2, masked=True), memory={"memory": PRIORITIZED}),
+    "hybrid, factors, subset": hybrid(hybrid_spec((3, 2, 2), 0), 3, critic_subset=2, policy_reduction="mean"),
     "discrete, shared encoder, policy delay": discrete(
         {"memory": PRIORITIZED},
         IMAGES,
@@ -310,11 +325,12 @@ def updated(name, worker=0, noise=True, **more):
     parts = (slice(1), slice(1, None)) if name == next(iter(CASES)) else (slice(None),)
     results = [agent.update(tf.nest.map_structure(lambda x, part=part: x[part], stacked)) for part in parts]
     observation = {key: x[0, 0] if agent.batch_axis else x[0] for key, x in everything.observation.items()}
+    action = agent.policy.act(observation, mode="greedy").action
     return {
         "variables": variables(agent),
         "metrics": dict(zip(agent.metric_names, np.concatenate([result.metrics for result in results]).T, strict=True)),
         "priority": np.concatenate([result.priority for result in results]),
-        "greedy": agent.policy.act(observation, mode="greedy").action,
+        "greedy": np.concatenate([x.reshape(len(x), -1) for x in arrays_of(action)], axis=-1),
         "traces": agent.compiled.traces,
         "replicas": agent.replicas,
         "local_batch_size": agent.local_batch_size,

@@ -19,7 +19,7 @@ from tfsac.parameters import (
 )
 from tfsac.policies import stateless
 from tfsac.training import Trainer
-from tfsac.types import ACTION_MASK, DiscreteSpec
+from tfsac.types import ACTION_MASK, ArraySpec
 
 ROWS = 64
 STATELESS = [name for name, case in tools.CASES.items() if issubclass(case[0].policy_class, stateless.StatelessPolicy)]
@@ -41,11 +41,13 @@ def compare(policy, spec):
         ways = []
         for policy.graph_forward in (None, forward):
             policy.rng = np.random.default_rng(3)
-            action = policy.act(seen, mode=mode, env_steps=5).action
-            ways.append((action, policy.rng.random()))
-        found[mode] = ways[1][0]
-        np.testing.assert_allclose(ways[1][0], ways[0][0], rtol=1e-4, atol=1e-5)
-        assert ways[1][1] == ways[0][1] and ways[1][0].dtype == ways[0][0].dtype
+            actions = tf.nest.flatten(policy.act(seen, mode=mode, env_steps=5).action)
+            ways.append((actions, policy.rng.random()))
+        found[mode] = np.concatenate([action.reshape(ROWS, -1) for action in ways[1][0]], axis=-1)
+        for numpys, graphs in zip(*(actions for actions, _ in ways), strict=True):
+            np.testing.assert_allclose(graphs, numpys, rtol=1e-4, atol=1e-5)
+            assert graphs.dtype == numpys.dtype
+        assert ways[1][1] == ways[0][1]
     assert forward.compute.experimental_get_tracing_count() == 1
     return found
 
@@ -53,7 +55,8 @@ def compare(policy, spec):
 @pytest.mark.parametrize("name", STATELESS)
 def test_a_graph_chooses_the_actions_of_numpy(accelerator, name):
     agent, parameters, spec = tools.CASES[name]
-    noise = EpsilonGreedyParameters(0.5) if isinstance(spec.action, DiscreteSpec) else AdditiveNoiseParameters(0.3)
+    continuous = isinstance(spec.action, ArraySpec)
+    noise = AdditiveNoiseParameters(0.3) if continuous else EpsilonGreedyParameters(0.5)
     policy = agent.policy_class.build(dataclasses.replace(parameters, exploration=noise), spec, seed=1)
     before, rng = compare(policy, spec), np.random.default_rng(5)
     for variable in policy.variables.values():

@@ -25,6 +25,7 @@ SHORTER = {
     **{f"own_{name}.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": 200', '"schedule.improve_steps": 5_000': '"schedule.improve_steps": 300'} for name in ("memory", "exploration", "head")},
     "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": '
                                                               '200'},
+    "privileged_critic.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": 200'},
     "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": '
                                                            '200'},
 }  # fmt: skip
@@ -108,6 +109,13 @@ def test_an_own_part_is_trained_and_resumed_in_a_process_that_has_not_seen_it(na
         done = subprocess.run(command, cwd="/", env=environment(), capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == steps  # of warm-up, and then 400
+
+
+@pytest.mark.acceptance
+def test_a_policy_with_privileged_critics_is_evaluated_and_exported_without_their_key(tmp_path):
+    assert re.search(r"mean return -\d+\.\d\d without the simulator", run_example("privileged_critic.py", tmp_path))
+    exported = tfsac.load_exported(tmp_path / "runs" / "privileged_critic" / "exported")
+    assert [*exported.reads] == ["gauge"]
 
 
 @pytest.mark.acceptance

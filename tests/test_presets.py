@@ -29,9 +29,11 @@ ENSEMBLES = [name for name in NAMES if getattr(load_preset(name).agent, "has_ens
 
 def needs_its_packages(name):
     """Skips the test where an environment of the preset cannot be made."""
+    if name == "hybrid_sac":
+        pytest.importorskip("gym_platform", reason="needs tfsac[platform]")
     if name.endswith(("many_environments", "many_environments_sac")):
         pytest.importorskip("mujoco_playground", reason="needs tfsac[playground]")
-    if name == "taac_manipulation":
+    if name in ("fetch_hindsight", "taac_manipulation"):
         pytest.importorskip("gymnasium_robotics", reason="needs tfsac[robotics]")
         version = pytest.importorskip("mujoco", reason="needs tfsac[robotics]").__version__
         if tuple(map(int, version.split(".")[:2])) >= (3, 4):

@@ -171,7 +171,7 @@ def test_observations_that_do_not_fit_the_spec_are_refused(changes, words):
 
 
 REFUSED = {
-    "several discrete actions": (dict(action=MultiDiscrete([2, 3])), "actions must be a Box"),
+    "several switches": (dict(action=MultiBinary(3)), "actions must be a Box"),
     "unbounded": (dict(action=Box(np.float32([-1, -1]), np.float32([1, np.inf]))), r"1.0, inf\]"),
     "discrete observation": (dict(observation=Discrete(5)), "FlattenObservation"),
     "mask of continuous actions": (

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import termios
 
+import numpy as np
 import pytest
 
+from tfsac.training.evaluation import Evaluation
 from tfsac.training.loggers import RunInfo, TerminalLogger
 
 ROW = {"evaluation/return_mean": -1234.5, "evaluation/return_std": 10.0, "steps_per_second": 321.0}
@@ -44,6 +46,21 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
         "0.25",
     ]
     assert len(header) == len(line)
+
+
+def test_the_success_rate_of_evaluations_is_printed_where_there_is_one(monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("COLUMNS", "300")
+    terminal = TerminalLogger()
+    terminal.start(INFO, None)
+    terminal.write("evaluation", 1000, {**ROW, "evaluation/is_success": 0.75, "mine": 0.25})
+    terminal.close("finished")
+    header, line = (text.split() for text in out.getvalue().splitlines())
+    assert header[-2:] == ["evaluation/is_success", "mine"] and line[-2:] == ["0.75", "0.25"]
+    evaluation = Evaluation(np.array([-1.0, -2.0]), np.array([3, 3]), info={"is_success": np.array([1.0, np.nan])})
+    assert str(evaluation).endswith("success rate 1.00, 2 episodes")
+    assert "success" not in str(evaluation._replace(info={}))
 
 
 @pytest.mark.slow

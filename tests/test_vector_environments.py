@@ -254,7 +254,6 @@ class Foreign:
 
     def __init__(self, array):
         self.array = array
-        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
     def __dlpack__(self, **options):
         return self.array.__dlpack__(**options)
@@ -263,9 +262,23 @@ class Foreign:
         return self.array.__dlpack_device__()
 
 
-def test_arrays_of_other_libraries_are_taken_without_a_copy():
+class OnGPU(Foreign):
+    """A stand-in of PyTorch's tensors on a GPU, which NumPy cannot read and which refuse to become NumPy arrays."""
+
+    def __dlpack__(self, **options):
+        raise BufferError
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("use Tensor.cpu()")
+
+    def cpu(self):
+        return self.array
+
+
+def test_arrays_of_other_libraries_are_taken_without_a_copy_and_copied_from_a_gpu():
     array = np.arange(3.0)
     assert np.shares_memory(as_numpy(Foreign(array)), array)
+    assert as_numpy(OnGPU(array)) is array
     steps = [[], []]
     for wrap, listed in zip((Foreign, lambda array: array), steps, strict=True):
         environments = VectorEnvironments(Points(3, wrap=lambda array, wrap=wrap: wrap(array.copy())))

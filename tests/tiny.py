@@ -16,7 +16,9 @@ from tfsac.parameters import (
     DiscreteACERAgentParameters,
     EnvironmentSteps,
     EpisodicReplayParameters,
+    ExperienceReplayParameters,
     GaussianACERAgentParameters,
+    HybridSoftActorCriticAgentParameters,
     Preset,
     RecurrentDiscreteSoftActorCriticAgentParameters,
     RecurrentSoftActorCriticAgentParameters,
@@ -25,6 +27,7 @@ from tfsac.parameters import (
     TemporallyAbstractActorCriticAgentParameters,
     discrete_acer_networks,
     gaussian_acer_networks,
+    hybrid_soft_actor_critic_networks,
     override,
     recurrent_soft_actor_critic_networks,
     soft_actor_critic_networks,
@@ -157,6 +160,15 @@ def recurrent(level="Pendulum-v1", discrete=False, **changes) -> Preset:
         "schedule.steps_between_evaluation_periods": 50,
     }
     return override(dataclasses.replace(tiny_preset(level), agent=agent), {**shorter, **changes})
+
+
+def hybrid(level="toys:HybridIdentity-v0", **changes) -> Preset:
+    """Returns a tiny run with several actions."""
+    agent = HybridSoftActorCriticAgentParameters(
+        memory=ExperienceReplayParameters(max_size=1000),
+        networks=hybrid_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32),
+    )
+    return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
 
 
 def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> Preset:

@@ -1,7 +1,7 @@
 """Tiny environments, presets and batches.
 
 Importing this module registers the environments; as levels they are written "toys:Identity-v0", and so on with
-"DiscreteIdentity-v0", "RememberFirst-v0", "TeamIdentity-v0" and "Faulty-v0".
+"DiscreteIdentity-v0", "HybridIdentity-v0", "RememberFirst-v0", "TeamIdentity-v0" and "Faulty-v0".
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
+from tfsac.environments.actions import HybridActionMap, action_spec, nested_mask
 from tfsac.parameters import (
     EnvironmentEpisodes,
     EnvironmentParameters,
@@ -35,6 +36,8 @@ from tfsac.types import (
     STATE,
     ArraySpec,
     DiscreteSpec,
+    FactorsSpec,
+    HybridSpec,
     Segments,
     Sequence,
     Spec,
@@ -110,6 +113,79 @@ class RememberFirst(gym.Env):
         return np.zeros(1, np.float32), float(done and action == self.sign), done, False, {}
 
 
+class HybridIdentity(gym.Env):
+    """Episodes of several steps: the reward is minus the number of wrong discrete actions and the squared distance of the
+    continuous ones from what the observation shows, the continuous ones in units of half their range.
+
+    Args:
+        structure: of the action, "dict", "tuple", "multi_discrete", or "nested" as parametrised actions have it.
+        mask: "flat" or "nested", in which one wrong value of each factor is invalid and raises a ValueError; or "".
+        steps: of an episode.
+    """
+
+    def __init__(self, structure: str = "dict", mask: str = "", steps: int = 5):
+        press, turn = MultiDiscrete([2, 3]), Box(np.float32([-2, 0]), np.float32([2, 10]))
+        choose = Discrete(3, start=5)
+        self.action_space = {
+            "dict": Dict({"turn": turn, "choose": choose, "press": press}),
+            "tuple": Tuple((turn, choose, press)),
+            "multi_discrete": MultiDiscrete([3, 2, 3]),
+            "nested": Tuple((Discrete(3), Tuple((Box(-1, 1, (1,)), Box(0, 10, (1,)))))),
+        }[structure]
+        self.action = action_spec(self.action_space)
+        observation = Box(-1.0, 1.0, (sum(self.action.sizes) + self.action.action_size,), np.float32)
+        masks = {"flat": MultiBinary(sum(self.action.sizes)), "nested": self._mask_space()}
+        self.observation_space = Dict(observation=observation, action_mask=masks[mask]) if mask else observation
+        self.mask, self.steps, self.left = mask, steps, 0
+
+    def _mask_space(self):
+        leaves = {}
+        for name, leaf in self.action.leaves.items():
+            binary = [MultiBinary(n) for n in getattr(leaf, "sizes", ())]
+            leaves[name] = (Tuple(binary) if leaf.shape else binary[0]) if binary else None
+        if isinstance(self.action_space, Dict):
+            return Dict({name: space for name, space in leaves.items() if space is not None})
+        spaces = [space for space in leaves.values() if space is not None]
+        return spaces[0] if isinstance(self.action_space, MultiDiscrete) else Tuple(spaces)
+
+    def _observe(self):
+        self.targets = self.np_random.integers(0, self.action.sizes)
+        self.numbers = self.np_random.uniform(-0.8, 0.8, self.action.action_size).astype(np.float32)
+        hot = np.zeros(sum(self.action.sizes), np.float32)
+        hot[self.targets + self.action.offsets] = 1.0
+        observation = np.concatenate([hot, self.numbers])
+        if not self.mask:
+            return observation
+        wrong = (self.targets + 1) % self.action.sizes
+        self.valid = np.ones(len(hot), np.int8)
+        self.valid[wrong + self.action.offsets] = 0
+        valid = self.valid
+        if self.mask == "nested":
+            valid = nested_mask(valid, self.action)
+            if isinstance(valid, dict):
+                valid = {key: part for key, part in valid.items() if part is not None}
+            elif isinstance(self.action_space, Tuple):
+                valid = tuple(part for part in valid if part is not None)
+        return {"observation": observation, "action_mask": valid}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = self.steps
+        return self._observe(), {}
+
+    def step(self, action):
+        if not self.action_space.contains(action):
+            raise ValueError(f"{action!r} is not in {self.action_space}")
+        discrete, continuous = self.action.parts(HybridActionMap(self.action).inverse(action))
+        if self.mask and not self.valid[discrete + self.action.offsets].all():
+            raise ValueError(f"{discrete} is not valid: {self.valid}")
+        reward = -float((discrete != self.targets).sum())
+        if continuous is not None:
+            reward -= float(np.square(continuous - self.numbers).sum())
+        self.left -= 1
+        return self._observe(), reward, False, self.left == 0, {}
+
+
 class TeamIdentity(gym.Env):
     """One step of a team: the reward is the mean over the agents, each of which sees a target of its own.
 
@@ -182,6 +258,7 @@ class Faulty(gym.Env):
 
 gym.register("DiscreteIdentity-v0", entry_point="toys:DiscreteIdentity")
 gym.register("Identity-v0", entry_point="toys:Identity")
+gym.register("HybridIdentity-v0", entry_point="toys:HybridIdentity")
 gym.register("RememberFirst-v0", entry_point="toys:RememberFirst")
 gym.register("TeamIdentity-v0", entry_point="toys:TeamIdentity")
 gym.register("Faulty-v0", entry_point="toys:Faulty")
@@ -240,6 +317,18 @@ def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) 
     return Spec(arrays, DiscreteSpec(3, (num_agents,)) if discrete else real, num_agents=num_agents)
 
 
+def hybrid_spec(sizes=(3, 2), action: int = 2, observation: int = 3, masked: bool = False) -> Spec:
+    """Returns the spec of a vector observation, a MultiDiscrete "press" and a Box "turn" between -1 and 1, or of one of
+    both.
+    """
+    arrays, bound = {"observation": ArraySpec((observation,), "float32")}, np.ones(action, np.float32)
+    if masked:
+        arrays["action_mask"] = ArraySpec((sum(sizes),), "bool")
+    leaves = {"press": FactorsSpec(tuple(sizes), (0,) * len(sizes), (len(sizes),))} if sizes else {}
+    leaves |= {"turn": ArraySpec((action,), "float32", -bound, bound)} if action else {}
+    return Spec(arrays, HybridSpec(leaves, {name: name for name in leaves}))
+
+
 def _draw(rng: np.random.Generator, array: ArraySpec, shape: tuple[int, ...]) -> np.ndarray:
     if array.dtype == "uint8":
         return rng.integers(0, 256, (*shape, *array.shape), np.uint8)
@@ -256,7 +345,12 @@ def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> 
     rng = np.random.default_rng(seed)
     shape = (updates, batch_size)
 
-    def act() -> np.ndarray:
+    def act() -> Any:
+        if isinstance(spec.action, HybridSpec):
+            sizes, size = spec.action.sizes, spec.action.action_size
+            discrete = rng.integers(0, sizes, (*shape, len(sizes)), np.int32) if sizes else None
+            continuous = rng.uniform(-1, 1, (*shape, size)).astype(np.float32) if size else None
+            return spec.action.whole(discrete, continuous)
         if isinstance(spec.action, DiscreteSpec):
             return rng.integers(0, spec.action.num_actions, (*shape, *spec.action.shape), np.int32)
         return rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
@@ -271,7 +365,9 @@ def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> 
     )
     if "action_mask" in spec.observation:
         for observation, valid in ((batch.observation, batch.action), (batch.next_observation, act())):
-            np.put_along_axis(observation["action_mask"], valid[..., None], True, axis=-1)
+            hybrid = isinstance(spec.action, HybridSpec)
+            index = spec.action.parts(valid)[0] + spec.action.offsets if hybrid else valid[..., None]
+            np.put_along_axis(observation["action_mask"], index, True, axis=-1)
     return batch
 
 

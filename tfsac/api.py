@@ -37,7 +37,7 @@ from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.loggers import Logger
 from tfsac.training.policy_weights import load_weights
-from tfsac.types import ACTION_MASK
+from tfsac.types import ACTION_MASK, arrays_of, map_action
 from tfsac.utils.files import new_file
 
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
@@ -117,7 +117,7 @@ def play(
     playing = parameters
     if render and env_fn is None:
         playing = dataclasses.replace(parameters, kwargs={**parameters.kwargs, "render_mode": render})
-    steps: list[np.ndarray] = []
+    steps: list[Any] = []
     with contextlib.closing(maker(playing, env_fn, to_play=True)()) as env:
         if (render or dump_mp4) and isinstance(env.unwrapped, FirstEnvironment):
             single = 'environment.vectorization="sync", or an env_fn of one environment'
@@ -125,14 +125,16 @@ def play(
         video = dump_mp4 and new_file(dump_mp4, ".mp4", ".gif")
         plot_path = plot_actions and new_file(plot_actions, ".png")
         evaluation = run_in(env, lambda _, action, *step: steps.append(action))
-    actions = np.split(np.array(steps), np.cumsum(evaluation.lengths)[:-1])
+    ends = np.cumsum(evaluation.lengths).tolist()
+    actions = [steps[end - length : end] for end, length in zip(ends, evaluation.lengths.tolist(), strict=True)]
     try:
         if video:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(len(actions))]
             write_video(parameters, seeds, actions, video, env_fn, evaluation.returns.tolist())
         if plot_path:
             switched = None if evaluation.switched is None else evaluation.switched[: len(actions[0])]
-            plots.plot_actions(actions[0], plot_path, switched, f"{parameters.name}, one episode")
+            entries = [np.concatenate([np.ravel(x) for x in arrays_of(action)]) for action in actions[0]]
+            plots.plot_actions(np.array(entries), plot_path, switched, f"{parameters.name}, one episode")
     except Exception as error:
         error.add_note(f"The mean return was {evaluation}.")
         raise
@@ -257,13 +259,16 @@ def demonstrate(
         observe=observe,
     )
 
+    def stored(action: Any) -> Any:
+        return map_action(lambda x: x[None], inverse(action))
+
     def batch(observation: Any) -> dict[str, np.ndarray]:
         return {key: value[None] for key, value in as_arrays(observation, spec).items()}
 
     memory = TransitionMemory(spec._replace(num_rewards=None).unstacked(), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
         outcome = np.array([reward], np.float32), np.array([terminated]), np.array([truncated])
-        memory.add(batch(observation), inverse(action)[None], *outcome, batch(next_observation))
+        memory.add(batch(observation), stored(action), *outcome, batch(next_observation))
     return Demonstrations(memory.ring[:, 0], level, evaluation.returns, action_bounds=action_bounds_of(spec))
 
 

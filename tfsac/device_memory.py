@@ -15,7 +15,7 @@ from tfsac.environments import Filters
 from tfsac.errors import TfsacError
 from tfsac.memories import TransitionMemory
 from tfsac.memories.frames import EARLIER
-from tfsac.types import OBSERVATION, Arrays, BatchesOnDevice, Spec, Transition
+from tfsac.types import OBSERVATION, Arrays, BatchesOnDevice, Spec, Transition, action_in
 
 BYTES_PER_TRANSFER = 1 << 26  # bounds what a resumed run copies at once
 STEPS_PER_EPISODE = 8  # on average, for which there is room for last frames from the start
@@ -214,7 +214,7 @@ class DeviceMemory:
             observation[key], next_observation[key] = self._stacks(key, read, begin, end)
         transition = Transition(
             observation=filtered.observation(observation),
-            action=self._field(first, "action"),
+            action=action_in({name: self._field(first, name) for name in memory.actions}, memory.actions),
             reward=reward,
             discount=tf.gather(memory.powers[1:], end - begin) * (1.0 - ended),
             next_observation=filtered.observation(next_observation),

@@ -43,6 +43,8 @@ FEATURES = {
     "mirrored": ("two devices (`--strategy=mirrored`)", {}, {"strategy": "mirrored", "num_devices": 2}),
     "one_device": ("`--strategy=one_device`", {}, {"strategy": "one_device"}),
     "prioritized": ("prioritised replay (`agent.memory`)", {"agent.memory": {"kind": "prioritized", "max_size": 1000}}, {}),
+    "hindsight": ("hindsight replay (`agent.memory`)", {}, {}),  # of a goal environment, in `cell`
+    "privileged": ("privileged critics (`agent.networks.*.observation_keys`)", {}, {}),
     "prior_data": ("prior data (`agent.memory`)", {}, {}),  # recorded in `cell`
     "repetition": ("noise repetition (`agent.exploration`)", {"agent.exploration": {"kind": "noise_repetition", "every": 7}}, {}),
     "resets": ("resets (`agent.algorithm.reset_steps`)", {"agent.algorithm.reset_steps": [40, 80]}, {}),
@@ -68,6 +70,7 @@ AGENTS = {
     "renormalized_critics": "ensemble with batch renormalisation, no target network",
     "quantile_critics": "ensemble with quantiles, layer normalisation and dropout",
     "discrete_sac": "discrete SAC",
+    "hybrid_sac": "hybrid SAC",
     "twin_team": "several agents, twin SAC",
     "discrete_team": "several agents, discrete SAC",
     "twin_sqil": "SQIL, twin SAC",
@@ -81,6 +84,7 @@ AGENTS = {
 }
 DISCRETE = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer", "recurrent_discrete")
 TEAMS = ("twin_team", "discrete_team")
+HYBRID = "hybrid_sac"
 ENSEMBLES = ("renormalized_critics", "quantile_critics")
 
 
@@ -88,6 +92,8 @@ def level_of(agent, own=False):
     """Returns the level of an agent's runs, and arguments of it."""
     if agent in TEAMS:
         return "toys:TeamIdentity-v0", {"discrete": agent in DISCRETE}
+    if agent == HYBRID:
+        return "toys:HybridIdentity-v0", {"mask": "nested"}
     if own:
         return f"toys:{'DiscreteIdentity' if agent in DISCRETE else 'Identity'}-v0", {}
     return "CartPole-v1" if agent in DISCRETE else "Pendulum-v1", {}
@@ -135,6 +141,8 @@ def preset_of(agent, changes, folder):
         elif agent in DISCRETE:
             networks = p.discrete_soft_actor_critic_networks((8,), **reads, **trained)
             made = p.DiscreteSoftActorCriticAgentParameters(networks=networks)
+        elif agent == HYBRID:
+            made = p.HybridSoftActorCriticAgentParameters(networks=p.hybrid_soft_actor_critic_networks((8,), **trained))
         elif agent in ENSEMBLES:
             made = ensemble(agent, **trained)
         else:
@@ -170,16 +178,67 @@ def ensemble(agent, **trained):
     )
 
 
-def demonstrations(agent, folder):
+def with_goals(preset, agent):
+    """Returns a run with hindsight replay in a goal environment; several agents keep theirs, which has no goals."""
+    from tfsac import parameters as p
+
+    changes = {"agent.memory": {"kind": "hindsight", "max_size": 1000}}
+    if agent not in TEAMS:
+        level = "BitFlipping-v0" if agent in DISCRETE else "Reach-v0"
+        kwargs = {"hybrid": True} if agent == HYBRID else {}
+        changes |= {"environment.level": f"goal_tools:{level}", "environment.kwargs": kwargs}
+    return p.override(preset, changes)
+
+
+def privileged(env):
+    """Returns an environment whose critics may also read the key "state"."""
+    import gymnasium as gym
+
+    def by_key(parts):
+        parts = dict(parts) if isinstance(parts, dict | gym.spaces.Dict) else {"observation": parts}
+        return {**parts, "state": parts["observation"]}
+
+    space = gym.spaces.Dict(by_key(env.observation_space))
+    return gym.wrappers.TransformObservation(env, by_key, space)
+
+
+def with_privileged_critics(preset, agent, run_dir):
+    """Returns a run whose critics read one more key than the policy; demonstrations have it too."""
+    from tfsac import parameters as p
+
+    policy, state = ("agent_state", "global_state") if agent in TEAMS else ("observation", "state")
+    names = [name for name in preset.agent.networks if name != "policy"]
+    changes = {f"agent.networks.{name}.observation_keys": [policy, state] for name in names}
+    changes |= {
+        f"agent.networks.{name}.input_embedders_parameters": {policy: {"scheme": []}} for name in preset.agent.networks
+    }
+    if agent.endswith("sqil"):
+        path = demonstrations(agent, run_dir.parent, lambda: privileged(environment(agent)))
+        changes["agent.memory.demonstrations"] = str(path)
+    return p.override(preset, {**changes, "agent.networks.policy.observation_keys": [policy]})
+
+
+def demonstrations(agent, folder, make=None):
     """Writes demonstrations for an agent's level, if they are not there, and returns their file."""
     import tfsac
 
     path = folder / f"{agent}.npz"
     if not path.exists():
-        env = environment(agent)
+        folder.mkdir(parents=True, exist_ok=True)
+        env = make() if make else environment(agent)
         env.action_space.seed(0)
-        tfsac.save_demonstrations(path, tfsac.demonstrate(lambda observation: env.action_space.sample(), env, 2))
+        tfsac.save_demonstrations(path, tfsac.demonstrate(lambda observation: sample(env, observation), env, 2))
     return path
+
+
+def sample(env, observation):
+    """Returns a random action, which the mask allows where there is one."""
+    mask = observation.get("action_mask") if isinstance(observation, dict) else None
+    if mask is None:
+        return env.action_space.sample()
+    from tfsac.environments.actions import action_spec, nested_mask
+
+    return env.action_space.sample(mask=nested_mask(mask, action_spec(env.action_space)))
 
 
 def cloned_models(preset, run):
@@ -201,7 +260,7 @@ def cell(agent, feature, folder):
 
     run_dir = folder / agent / feature
     _, changes, settings = FEATURES[feature]
-    if agent.endswith("sqil") and feature in ("prioritized", "prior_data"):
+    if agent.endswith("sqil") and feature in ("prioritized", "prior_data", "hindsight"):
         return "refused: SQIL has a replay memory of its own, which samples uniformly"
     if agent.endswith("sqil") and feature == "level":
         changes = {"agent.memory.demonstrations": str(run_dir.with_suffix(".npz"))}
@@ -214,6 +273,12 @@ def cell(agent, feature, folder):
         preset = preset_of(agent, changes, folder)
         if feature == "level":
             preset = of_level(preset, agent, run_dir)
+        if feature == "hindsight":
+            preset = with_goals(preset, agent)
+        if feature == "privileged":
+            preset = with_privileged_critics(preset, agent, run_dir)
+            if agent not in TEAMS:
+                user["env_fn"] = lambda: privileged(environment(agent))
         if feature == "env_fn":
             user["env_fn"] = lambda: environment(agent)
         if feature in ("same_step", "next_step"):

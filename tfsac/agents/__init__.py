@@ -5,13 +5,15 @@ The formulas of the losses are in `tfsac/losses/`, that of the temperature too; 
 `compiled_updates.py` the loop that calls `update_once`, and `batches.py` how its batches reach the graph.
 
 A suffix names the axes of a tensor: B batch entries, N critics, A action dimensions or discrete actions, T time, D
-rewards a step, R = T * B, J sampled actions of an entry, S parameters of a distribution. Docstrings also have U
+rewards a step, R = T * B, J sampled actions of an entry, S parameters of a distribution, F factors of an action, K
+combinations of them. Docstrings also have U
 updates of a call, M metrics, E environments and P agents that share a policy.
 """
 
 from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent
 from tfsac.agents.discrete_sac import DiscreteSoftActorCriticAgent
 from tfsac.agents.ensemble_sac import EnsembleSoftActorCriticAgent
+from tfsac.agents.hybrid_sac import HybridSoftActorCriticAgent
 from tfsac.agents.learner import Agent
 from tfsac.agents.recurrent_sac import RecurrentDiscreteSoftActorCriticAgent, RecurrentSoftActorCriticAgent
 from tfsac.agents.sac_v import SoftActorCriticAgent
@@ -24,6 +26,7 @@ __all__ = [
     "DiscreteSoftActorCriticAgent",
     "EnsembleSoftActorCriticAgent",
     "GaussianACERAgent",
+    "HybridSoftActorCriticAgent",
     "RecurrentDiscreteSoftActorCriticAgent",
     "RecurrentSoftActorCriticAgent",
     "SoftActorCriticAgent",

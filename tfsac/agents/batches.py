@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfsac.types import ArraySpec, Batch, Segments, Sequence, Spec, Transition
+from tfsac.types import ArraySpec, Batch, DiscreteSpec, Segments, Sequence, Spec, Transition, action_in
 
 ALIGNMENT = 64  # bytes, of TensorFlow's arrays
 Packed = tuple[tf.Tensor, list[tf.Tensor]]  # the float32 fields `[U, F]`, and every other field `[U, B, ...]`
 
 
-def tensor_specs(arrays: dict[str, ArraySpec], leading: list[int]) -> dict[str, tf.TensorSpec]:
+def tensor_specs(arrays: Mapping[str, ArraySpec | DiscreteSpec], leading: list[int]) -> dict[str, tf.TensorSpec]:
     """Returns shapes and dtypes of arrays with leading dimensions."""
     return {key: tf.TensorSpec([*leading, *array.shape], array.dtype) for key, array in arrays.items()}
+
+
+def action_tensors(spec: Spec, leading: list[int]) -> Any:
+    """Returns shape and dtype of agents' actions with leading dimensions, a dict of hybrid ones."""
+    fields = tensor_specs(spec.action_fields, leading)
+    return action_in(fields, fields)
 
 
 def transition_spec(spec: Spec, batch_size: int, weighted: bool) -> Transition:
     """Returns a batch of transitions `[B, ...]`, perhaps with importance weights, as `tf.TensorSpec`."""
     leading = [batch_size]
-    scalar, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
+    scalar, action = tf.TensorSpec(leading), action_tensors(spec, leading)
     observation, extras = tensor_specs(spec.observation, leading), tensor_specs(spec.extras, leading)
     return Transition(observation, action, scalar, scalar, dict(observation), scalar if weighted else (), extras)
 
@@ -30,7 +37,7 @@ def transition_spec(spec: Spec, batch_size: int, weighted: bool) -> Transition:
 def sequence_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, ArraySpec] | None = None) -> Sequence:
     """Returns a batch of sequences `[T, B, ...]` as `tf.TensorSpec`, T being `steps`; `state` is stored with LSTMs."""
     leading = [steps, batch_size]
-    scalar, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
+    scalar, action = tf.TensorSpec(leading), action_tensors(spec, leading)
     reward = tf.TensorSpec([*leading, *([spec.num_rewards] if spec.num_rewards else [])])
     observation, extras = tensor_specs(spec.observation, leading), tensor_specs(spec.extras, leading)
     initial_state = tensor_specs(state, [batch_size]) if state else ()
@@ -40,7 +47,7 @@ def sequence_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, Arra
 def segment_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, ArraySpec]) -> Segments:
     """Returns a batch of segments `[T, B, ...]` as `tf.TensorSpec`, T being `steps`; `state` is recurrent networks'."""
     leading = [steps, batch_size]
-    scalar, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
+    scalar, action = tf.TensorSpec(leading), action_tensors(spec, leading)
     observation = tensor_specs(spec.observation, [steps + 1, batch_size])
     initial_state, extras = tensor_specs(state, [batch_size]), tensor_specs(spec.extras, leading)
     return Segments(observation, action, scalar, scalar, scalar, scalar, scalar, initial_state, extras)

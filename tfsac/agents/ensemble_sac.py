@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import zlib
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -17,7 +16,7 @@ import tensorflow as tf
 from tfsac.agents.learner import Step
 from tfsac.agents.twin_sac import TwinSoftActorCriticAgent
 from tfsac.losses.critics import critic_values
-from tfsac.losses.ensembles import draw_critics, reduce_q
+from tfsac.losses.ensembles import reduce_q
 from tfsac.networks.layers import Mask
 from tfsac.networks.unit_weights import weight_norm
 from tfsac.parameters import TwinSoftActorCriticAgentParameters
@@ -91,13 +90,6 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         spread = tf.reduce_mean(tf.math.reduce_std(q_BN, axis=-1))
         norm = weight_norm(self.networks["q"])
         return step._replace(metrics=step.metrics | metrics | {"q/spread": spread, "q/weight_norm": norm})
-
-    def subset(self) -> tf.Tensor | None:
-        """Returns which critics make the target of this update, `[M]`, on all replicas; None for all critics."""
-        if self.algorithm.critic_subset is None:
-            return None
-        seed = tf.stack([self.noise_seed + zlib.crc32(b"subset"), self.updates])
-        return draw_critics(tf.random.stateless_uniform([self.num_critics], seed), self.algorithm.critic_subset)
 
     def outputs(self, batch: Transition, next_action_BA: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what the critics compute of (s, a), and (a subset of) the target critics of (s', a'): apart, or in

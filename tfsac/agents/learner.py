@@ -18,6 +18,7 @@ from tfsac.agents.batches import transition_spec
 from tfsac.agents.compiled_updates import CompiledUpdates
 from tfsac.agents.sqil_diagnostics import EXTRAS, critic_diagnostics
 from tfsac.errors import TfsacError
+from tfsac.losses.ensembles import draw_critics
 from tfsac.losses.temperature import temperature_loss
 from tfsac.networks import ModelMaker, make_networks
 from tfsac.networks.optimizers import (
@@ -140,6 +141,7 @@ class Agent(tf.Module, ABC):
     policy: Any
     algorithm: Any
     critic_step: Any
+    num_critics: int
     full_metrics: bool = True
     batch_axis: ClassVar[int] = 0  # of what `update_once` gets; 1 in sequences
 
@@ -274,6 +276,13 @@ class Agent(tf.Module, ABC):
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
         sample = draw(shape, seed)
         return sample if self.replicas == 1 else self.replica_slice(sample, self.replicas)
+
+    def subset(self) -> tf.Tensor | None:
+        """Returns which critics make the target of this update, `[M]`, the same on all replicas; None for all."""
+        if self.algorithm.critic_subset is None:
+            return None
+        seed = tf.stack([self.noise_seed + zlib.crc32(b"subset"), self.updates])
+        return draw_critics(tf.random.stateless_uniform([self.num_critics], seed), self.algorithm.critic_subset)
 
     def watch(self, *names: str) -> tf.GradientTape:
         """Returns a tape that watches what is trained under these names and nothing else."""

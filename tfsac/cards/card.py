@@ -100,7 +100,7 @@ policy = tf.saved_model.load("policy")
 act = policy.signatures["serving_default"]
 specs = act.structured_input_signature[1]  # shape and dtype of each input, with a first axis for environments
 inputs = {{name: tf.ones([size or 1 for size in spec.shape], spec.dtype) for name, spec in specs.items()}}
-action = act(**inputs)["action"]
+{act}
 ```
 
 Ones stand for real observations. A policy with a state has it as inputs, zeros at the start of an episode, and returns
@@ -275,6 +275,7 @@ def write_card(
             interval=interval,
             video="\n[A video of the first episode](replay.mp4)\n" if (folder / "replay.mp4").is_file() else "",
             env_fn=", env_fn=env_fn" if environment.by_env_fn else "",
+            act='action = act(**inputs)["action"]' if exported.actions == {"action"} else "actions = act(**inputs)",
             **results,
         )
         (folder / "README.md").write_text(page, encoding="utf-8")

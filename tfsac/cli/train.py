@@ -153,11 +153,14 @@ def _preset_for(level: str, texts: tuple[str, ...]) -> str:
     from tfsac.environments import maker, spec_of
     from tfsac.parameters import Preset, for_level, override, parse_assignment
     from tfsac.preset_lookup import load_preset
-    from tfsac.types import DiscreteSpec
+    from tfsac.types import DiscreteSpec, HybridSpec
 
     environment = override(for_level(Preset(), level), dict(map(parse_assignment, texts))).environment
     (env := maker(environment)()).close()
-    if isinstance(spec_of(env).action, DiscreteSpec):
+    action = spec_of(env).action
+    if isinstance(action, HybridSpec):
+        actions, name = "several", "hybrid_sac"
+    elif isinstance(action, DiscreteSpec):
         actions, name = "discrete", "cart_pole_discrete_sac"
     else:
         has_level = level in load_preset("mujoco_twin_sac").levels

@@ -14,13 +14,15 @@ import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import VectorEnv
 
-from tfsac.environments.spaces import NUM_REWARDS, FrameStack, float32_bound, name_of_environment, spaces_by_key
+from tfsac.environments.actions import SEVERAL, action_spec, float32_bound, hybrid_spec, named_leaves
+from tfsac.environments.spaces import NUM_REWARDS, FrameStack, name_of_environment, spaces_by_key, spec_of
 from tfsac.errors import TfsacError
-from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
+from tfsac.types import ACTION_MASK, AGENT_STATE, HybridSpec, input_name, some_valid
 
 VECTOR_REWARD = "vector_reward"  # key of the info of a step
 FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")  # of environments that reset themselves
 RESERVED = ("action", "noise", "self")  # other inputs of exported policies, and of Python's methods
+MAX_JOINT_ACTIONS = 4096
 LARGEST = np.finfo(np.float32).max  # NaN is not below it either
 
 
@@ -68,12 +70,14 @@ def _problems(env: gym.Env) -> Iterator[str]:
     team = (spaces[AGENT_STATE].shape or ())[:1] if AGENT_STATE in spaces else ()
     yield from _action_problems(action, team)
     mask = spaces.pop(ACTION_MASK, None)
-    if mask is not None and not isinstance(action, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
-        yield f"'action_mask' needs discrete actions, got {action}"
-    elif mask is not None:
-        expected = (*team, int(action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]))
-        if mask.shape != expected:
-            yield f"'action_mask' must have an entry for each action, shape {expected}, got {mask}"
+    if mask is not None:
+        of = action_spec(action, bool(team))
+        number = sum(of.sizes) if isinstance(of, HybridSpec) else getattr(of, "num_actions", 0)
+        if not number:
+            yield f"'action_mask' needs discrete actions, got {action}"
+        elif mask.shape != (*team, number):
+            advice = "; a mask of combinations needs a Discrete of all" if isinstance(of, HybridSpec) else ""
+            yield f"'action_mask' must have an entry for each action, shape {(*team, number)}, got {mask}{advice}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
             yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
@@ -106,18 +110,48 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
         if not floats or len(action.shape) != len(team) + 1 or action.shape[:-1] != team or not action.shape[-1]:
             yield f"actions must be a Box of floats ({', '.join(map(str, (*team, 'A')))}), or discrete, got {action}"
             return
-        low, high = float32_bound(action.low, 1), float32_bound(action.high, -1)
-        if not (np.isfinite(action.low) & np.isfinite(action.high) & (low < high)).all():
-            bounds = f"{action.low.tolist()} and {action.high.tolist()}; gymnasium.wrappers.TransformAction sets others"
-            yield f"actions need finite bounds with low < high, got {bounds}"
+        yield from _bounds_problems(action)
+    elif isinstance(action, SEVERAL) and not team:
+        yield from _several_problems(action)
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team or len(set(action.nvec)) > 1 or len(set(action.start)) > 1:
             yield f"a team of {team[0]} agents needs a MultiDiscrete of as many equal sizes and starts, got {action}"
     elif not isinstance(action, gym.spaces.Discrete) or team:
         yield (
-            "actions must be a Box (A,) of floats or a Discrete; for a team of P agents, with the key 'agent_state', a "
-            f"Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
+            "actions must be a Box (A,) of floats, Discrete, MultiDiscrete, or a Dict or Tuple of these; for a team "
+            f"of P agents, with the key 'agent_state', a Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
         )
+
+
+def _bounds_problems(action: gym.spaces.Box) -> Iterator[str]:
+    low, high = float32_bound(action.low, 1), float32_bound(action.high, -1)
+    if not (np.isfinite(action.low) & np.isfinite(action.high) & (low < high)).all():
+        bounds = f"{action.low.tolist()} and {action.high.tolist()}; gymnasium.wrappers.TransformAction sets others"
+        yield f"actions need finite bounds with low < high, got {bounds}"
+
+
+def _several_problems(action: gym.Space[Any]) -> Iterator[str]:
+    """Yields what hinders a MultiDiscrete, Dict or Tuple of actions."""
+    names = []
+    for name, leaf in named_leaves(action):
+        names.append(name)
+        if isinstance(leaf, gym.spaces.Box):
+            if not np.issubdtype(leaf.dtype, np.floating) or not np.prod(leaf.shape):
+                yield f"the action {name!r} must be a Box of floats, or discrete, got {leaf}"
+            yield from _bounds_problems(leaf)
+        elif not isinstance(leaf, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+            yield f"the action {name!r} must be a Box, a Discrete or a MultiDiscrete, got {leaf}"
+    plain = all(re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and not keyword.iskeyword(name) for name in names)
+    reserved = isinstance(action, gym.spaces.Dict) and any(re.fullmatch(r"action(_\d+)*", name) for name in names)
+    if not plain or reserved or len({name.lower() for name in names}) < len(names):
+        rule = "letters, digits and '_' after a letter, distinct, and neither 'action' nor 'action_0'"
+        yield f"keys of actions become names in exported policies: {rule}, got {names}"
+    spec = hybrid_spec(action)
+    if (num := spec.num_joint_actions) > MAX_JOINT_ACTIONS:
+        combinations = f"{num} of the sizes {spec.sizes}: critics have a value of each"
+        yield f"discrete actions must have at most {MAX_JOINT_ACTIONS} combinations, got {combinations}"
+    if num == 1 and not spec.action_size:
+        yield f"there must be more than one action, got {action}"
 
 
 def time_limit_of(env: gym.Env | VectorEnv) -> int | None:
@@ -141,6 +175,7 @@ class CheckedEnv(gym.Wrapper):
     def __init__(self, env: gym.Env):
         super().__init__(env)
         spaces = spaces_by_key(env.observation_space)
+        self.action = spec_of(env).action
         self.several_keys = isinstance(env.observation_space, gym.spaces.Dict)
         self.parts: dict[str, tuple[Any, Any]] = {key: (space.shape, space.dtype) for key, space in spaces.items()}
         self.stacks = [key for key, space in spaces.items() if isinstance(space, FrameStack)]
@@ -193,7 +228,7 @@ class CheckedEnv(gym.Wrapper):
             if dtype.kind == "f" and not np.abs(part).max(initial=0.0) <= LARGEST:
                 invalid = part[~(np.abs(part) <= LARGEST)]
                 yield f"observation {key!r} must be finite in float32, got {invalid[0]}"
-            if key == ACTION_MASK and not terminated and not part.any(-1).all():
+            if key == ACTION_MASK and not terminated and not some_valid(np.asarray(part), self.action).all():
                 mask = part.astype(int).tolist()
                 yield f"'action_mask' allows no action; end the episode instead, got {mask}"
         for key in self.stacks:

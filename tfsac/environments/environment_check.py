@@ -14,13 +14,22 @@ from gymnasium.utils.passive_env_checker import env_reset_passive_checker, env_s
 from gymnasium.vector import VectorEnv
 
 from tfsac.environments.checked_env import EnvironmentFailure, check, format_error, time_limit_of
+from tfsac.environments.goals import GoalFunctions
 from tfsac.environments.make import EnvFn, Maker
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vector_env import FirstEnvironment, VectorEnvironments
 from tfsac.environments.vectorize import Environments
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
+from tfsac.types import (
+    ACHIEVED_GOAL,
+    ACTION_MASK,
+    AGENT_STATE,
+    DESIRED_GOAL,
+    DiscreteSpec,
+    HybridSpec,
+    map_action,
+)
 
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
@@ -97,6 +106,7 @@ def check_environment(
                 environments, single = Environments(parameters, seed, watched, begin=False), first
                 closing.callback(environments.close)
             _look_at_spaces(single, report)
+            _look_at_goals(single, report)
             if maker.parameters.evaluation == "separate" and first is not env:
                 _make_another(maker, first)
             _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report)
@@ -156,6 +166,15 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
             report.warnings.append(f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
 
 
+def _look_at_goals(env: gym.Env, report: EnvironmentReport) -> None:
+    """Tells whether the rewards of a goal environment can be computed for other goals."""
+    if {ACHIEVED_GOAL, DESIRED_GOAL} <= spaces_by_key(env.observation_space).keys():
+        try:
+            report.facts.extend(["hindsight replay can compute rewards for other goals", *GoalFunctions(env).notes])
+        except TfsacError as error:
+            report.warnings.append(str(error))
+
+
 def _step(
     environments: Environments | VectorEnvironments,
     num_steps: int,
@@ -166,7 +185,7 @@ def _step(
     """Makes random steps in all environments."""
     running, largest_reward = np.zeros(environments.num_envs), 0.0
     largest, episodes = dict.fromkeys(environments.spec.observation, 0.0), list[tuple[np.ndarray, ...]]()
-    single, actions = isinstance(environments, Environments), list[np.ndarray]()
+    single, actions = isinstance(environments, Environments), list[Any]()
     if isinstance(environments, Environments):
         environments.start_episodes()
     before = environments.state(), actions, environments.observation, environments.began
@@ -212,7 +231,7 @@ def _step(
 def _replay(environments: Environments, before: tuple[Any, ...], report: EnvironmentReport) -> None:
     """Makes the steps of the newest episode that goes on once more."""
     state, actions, observation, began = before
-    replayed = np.array(actions[: state["length"][0]])[:, 0] if state["length"][0] else None
+    replayed = [map_action(lambda x: x[0], action) for action in actions[: state["length"][0]]]
     try:
         reproduced = environments.restore(state, replayed, observation, began)
     except EnvironmentFailure as error:  # it can only be reset once its episode is over
@@ -226,10 +245,14 @@ def _replay(environments: Environments, before: tuple[Any, ...], report: Environ
         report.warnings.append(f"{different}: draw random numbers from {advice}")
 
 
-def _random_action(environments: Environments | VectorEnvironments, rng: np.random.Generator) -> np.ndarray:
+def _random_action(environments: Environments | VectorEnvironments, rng: np.random.Generator) -> Any:
     """Returns random actions `[E, ...]` as a policy gives them, valid ones where there is a mask."""
-    action = environments.spec.action
-    shape = (environments.num_envs, *action.shape)
+    action, rows = environments.spec.action, environments.num_envs
+    if isinstance(action, HybridSpec):
+        score = rng.random((rows, sum(action.sizes))) + environments.observation.get(ACTION_MASK, 0)
+        continuous = rng.uniform(-1.0, 1.0, (rows, action.action_size)).astype(np.float32)
+        return action.whole(action.best(score), continuous)
+    shape = (rows, *action.shape)
     if isinstance(action, DiscreteSpec):
         valid = environments.observation.get(ACTION_MASK, np.ones((*shape, action.num_actions), bool))
         return (valid + rng.random(valid.shape)).argmax(-1)

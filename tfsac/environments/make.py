@@ -13,12 +13,14 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
+from tfsac.environments.actions import flat_mask, hybrid_spec
 from tfsac.environments.checked_env import CheckedEnv, check, time_limit_of
 from tfsac.environments.pettingzoo_team import Team
-from tfsac.environments.spaces import FrameStack, name_of_environment
+from tfsac.environments.spaces import FrameStack, name_of_environment, with_flat_mask
 from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
+from tfsac.types import ACTION_MASK
 
 EnvFn = Callable[..., gym.Env | VectorEnv]  # an env_fn: called without arguments, or with num_envs if it takes it
 ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # the beginning of these levels
@@ -195,8 +197,11 @@ def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs
 
 
 def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
-    """Returns a `CheckedEnv` of an environment; one whose spaces cannot be used is closed, with TfsacError."""
+    """Returns a `CheckedEnv` of an environment, with a flat mask of several actions; one whose spaces cannot be used is
+    closed, with TfsacError.
+    """
     try:
+        env = _with_flat_mask(env)
         check(env)
         env = CheckedEnv(env)
         if visible_entries is None:
@@ -211,6 +216,17 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
         raise
     visible = gym.spaces.Box(space.low[indices], space.high[indices], dtype=space.dtype)
     return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[indices], visible)
+
+
+def _with_flat_mask(env: gym.Env) -> gym.Env:
+    """Returns an environment whose mask, if it has the structure of the action, is one array instead."""
+    space = with_flat_mask(env.observation_space, env.action_space)
+    if space is env.observation_space:
+        return env
+    spec = hybrid_spec(env.action_space)
+    return gym.wrappers.TransformObservation(
+        env, lambda x: {**x, ACTION_MASK: flat_mask(x[ACTION_MASK], spec).astype(np.int8)}, space
+    )
 
 
 def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:

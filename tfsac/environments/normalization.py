@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -101,17 +102,20 @@ class Filters:
         parameters: of the filters.
         spec: of the agent.
         discount: gamma, of the returns by which return scaling divides.
+        shared: keys of observations that have the same statistics, such as goals, which replace each other.
 
     Raises:
         ParameterError: return scaling of several rewards a step.
     """
 
-    def __init__(self, parameters: FilterParameters, spec: Spec, discount: float = 0.99):
+    def __init__(self, parameters: FilterParameters, spec: Spec, discount: float = 0.99, shared: Collection[str] = ()):
         self.parameters = parameters
         arrays = spec.single_agent().observation if parameters.observation_normalization else {}
         self.observations = {
             key: RunningStatistics(array.shape) for key, array in arrays.items() if array.dtype == "float32"
         }
+        normalized = [key for key in shared if key in self.observations]
+        self.observations |= {key: self.observations[normalized[0]] for key in normalized}
         self.rewards = RunningStatistics(() if spec.num_rewards is None else (spec.num_rewards,))
         self.returns: ReturnScaling | None = None
         if parameters.return_scaling:
@@ -187,15 +191,18 @@ class Filters:
         """Returns the statistics as plain lists, exactly."""
         observations = {key: statistics.state() for key, statistics in self.observations.items()}
         by_key = {name: {key: values[name] for key, values in observations.items()} for name in ("mean", "squares")}
+        counts = {key: values["count"] for key, values in observations.items()}
         reward = {"reward": self.rewards.state()} if self.parameters.reward_normalization else {}
         returns = {"returns": self.returns.state()} if self.returns else {}
-        return {"count": self.count, **by_key, **reward, **returns}
+        return {"count": self.count, "counts": counts, **by_key, **reward, **returns}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Loads statistics that `state` returned."""
-        for key in state["mean"]:
-            self.observations[key] = statistics = RunningStatistics()
-            statistics.restore({"count": state["count"], **{name: state[name][key] for name in ("mean", "squares")}})
+        counts = state.get("counts", {})  # not in those of before
+        for key, statistics in self.observations.items():
+            if key in state["mean"]:
+                values = {name: state[name][key] for name in ("mean", "squares")}
+                statistics.restore({"count": counts.get(key, state["count"]), **values})
         if self.parameters.reward_normalization and "reward" in state:  # weights may come from a run without
             self.rewards.restore(state["reward"])
         if self.returns and "returns" in state:

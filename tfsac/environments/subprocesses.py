@@ -71,7 +71,7 @@ class Group:
             if seed is not None:
                 self._store(i, self._call(i, self.envs[i].reset, seed=seed)[0])
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+    def step(self, action: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Steps all with actions `[G, ...]`; returns rewards, terminated and truncated, `[G]` each, and infos."""
         steps = []
         for i, env in enumerate(self.envs):
@@ -265,7 +265,7 @@ class IsolatedEnvironment(gym.Env):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Makes a step; its info lacks what cannot be sent between processes."""
-        observation, (reward, terminated, truncated, info) = self._call("step", np.asarray(action)[None])
+        observation, (reward, terminated, truncated, info) = self._call("step", [action])
         return observation, float(reward[0].sum()), bool(terminated[0]), bool(truncated[0]), info[0]
 
     def _call(self, method: str, argument: Any) -> tuple[Any, Any]:

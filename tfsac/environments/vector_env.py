@@ -11,11 +11,12 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from tfsac.environments.actions import action_map, flat_mask
 from tfsac.environments.checked_env import EnvironmentFailure, placed, time_limit_of
-from tfsac.environments.spaces import action_map, name_of_environment, spec_of
+from tfsac.environments.spaces import name_of_environment, spec_of, with_flat_mask
 from tfsac.errors import TfsacError
 from tfsac.random_streams import TRAINING, episode_seed
-from tfsac.types import ACTION_MASK, Step
+from tfsac.types import ACTION_MASK, HybridSpec, Step, map_action, some_valid
 
 
 class VectorEnvironments:
@@ -70,11 +71,11 @@ class VectorEnvironments:
         self.autoreset = np.zeros(self.num_envs, bool)
         self.observation = self._call(self._reset, {"seed": seed}, self.autoreset)
 
-    def step(self, action: np.ndarray) -> Step:
+    def step(self, action: Any) -> Step:
         """Steps all environments with actions `[E, ...]` of an agent; where an episode ended, the next one begins."""
         return self.step_as_given(self.action_map(action))._replace(action=action)
 
-    def step_as_given(self, action: np.ndarray) -> Step:
+    def step_as_given(self, action: Any) -> Step:
         """Steps all environments with their own actions `[E, ...]`; see `step`."""
         before, autoreset = self.observation, self.autoreset
         last, reward, terminated, truncated, infos = self._call(self._step, action)
@@ -98,7 +99,7 @@ class VectorEnvironments:
     def _reset(self, arguments: dict[str, Any], running: np.ndarray) -> dict[str, np.ndarray]:
         return self._arrays(self._by_key(self.env.reset(**arguments)[0]), running)
 
-    def _step(self, action: np.ndarray) -> tuple[Any, ...]:
+    def _step(self, action: Any) -> tuple[Any, ...]:
         """Returns observations `[E, ...]` by key, the last one where an episode ended, rewards, terminated and
         truncated `[E]`, and infos.
         """
@@ -135,7 +136,12 @@ class VectorEnvironments:
         return self._arrays(stacked, terminated)
 
     def _by_key(self, observation: Any) -> Mapping[str, Any]:
-        return observation if self.several_keys else {"observation": observation}
+        if not self.several_keys:
+            return {"observation": observation}
+        mask = observation.get(ACTION_MASK)
+        if not isinstance(mask, dict | tuple) or not isinstance(self.spec.action, HybridSpec):
+            return observation
+        return {**observation, ACTION_MASK: flat_mask(map_action(as_numpy, mask), self.spec.action)}
 
     def _per_environment(self, values: Any, dtype: type) -> np.ndarray:
         array: np.ndarray = np.array(as_numpy(values), dtype)
@@ -158,7 +164,10 @@ class VectorEnvironments:
                 arrays[key] = np.array(part, array.dtype)
             if array.dtype == "float32" and not np.isfinite(arrays[key]).all():
                 raise _not_finite(f"observations {key!r}", arrays[key])
-            if key == ACTION_MASK and not (arrays[key].any(-1).reshape(len(part), -1).all(-1) | terminated).all():
+            if key != ACTION_MASK:
+                continue
+            valid = some_valid(arrays[key], self.spec.action).reshape(len(part), -1).all(-1)
+            if not (valid | terminated).all():
                 raise EnvironmentFailure(f"{ACTION_MASK!r} allows no action; end the episode instead")
         return arrays
 
@@ -185,7 +194,8 @@ class FirstEnvironment(gym.Env):
 
     def __init__(self, env: VectorEnv):
         self.vector_env = env
-        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        self.action_space = env.single_action_space
+        self.observation_space = with_flat_mask(env.single_observation_space, self.action_space)
         self.spec = EnvSpec(name_of_environment(env), max_episode_steps=time_limit_of(env))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -196,7 +206,10 @@ class FirstEnvironment(gym.Env):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Makes a step; the info of an episode's last one has its numbers alone."""
-        step = self.environments.step_as_given(np.repeat(np.asarray(action)[None], self.vector_env.num_envs, axis=0))
+        envs = self.vector_env.num_envs
+        step = self.environments.step_as_given(
+            map_action(lambda x: np.repeat(np.asarray(x)[None], envs, axis=0), action)
+        )
         info: dict[str, float] = {}
         for key in {*step.info, *step.info.get("final_info", ())} if step.ended[0] else ():
             number = last_numbers(step.info, key, step.ended)[0]
@@ -229,11 +242,11 @@ def last_numbers(infos: Mapping[str, Any], key: str, ended: np.ndarray) -> np.nd
 
 
 def as_numpy(values: Any) -> np.ndarray:
-    """Returns an array of any library as NumPy's, where it lies on the CPU without a copy."""
+    """Returns an array of any library as NumPy's: without a copy where it lies on the CPU, else copied from its GPU."""
     if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
         with contextlib.suppress(BufferError, RuntimeError, TypeError):  # elsewhere, or of a dtype that NumPy lacks
             return np.from_dlpack(values)
-    return np.asarray(values)
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values)  # PyTorch copies from a GPU only when asked
 
 
 def _replaced(arrays: dict[str, np.ndarray], mask: np.ndarray, parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -8,13 +8,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from tfsac.environments.actions import action_map
 from tfsac.environments.checked_env import EnvironmentFailure, placed
 from tfsac.environments.make import EnvFn, Maker, maker
-from tfsac.environments.spaces import action_map, spec_of
+from tfsac.environments.spaces import spec_of
 from tfsac.environments.subprocesses import Group, RemoteGroup, convert
 from tfsac.parameters import EnvironmentParameters
 from tfsac.random_streams import TRAINING, episode_seed
-from tfsac.types import Step
+from tfsac.types import Step, map_action, rows_of
 from tfsac.utils.machine import usable_cores
 
 
@@ -119,15 +120,15 @@ class Environments:
         self.is_first, self.length = np.ones(self.num_envs, bool), np.zeros(self.num_envs, np.int64)
         self.observation = self._reset(self.is_first, self.episode)
 
-    def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
+    def _step(self, action: Any) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
         """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
-        steps = self._call("step", self.action_map(action))
+        steps = self._call("step", rows_of(self.action_map(action)))
         reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
         infos = [info for step in steps for info in step[3]]
         return self._observation(), reward.astype(np.float32), terminated, truncated, infos
 
-    def step(self, action: np.ndarray) -> Step:
-        """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
+    def step(self, action: Any) -> Step:
+        """Steps all environments with an agent's actions `[E, ...]` and begins new episodes where one ended."""
         next_observation, reward, terminated, truncated, infos = self._step(action)
         length, episode, done = self.length + 1, self.episode, terminated | truncated
         running, following, logged = length, next_observation, self.nothing_logged
@@ -148,7 +149,7 @@ class Environments:
     def restore(
         self,
         state: dict[str, Any],
-        actions: np.ndarray | None,
+        actions: Any,
         observation: dict[str, np.ndarray],
         began: dict[str, np.ndarray] | None = None,
     ) -> bool:
@@ -160,7 +161,7 @@ class Environments:
 
         Args:
             state: what `state` returned.
-            actions: `[length, ...]` of the running episode, as given to `step`; None where they are not known.
+            actions: of the running episode one by one, as given to `step`; None where they are not known.
             observation, began: `[E, ...]` by key, at the checkpoint and at the start of the running episode, if known.
 
         Returns:
@@ -174,7 +175,7 @@ class Environments:
         self._begin()
         for action in replayed if _same_arrays(began or {}, self.observation) else ():
             try:
-                self.observation, _, terminated, truncated, _ = self._step(action[None])
+                self.observation, _, terminated, truncated, _ = self._step(map_action(lambda x: x[None], action))
             except EnvironmentFailure:  # it is no longer the environment that made this episode
                 break
             self.is_first = np.zeros(self.num_envs, bool)

@@ -43,7 +43,7 @@ def check_display(render: str) -> None:
 def write_video(
     parameters: EnvironmentParameters,
     seeds: Sequence[int],
-    actions: Sequence[np.ndarray],
+    actions: Sequence[Sequence[Any]],
     path: pathlib.Path,
     env_fn: EnvFn | None = None,
     returns: Sequence[float] | None = None,

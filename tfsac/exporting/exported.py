@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -66,7 +67,8 @@ class Exported:
             hint = " (a run: `tfsac export` makes one of it)" if (path / "config.json").is_file() else ""
             raise FileNotFoundError(f"no SavedModel and no .tflite file in {path}{hint}")
         self.sample, self.initial = signatures["sample"], signatures.get(INITIAL_STATE)
-        self.wanted, self.fields = set(inputs), outputs - {"action"}
+        self.wanted, self.fields = set(inputs), outputs - {"action"} if self.initial else set()
+        self.actions = outputs - self.fields
         if PREVIOUS_REWARD in inputs and self.fields:  # no observation of a policy with a state has this key
             self.fields |= {PREVIOUS_REWARD}
         self.reads = {name: (tuple(x[0][1:]), np.dtype(x[1])) for name, x in inputs.items() if name not in self.fields}
@@ -85,8 +87,11 @@ class Exported:
         if self.state and PREVIOUS_REWARD in self.fields:
             self.state[PREVIOUS_REWARD] = np.reshape(np.float32(reward), -1)
 
-    def __call__(self, observation: Any, deterministic: bool = True) -> np.ndarray:
-        """Returns an action for an observation as `Policy.act` does; a LiteRT file returns no samples."""
+    def __call__(self, observation: Any, deterministic: bool = True) -> Any:
+        """Returns an action for an observation as `Policy.act` does; a LiteRT file returns no samples.
+
+        Several actions come by name in a dict, those of a Tuple in a tuple.
+        """
         if not deterministic and self.lite:
             raise TfsacError("a LiteRT file takes the noise of its samples as an input; call its signature `sample`")
         by_key = observation if isinstance(observation, Mapping) else {"observation": observation}
@@ -104,8 +109,12 @@ class Exported:
             raise TfsacError(f"the state is of {other_sizes.pop()} environments; call reset before acting in {rows}")
         inputs = {**arrays, **self.state}
         outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
-        action, self.state = outputs.pop("action"), outputs
-        return unflattened(action, leading)
+        self.state = {name: outputs[name] for name in self.fields}
+        if self.actions == {"action"}:
+            return unflattened(outputs["action"], leading)
+        actions = {name: outputs[name] for name in sorted(self.actions)}
+        is_tuple = all(re.fullmatch(r"action(_\d+)+", name) for name in actions)
+        return unflattened(tuple_of(actions) if is_tuple else actions, leading)
 
     def _spec(self, name: str, value: Any) -> ArraySpec:
         """Returns the spec of a part of an observation, with as many agents as it is of."""
@@ -121,6 +130,14 @@ class Exported:
                 return dict(function(**inputs))
         use_tensorflow()
         return {name: x.numpy() for name, x in function(**{k: tf.constant(x) for k, x in inputs.items()}).items()}
+
+
+def tuple_of(actions: Mapping[str, np.ndarray], name: str = "action") -> Any:
+    """Returns the arrays "action_0", "action_1", ... as a tuple, and "action_1_0", ... as one inside it."""
+    if name in actions:
+        return actions[name]
+    numbers = {int(key.removeprefix(f"{name}_").split("_")[0]) for key in actions if key.startswith(f"{name}_")}
+    return tuple(tuple_of(actions, f"{name}_{i}") for i in sorted(numbers))
 
 
 load_exported = Exported

@@ -13,11 +13,12 @@ import numpy as np
 from tfsac.environments import EnvFn, Filters, maker, spec_of
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentParameters, ParameterError, override, to_json
+from tfsac.policies.base_policy import read_by
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
 from tfsac.training.policy_weights import load_checkpoint, load_weights
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import DiscreteSpec, HybridSpec, Spec
 from tfsac.utils.files import differences, read_object
 from tfsac.utils.imports import name_of
 
@@ -66,11 +67,15 @@ def load_policy(
     if models is not None and not any(network.made_by for network in preset.agent.networks.values()):
         raise ParameterError(f"{directory.path} was trained without models: leave models out")
     trained = trained or spec
+    if isinstance(trained.action, HybridSpec) and isinstance(spec.action, HybridSpec):
+        directory.check_spaces(spec, ())
+        trained = trained._replace(action=spec.action)  # with the same spaces but for the dtype
     if isinstance(trained.action, DiscreteSpec) and isinstance(spec.action, DiscreteSpec):
         trained = trained._replace(action=trained.action._replace(native_dtype=spec.action.native_dtype))
-    filters = Filters(preset.environment.filters, trained)
     agent = build_agent(preset, run, trained, models) if critics or last else None
     actor = build_policy(preset, run, trained, models) if agent is None else agent.policy
+    acting = read_by(actor.acts_through, actor.networks, trained)
+    filters = Filters(preset.environment.filters, trained if critics else acting)
     policy = Policy(actor, filters, agent if critics else None)
     policy.acting.rng = np.random.default_rng(seed)
     directory.check_spaces(spec, policy.reads.observation)

@@ -8,12 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.environments import action_map
+from tfsac.environments.actions import ActionMap, HybridActionMap, action_map
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import INITIAL_STATE
 from tfsac.policies.base_policy import read_by
 from tfsac.training.trained_policy import NO_CRITICS, Policy
-from tfsac.types import DiscreteSpec, input_name
+from tfsac.types import DISCRETE, ArraySpec, HybridSpec, input_name
 
 
 class PolicyGraph:
@@ -30,10 +30,7 @@ class PolicyGraph:
             raise TfsacError(NO_CRITICS)
         self.policy, self.filters, self.critics = policy.acting, policy.filters, policy.critics if values else None
         self.map = action_map(self.policy.spec.single_agent())  # the same for each of several agents
-        action = self.policy.spec.action
-        self.action_dtype = action.dtype  # or an integer space's own, where LiteRT knows it
-        if isinstance(action, DiscreteSpec) and action.native_dtype in ("int8", "uint8", "int16", "uint32"):
-            self.action_dtype = action.native_dtype
+        self.maps = self.map.maps if isinstance(self.map, HybridActionMap) else {"action": self.map}
         self.networks = {**self.policy.networks, **(self.critics.networks if self.critics else {})}
         variables = [v.value for network in self.networks.values() for v in network.variables]
         self.weights = [*variables, *(v for v in self.policy.variables.values() if isinstance(v, tf.Variable))]
@@ -42,19 +39,32 @@ class PolicyGraph:
             for name, array in self.policy.state.items()
         }
 
-    def to_environment(self, action: tf.Tensor) -> tf.Tensor:
-        """Returns the environment's actions for the agent's."""
-        if isinstance(self.map.action, DiscreteSpec):
-            return tf.cast(action + self.map.action.start, self.action_dtype)
-        low, high = self.map.low, self.map.high
-        # No sum in units of [-1, 1], for which an int8 export would have few of its 256 numbers.
-        return tf.clip_by_value(action * self.map.scale + (0.5 * low + 0.5 * high), low, high)
+    def to_environment(self, action: Any) -> dict[str, tf.Tensor]:
+        """Returns the environment's actions for the agent's, by name of the output: "action", or a leaf's."""
+        of = self.policy.spec.action
+        leaves = of.split(action, tf.reshape) if isinstance(of, HybridSpec) else {"action": action}
+        return {name: self._to_environment(self.maps[name], x) for name, x in leaves.items()}
 
-    def to_agent(self, action: tf.Tensor) -> tf.Tensor:
-        """Returns the agent's actions for the environment's."""
-        if isinstance(self.map.action, DiscreteSpec):
-            return tf.cast(action, tf.int32) - self.map.action.start
-        return (action - self.map.low) / self.map.scale - 1.0
+    def _to_environment(self, leaf: ActionMap, action: tf.Tensor) -> tf.Tensor:
+        if not isinstance(leaf.action, ArraySpec):
+            return tf.cast(action + leaf.start, dtype_of(leaf))
+        # No sum in units of [-1, 1], for which an int8 export would have few of its 256 numbers.
+        return tf.clip_by_value(action * leaf.scale + (0.5 * leaf.low + 0.5 * leaf.high), leaf.low, leaf.high)
+
+    def to_agent(self, leaves: Mapping[str, tf.Tensor]) -> Any:
+        """Returns the agent's actions for the environment's, by name of the input."""
+        parts: dict[bool, list[tf.Tensor]] = {False: [], True: []}
+        for name, leaf in self.maps.items():
+            is_array, action = isinstance(leaf.action, ArraySpec), leaves[name]
+            if is_array:
+                parts[True].append((action - leaf.low) / leaf.scale - 1.0)
+            else:
+                parts[False].append(tf.cast(action, tf.int32) - leaf.start)
+        of = self.policy.spec.action
+        if not isinstance(of, HybridSpec):
+            return (parts[True] or parts[False])[0]
+        flat = ([tf.reshape(x, [tf.shape(x)[0], -1]) for x in part] for part in parts.values())
+        return of.whole(*(tf.concat(part, axis=-1) if part else None for part in flat))
 
     def normalized(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns observations as they are normalised in training."""
@@ -67,19 +77,23 @@ class PolicyGraph:
             for key, x in observation.items()
         }
 
-    def act(self, inputs: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Returns "action" `[E, ...]` in the environment's units and the next state by field: the mode, or a sample
-        with noise as `BasePolicy.sample_noise` draws it.
+    def act(self, inputs: Mapping[str, tf.Tensor], noise: Any = None) -> dict[str, tf.Tensor]:
+        """Returns "action" `[E, ...]`, or several actions by name, in the environment's units and the next state by
+        field: the mode, or a sample with noise as `BasePolicy.sample_noise` draws it.
         """
         state = {name: inputs[name] for name in self.state}
         action, next_state = self.policy.act_tensors(self.normalized(inputs), noise, state)
-        return {"action": self.to_environment(action), **next_state}
+        return {**self.to_environment(action), **next_state}
 
-    def values(self, inputs: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the agent's values of observations (and a state) and the environment's actions."""
+    def values(self, inputs: Mapping[str, tf.Tensor], action: Any) -> dict[str, tf.Tensor]:
+        """Returns the agent's values of observations (and a state) and the environment's actions, several of them by
+        name.
+        """
         assert self.critics is not None
         state = {name: inputs[name] for name in self.state}
-        return self.critics.value_tensors(self.normalized(inputs), self.to_agent(action), state)
+        return self.critics.value_tensors(
+            self.normalized(inputs), self.to_agent(action if isinstance(action, Mapping) else {"action": action}), state
+        )
 
     def initial_state(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the state of `rows` environments at an episode start, by field."""
@@ -99,7 +113,7 @@ class PolicyGraph:
 
     def signatures(self, noise_as_input: bool) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
-        inputs, action = self.inputs(*self.policy.acts_through), self.policy.spec.action
+        inputs = self.inputs(*self.policy.acts_through)
         function = functools.partial(tf.function, autograph=False)  # AutoGraph would take most of the time of an export
         signatures = {"serving_default": function(lambda tensors: self.act(tensors)).get_concrete_function(inputs)}
         if self.state:
@@ -107,14 +121,37 @@ class PolicyGraph:
             signatures[INITIAL_STATE] = function(self.initial_state).get_concrete_function(rows)
         if noise_as_input:
             example = {key: tf.zeros([1, *x.shape], x.dtype) for key, x in self.policy.spec.observation.items()}
-            shape = self._batched(tuple(self.policy.sample_noise(example).shape[1:]))
-            noise = tf.TensorSpec(shape, tf.float32, name="noise")
+            noise = tf.nest.map_structure(
+                lambda x: tf.TensorSpec(self._batched(tuple(x.shape[1:])), tf.float32, name="noise"),
+                self.policy.sample_noise(example),
+            )
+            if isinstance(noise, dict):
+                noise[DISCRETE] = tf.TensorSpec(noise[DISCRETE].shape, tf.float32, name="uniform")
             signatures["sample"] = function(self.act).get_concrete_function(inputs, noise)
         else:
             sample = function(lambda tensors: self.act(tensors, self.policy.sample_noise(tensors)))
             signatures["sample"] = sample.get_concrete_function(inputs)
         if self.critics:
             inputs = self.inputs(*self.critics.values_through)
-            action_spec = tf.TensorSpec(self._batched(action.shape), self.action_dtype, name="action")
-            signatures["values"] = function(self.values).get_concrete_function(inputs, action_spec)
+            agents = () if self.policy.spec.num_agents is None else (self.policy.spec.num_agents,)
+            actions = {
+                name: tf.TensorSpec(
+                    self._batched((*agents, *leaf.action.shape)), dtype_of(leaf), name=action_input(name)
+                )
+                for name, leaf in self.maps.items()
+            }
+            signatures["values"] = function(self.values).get_concrete_function(inputs, actions)
         return signatures
+
+
+def dtype_of(leaf: ActionMap) -> str:
+    """Returns the dtype of an action: float32, or an integer space's own where LiteRT knows it, else int32."""
+    if isinstance(leaf.action, ArraySpec):
+        return "float32"
+    native = leaf.action.native_dtype
+    return native if native in ("int8", "uint8", "int16", "uint32") else "int32"
+
+
+def action_input(name: str) -> str:
+    """Returns how the input of "values" for an action of this name is called, which no observation is."""
+    return name if name.startswith("action") else f"action_{name}"

@@ -16,7 +16,7 @@ from tfsac.exporting.exported import SAVED_MODEL_FILE, TFLITE_FILE, load_exporte
 from tfsac.exporting.litert import with_half_weights
 from tfsac.exporting.policy_graph import PolicyGraph
 from tfsac.training.trained_policy import Policy
-from tfsac.types import ArraySpec
+from tfsac.types import ArraySpec, HybridSpec, arrays_of
 from tfsac.utils.files import check_new_folder, glob_safe, new_file, sync
 from tfsac.utils.machine import use_tensorflow
 
@@ -114,11 +114,9 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
     """
     if epsilon := getattr(policy.acting.parameters.algorithm, "epsilon_greedy", 0.0):
         raise TfsacError(f"only a deterministic policy can be compared with its export, got epsilon_greedy={epsilon}")
-    exported, action, unit = load_exported(path), policy.acting.spec.action, np.ones(1)
-    if isinstance(action, ArraySpec):
-        low, high = np.asarray(action.low, float), np.asarray(action.high, float)
-        rounding = np.maximum(np.abs(low), np.abs(high)) / 32  # float32's last bits of 1000.5 are no difference
-        unit = np.maximum((high - low) / 2, rounding)
+    exported, action = load_exported(path), policy.acting.spec.action
+    units = list(map(_unit, action.leaves.values() if isinstance(action, HybridSpec) else [action]))
+    names = list(action.leaves) if isinstance(action, HybridSpec) else []
     policy.reset()
     differences = list[float]()
     for observation in observations:
@@ -126,13 +124,24 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
             policy.observe(np.ones(len(next(iter(policy.state.values())))))  # of policies that read rewards
         state = dict(policy.state)
         exported.state, live = state, policy.act(observation)
-        pairs = [(exported(observation) / unit, live / unit)]
+        of_export = exported(observation)
+        arrays = [of_export[name] for name in names] if isinstance(of_export, dict) else arrays_of(of_export)
+        pairs = [(x / unit, y / unit) for x, y, unit in zip(arrays, arrays_of(live), units, strict=True)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items() if name in exported.state]
-        entries = [np.abs(of_export - expected).max() for of_export, expected in pairs]
+        entries = [np.abs(x - expected).max() for x, expected in pairs]
         difference = float(max(entries)) if np.isfinite(entries).all() else np.inf
         if difference > TOLERANCE:
-            arrays, _ = batched(observation, policy.reads)
-            if policy.acting.is_tie(policy.filters.observation(arrays), state):
+            inputs, _ = batched(observation, policy.reads)
+            if policy.acting.is_tie(policy.filters.observation(inputs), state):
                 difference = 0.0
         differences.append(difference)
     return max(differences)
+
+
+def _unit(action: Any) -> np.ndarray:
+    """Returns by what differences of actions are divided, see `verify`."""
+    if not isinstance(action, ArraySpec):
+        return np.ones(1)
+    low, high = np.asarray(action.low, float), np.asarray(action.high, float)
+    rounding = np.maximum(np.abs(low), np.abs(high)) / 32  # float32's last bits of 1000.5 are no difference
+    return np.maximum((high - low) / 2, rounding)

@@ -26,14 +26,16 @@ def draw_critics(uniform_N: Tensor, size: int) -> Tensor:
     return tf.argsort(uniform_N)[:size]
 
 
-def reduce_q(q_BN: Tensor, reduction: str) -> Tensor:
-    """Returns one Q of each row, `[B]`, by "min", "mean" or "index_min", which is "min" here; `[B, N]` by "own"."""
-    assert_shapes(q=(q_BN, "BN"))
+def reduce_q(q: Tensor, reduction: str) -> Tensor:
+    """Returns one Q of each row, `[B]`, by "min", "mean" or "index_min", which is "min" here; `[B, N]` by "own". Of
+    Q `[B, N, K]` of several actions it returns `[B, K]`.
+    """
+    assert_shapes(q=(q, "BNK"[: max(q.shape.rank, 2)]))
     if reduction in ("min", "index_min"):
-        return tf.reduce_min(q_BN, axis=-1)
+        return tf.reduce_min(q, axis=1)
     if reduction == "mean":
-        return tf.reduce_mean(q_BN, axis=-1)
-    return q_BN
+        return tf.reduce_mean(q, axis=1)
+    return q
 
 
 def reduce_distributions(values_BNK: Tensor, q_BN: Tensor, reduction: str) -> Tensor:

@@ -1,5 +1,5 @@
 """Losses of the soft actor-critics: with a value network (Haarnoja et al. 2018, arXiv 1801.01290), with twin target
-critics (arXiv 1812.05905), and for discrete actions (Christodoulou 2019, arXiv 1910.07207).
+critics (arXiv 1812.05905), for discrete actions (Christodoulou 2019, arXiv 1910.07207) and for hybrid ones.
 
 All of them are made of one quantity, the soft value `min_i Q_i(s, a) - alpha log pi(a|s)`: the policy maximises it, V
 is regressed on it, and Q on the reward plus the discounted soft value of the next state. Each function returns one
@@ -54,6 +54,23 @@ def expected_soft_value(q_BNA: tf.Tensor, prob_BA: tf.Tensor, log_prob_BA: tf.Te
     """
     assert_shapes(q=(q_BNA, "BNA"), prob=(prob_BA, "BA"), log_prob=(log_prob_BA, "BA"), alpha=(alpha, ""))
     return expectation(prob_BA, tf.reduce_min(q_BNA, axis=1) - alpha * log_prob_BA)
+
+
+def hybrid_soft_value(
+    q_BK: tf.Tensor, prob_BK: tf.Tensor, log_prob_BK: tf.Tensor, log_prob_B: tf.Tensor, alpha_discrete: Any, alpha: Any
+) -> tf.Tensor:
+    """Returns `sum_k pi(k|s) (Q(s, u)[k] - alpha_d log pi(k|s)) - alpha_c log pi(u|s)`, `[B]`, of combinations of
+    factors k and a continuous action u (Delalleau et al. 2019, arXiv 1912.11077; u does not depend on k here).
+
+    Args:
+        q_BK: of every combination with u, one of all critics.
+        prob_BK, log_prob_BK: of the combinations, both zero for masked ones.
+        log_prob_B: log density of u; zeros without continuous dimensions.
+        alpha_discrete, alpha: temperatures of the factors and of u, scalars without gradient.
+    """
+    assert_shapes(q=(q_BK, "BK"), prob=(prob_BK, "BK"), log_prob_of_factors=(log_prob_BK, "BK"))
+    assert_shapes(q=(q_BK, "BK"), log_prob=(log_prob_B, "B"), alpha=(alpha, ""), alpha_discrete=(alpha_discrete, ""))
+    return expectation(prob_BK, q_BK - alpha_discrete * log_prob_BK) - alpha * log_prob_B
 
 
 def expectation(prob_BA: tf.Tensor, value_BA: tf.Tensor) -> tf.Tensor:

@@ -8,6 +8,7 @@ from tfsac.memories.demonstrations import (
     save_demonstrations,
 )
 from tfsac.memories.episodes import EpisodicMemory
+from tfsac.memories.hindsight import HindsightMemory
 from tfsac.memories.prior_data import PriorDataMemory, SQILMemory
 from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.sequences import SequenceMemory
@@ -19,6 +20,7 @@ __all__ = [
     "Allocate",
     "Demonstrations",
     "EpisodicMemory",
+    "HindsightMemory",
     "MemoryContext",
     "PriorDataMemory",
     "PrioritizedMemory",

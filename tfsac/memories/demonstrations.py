@@ -14,7 +14,20 @@ import pydantic
 
 from tfsac.errors import TfsacError
 from tfsac.memories.transitions import NEXT, TransitionMemory
-from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
+from tfsac.types import (
+    ACTION_MASK,
+    OBSERVATION,
+    DiscreteSpec,
+    HybridSpec,
+    Spec,
+    action_fields,
+    action_in,
+    is_valid,
+    limits_of,
+    map_action,
+    same_bounds,
+    some_valid,
+)
 from tfsac.utils.files import atomic_write, new_file, read_arrays
 
 FORMAT = 1
@@ -70,7 +83,7 @@ def load_demonstrations(
     spec: Spec,
     level: str | None = None,
     num_episodes: int | None = None,
-    inverse: Callable[[np.ndarray], np.ndarray] | None = None,
+    inverse: Callable[[Any], Any] | None = None,
     visible_entries: Sequence[int] | None = None,
 ) -> Demonstrations:
     """Reads demonstrations and checks them against an environment.
@@ -94,6 +107,11 @@ def load_demonstrations(
         if inverse is None:
             raise TfsacError(f"{path} has the environment's actions: pass inverse, such as action_map(spec).inverse")
         fields, recorded_level, returns = _read_minari(str(path).removeprefix(MINARI), num_episodes)
+        if isinstance(spec.action, HybridSpec):
+            try:
+                fields |= action_fields(inverse(fields.pop("action")))
+            except (LookupError, TypeError, ValueError) as error:
+                raise TfsacError(f"{path} does not fit the environment: its actions are of other spaces") from error
         origin = _Origin(format=1, level=recorded_level)
     else:
         fields = read_arrays(pathlib.Path(path), KIND)
@@ -106,9 +124,9 @@ def load_demonstrations(
     if level is not None:
         _check_origin(path, origin, level, visible_entries)
     _check_layout(path, fields, layout)
-    if minari and inverse:
+    if minari and inverse and not isinstance(spec.action, HybridSpec):
         fields["action"] = inverse(fields["action"])
-    records = np.zeros(len(fields["action"]), layout)
+    records = np.zeros(len(fields["reward"]), layout)
     for name in layout.names or ():
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is rejected
             records[name] = fields[name]
@@ -118,7 +136,7 @@ def load_demonstrations(
             f"{path} is truncated: {len(records)} steps must end with an episode and have a return for each, got "
             f"{len(ends)} ends of episodes and {len(returns)} returns"
         )
-    _check_values(path, records, returns, fields["action"], spec)
+    _check_values(path, records, returns, action_in(fields, fields), spec)
     current, bounds = action_bounds_of(spec), origin.action_bounds
     if bounds and current and not all(map(same_bounds, bounds, current)):
         raise TfsacError(
@@ -171,23 +189,21 @@ def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray], la
         raise TfsacError(f"{path} is empty or truncated: its fields have {sorted(lengths)} steps")
 
 
-def _check_values(
-    path: str | pathlib.Path, records: np.ndarray, returns: np.ndarray, action: np.ndarray, spec: Spec
-) -> None:
+def _check_values(path: str | pathlib.Path, records: np.ndarray, returns: np.ndarray, action: Any, spec: Spec) -> None:
     """Checks that numbers are finite, and that the agent can take the actions, as they were before their conversion,
     and masks allow them.
     """
     arrays = {**{name: records[name] for name in records.dtype.names or ()}, RETURNS: returns}
     if infinite := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
         raise TfsacError(f"{path} has values that are not finite in {', '.join(infinite)}")
-    low, high = (0, spec.action.num_actions - 1) if isinstance(spec.action, DiscreteSpec) else (-1, 1)
-    if action.min() < low - 1e-5 or action.max() > high + 1e-5:
-        ranges = f"[{low}, {high}] are allowed, got {action.min()} to {action.max()}"
-        raise TfsacError(f"{path} has actions that this agent cannot take: {ranges}")
+    for part, low, high in limits_of(action, spec.action):
+        if ((part < low - 1e-5) | (part > high + 1e-5)).any():
+            ranges = f"[{low}, {high}] are allowed, got {part.min()} to {part.max()}"
+            raise TfsacError(f"{path} has actions that this agent cannot take: {ranges}")
     mask = OBSERVATION + ACTION_MASK
     if mask in arrays:
-        chosen = np.take_along_axis(records[mask], records["action"][..., None], axis=-1)[..., 0]
-        allowed = records[NEXT + ACTION_MASK].any(axis=-1)
+        chosen = is_valid(action_in(records, records.dtype.names or ()), records[mask], spec.action)
+        allowed = some_valid(records[NEXT + ACTION_MASK], spec.action)
         # Both have an entry for each agent of a team.
         valid, continues = (entries.reshape(len(records), -1).all(axis=1) for entries in (chosen, allowed))
         invalid = np.flatnonzero(~(valid & (continues | records["terminated"])))
@@ -196,7 +212,7 @@ def _check_values(
             raise TfsacError(f"{path} has a mask that {rule}, at step {invalid[0]}")
 
 
-def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
+def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, Any], str, np.ndarray]:
     """Reads a Minari dataset of this machine, such as "mujoco/halfcheetah/expert-v0".
 
     Returns:
@@ -215,12 +231,15 @@ def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict
     episodes = [_minari_steps(episode) for episode in itertools.islice(dataset.iterate_episodes(), num_episodes)]
     if not episodes:
         raise TfsacError(f"The Minari dataset {dataset_id} has no episodes")
-    fields = {name: np.concatenate([steps[name] for steps in episodes]) for name in episodes[0]}
+    fields = {
+        name: map_action(lambda *parts: np.concatenate(parts), *(steps[name] for steps in episodes))
+        for name in episodes[0]
+    }
     level = dataset.env_spec.id if dataset.env_spec else ""
     return fields, level, np.array([steps["reward"].sum() for steps in episodes])
 
 
-def _minari_steps(episode: Any) -> dict[str, np.ndarray]:
+def _minari_steps(episode: Any) -> dict[str, Any]:
     observations, terminated, truncated = episode.observations, episode.terminations, np.array(episode.truncations)
     truncated[-1:] |= ~terminated[-1:]
     steps = {"action": episode.actions, "reward": episode.rewards, "terminated": terminated, "truncated": truncated}

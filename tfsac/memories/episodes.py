@@ -66,7 +66,8 @@ class EpisodicMemory(Ring):
         self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
         self.reward_filter, self.stale_rollouts = reward_filter or np.asarray, stale_rollouts
         self.extras = list(spec.extras)
-        fields = [*observation_fields(spec), ("action", spec.action.dtype, spec.action.shape)]
+        actions = [(name, array.dtype, array.shape) for name, array in spec.action_fields.items()]
+        fields = [*observation_fields(spec), *actions]
         fields += [("reward", "float32", ()), ("terminated", "bool", ())]
         self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
         fields_of_state = (initial_state or {}).items()

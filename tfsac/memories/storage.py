@@ -34,6 +34,10 @@ class Ring:
         """Bytes of one row."""
         return self.ring[0].nbytes
 
+    def metrics(self) -> dict[str, float]:
+        """Returns what to report of the samples since the last call, by column of metrics.csv."""
+        return {}
+
     def between(self, start: int, stop: int) -> np.ndarray:
         """Returns copies of the rows with absolute indices start to stop - 1, which must be kept."""
         return self.ring.take(np.arange(start, stop) % len(self.ring), axis=0)

@@ -11,7 +11,7 @@ from tfsac.errors import TfsacError
 from tfsac.memories.frames import FRAMES, PLACES, RingFrames, observation_fields, without_frames
 from tfsac.memories.storage import Allocate, Ring
 from tfsac.parameters import Preset
-from tfsac.types import OBSERVATION, ArraySpec, Sequence, Spec, Transition
+from tfsac.types import OBSERVATION, ArraySpec, Sequence, Spec, Transition, action_fields, action_in, rows_of
 
 NEXT, EXTRA = "next_observation/", "extra/"
 
@@ -27,15 +27,17 @@ class MemoryContext(NamedTuple):
         allocate: makes the arrays of the records.
         older_policies: whether what is collected may come from a policy before the last updates.
         autoreset: whether steps of the environments may only begin an episode; see `Step.autoreset`.
+        goals: of a goal environment, whose rewards hindsight replay computes again; else None.
     """
 
     spec: Spec
     reward_filter: Callable[[np.ndarray], np.ndarray]
-    stored_action: Callable[[np.ndarray], np.ndarray]
+    stored_action: Callable[[Any], Any]
     recurrent_state: Mapping[str, ArraySpec] | None = None
     allocate: Allocate = np.zeros
     older_policies: bool = False
     autoreset: bool = False
+    goals: Any = None
 
 
 class TransitionMemory(Ring):
@@ -43,7 +45,7 @@ class TransitionMemory(Ring):
 
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
     whole records. Of a stack of frames it keeps the newest one; see `RingFrames`. Stored rewards and observations are
-    raw; actions are in [-1, 1], or discrete ones numbered from 0.
+    raw; actions are in [-1, 1], or discrete ones numbered from 0, and of hybrid ones both in fields of their own.
 
     A sampled transition spans up to `n_step` steps of its environment: its reward is the sum of gamma^i * r_i over the
     k rewards that there are until the episode ends or the newest row is reached, its discount is gamma^k * (1 -
@@ -104,6 +106,7 @@ class TransitionMemory(Ring):
             {name.removeprefix(prefix): name for name in self.names if name.startswith(prefix)}
             for prefix in (OBSERVATION, NEXT, EXTRA)
         )
+        self.actions = list(spec.action_fields)
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
@@ -129,7 +132,7 @@ class TransitionMemory(Ring):
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         """Returns name, dtype and shape of the fields of a record."""
         fields = observation_fields(spec)
-        fields += [("action", spec.action.dtype, spec.action.shape)]
+        fields += [(name, array.dtype, array.shape) for name, array in spec.action_fields.items()]
         fields += [("reward", "float32", () if spec.num_rewards is None else (spec.num_rewards,))]
         fields += [("terminated", "bool", ()), ("truncated", "bool", ())]
         fields += [("autoreset", "bool", ())] if self.autoreset else []
@@ -154,7 +157,7 @@ class TransitionMemory(Ring):
     def add(
         self,
         observation: dict[str, np.ndarray],
-        action: np.ndarray,
+        action: Any,
         reward: np.ndarray,
         terminated: np.ndarray,
         truncated: np.ndarray,
@@ -174,8 +177,9 @@ class TransitionMemory(Ring):
             row[NEXT + key] = next_observation[key]
         for key, frames in self.frames.items():
             frames.add(self.total_rows, observation[key], next_observation[key], self._begins())
-        row["action"], row["reward"] = action, reward
-        row["terminated"], row["truncated"] = terminated, truncated
+        for name, part in action_fields(action).items():
+            row[name] = part
+        row["reward"], row["terminated"], row["truncated"] = reward, terminated, truncated
         for key, value in (extras or {}).items():
             row[EXTRA + key] = value
         if self.autoreset:
@@ -209,15 +213,25 @@ class TransitionMemory(Ring):
         """Returns the transitions that begin in the given slots of the flat ring, summed over up to `n_step`
         rewards, as views of the gathered records.
         """
-        flat = self.ring.reshape(-1)
-        records = flat[self.names][index] if self.frames else flat.take(index)
+        flat, records = self.ring.reshape(-1), self._records(index)
         records["reward"] = self.reward_filter(records["reward"])
         last, steps = index, 1
         if self.n_step > 1:
             last, steps = self._sum_rewards(flat, records, index)
+        return self._batch(records, index, last, steps, weight)
+
+    def _records(self, index: np.ndarray) -> np.ndarray:
+        """Returns a copy of the records in the given slots of the flat ring."""
+        flat = self.ring.reshape(-1)
+        return flat[self.names][index] if self.frames else flat.take(index)
+
+    def _batch(self, records: np.ndarray, index: np.ndarray, last: np.ndarray, steps: Any, weight: Any) -> Transition:
+        """Returns the transitions from slots `index` to slots `last`, summed over so many steps, as views of their
+        records.
+        """
         batch = Transition(
             observation={key: records[name] for key, name in self.observation.items()},
-            action=records["action"],
+            action=action_in(records, self.actions),
             reward=records["reward"],
             discount=self.powers[steps] * ~(records["terminated"] & (not self.ignore_done)),
             next_observation={key: records[name] for key, name in self.next_observation.items()},
@@ -252,14 +266,15 @@ class TransitionMemory(Ring):
         oldest = self.oldest_row * self.num_envs
         return oldest + (index - oldest) % self.ring.size
 
-    def newest_actions(self, num_rows: int) -> np.ndarray | None:
-        """Returns the actions of the only environment's last steps, `[num_rows, ...]`, oldest first.
+    def newest_actions(self, num_rows: int) -> Any:
+        """Returns the actions of the only environment's last steps one by one, oldest first.
 
         None where they are not all kept, and with several environments.
         """
         if self.num_envs > 1 or num_rows > min(self.total_rows, self.rows):
             return None
-        return self.ring["action"][np.arange(self.total_rows - num_rows, self.total_rows) % self.rows, 0]
+        rows = self.ring[np.arange(self.total_rows - num_rows, self.total_rows) % self.rows, 0]
+        return rows_of(action_in(rows, self.actions))
 
     def end_episodes(self) -> None:
         """Marks the newest row as the end of its episodes: what follows does not continue them."""

@@ -8,16 +8,17 @@ from typing import Any
 import keras
 
 from tfsac.errors import TfsacError
-from tfsac.networks.heads import action_size, outputs_of_critic
+from tfsac.networks.heads import action_size, judges_actions, outputs_of_critic
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     GaussianPolicyHeadParameters,
     HeadParameters,
+    HybridPolicyHeadParameters,
     QHeadParameters,
     VHeadParameters,
     is_of_tfsac,
 )
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import Spec
 
 
 def check_models(
@@ -57,8 +58,8 @@ def _inputs(model: keras.Model, head: HeadParameters, spec: Spec) -> Any:
         for key, array in {**spec.observation, **spec.state}.items()
         if read is None or key in read
     }
-    judges = isinstance(head, QHeadParameters) and not isinstance(spec.action, DiscreteSpec)
-    return [observations, keras.Input(spec.action.shape, name="action")] if judges else observations
+    judges = isinstance(head, QHeadParameters) and judges_actions(spec)
+    return [observations, keras.Input((action_size(spec),), name="action")] if judges else observations
 
 
 def observations_of(model: keras.Model) -> Any:
@@ -78,6 +79,9 @@ def check_outputs(subject: str, outputs: Any, head: HeadParameters, spec: Spec) 
         expected = [(None,)]
     elif isinstance(head, CategoricalPolicyHeadParameters):
         expected = [(None, size)]
+    elif isinstance(head, HybridPolicyHeadParameters):
+        sizes: Any = getattr(spec.action, "sizes", ())
+        expected = [(None, sum(sizes))] * bool(sizes) + expected * bool(size)
     elif isinstance(head, QHeadParameters):
         critics = head.num_critics
         if critics <= 2 and head.distribution is None and len(received[0]) > 1:

@@ -17,16 +17,24 @@ from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     ClassParameters,
     GaussianPolicyHeadParameters,
+    HybridPolicyHeadParameters,
     QHeadParameters,
     SACPolicyHeadParameters,
     VHeadParameters,
 )
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import DiscreteSpec, HybridSpec, Spec
 
 
 def action_size(spec: Spec) -> int:
-    """Returns the number of discrete actions, or of the dimensions of a continuous one."""
+    """Returns the number of discrete actions, or of the dimensions of a continuous one (or part)."""
+    if isinstance(spec.action, HybridSpec):
+        return spec.action.action_size
     return spec.action.num_actions if isinstance(spec.action, DiscreteSpec) else spec.action.shape[0]
+
+
+def judges_actions(spec: Spec) -> bool:
+    """Returns whether Q reads actions: continuous ones, or the continuous part of hybrid ones."""
+    return not isinstance(spec.action, DiscreteSpec) and action_size(spec) > 0
 
 
 class Head:
@@ -93,6 +101,32 @@ class CategoricalHead(Head):
         self.outputs = [self.logits]
 
 
+class HybridHead(Head):
+    """Features `[B, F]` to the logits of all factors, side by side, `[B, S]`, and to location and log standard
+    deviation of the continuous part, two `[B, A]`; of an action that lacks one of both, to the other alone.
+    """
+
+    def __init__(self, parameters: HybridPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
+        action: Any = spec.action
+        self.parts: list[Head] = []
+        if action.sizes:
+            logits = CategoricalPolicyHeadParameters(initializer=parameters.initializer)
+            self.parts += [
+                CategoricalHead(logits, spec._replace(action=DiscreteSpec(sum(action.sizes))), hidden, seeds)
+            ]
+        if action.action_size:
+            gaussian = SACPolicyHeadParameters(
+                initializer=parameters.initializer, log_std_bounds=parameters.log_std_bounds, log_std=parameters.log_std
+            )
+            self.parts += [PolicyHead(gaussian, spec, hidden, seeds)]
+        self.outputs = [layer for part in self.parts for layer in part.outputs]
+
+    def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> list[Any]:
+        """Connects the head."""
+        outputs = [part(features, call=call) for part in self.parts]
+        return [x for output in outputs for x in (output if isinstance(output, list) else [output])]
+
+
 class GaussianHead(Head):
     """Mean of a Gaussian `[B, A]`, and its variances before they are made positive: `[B, A]`, or `[B, 1]` for one
     of all.
@@ -129,13 +163,14 @@ class VHead(Head):
 class QHead(Head):
     """N independent Q functions, of features `[B, F]` and continuous actions `[B, A]` that they judge.
 
-    They return `[B, N]`; distributions of returns `[B, N, K]`; values of all discrete actions `[B, N, A]`; of D rewards
-    `[B, N, D]`. Subclasses put other layers into `critics` in their `__init__`: updates compute those.
+    They return `[B, N]`; distributions of returns `[B, N, K]`; values of all discrete actions `[B, N, A]`, or of all
+    combinations of factors, `[B, N, K]`; of D rewards `[B, N, D]`. Subclasses put other layers into `critics` in their
+    `__init__`: updates compute those.
     """
 
     def __init__(self, parameters: QHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
         critics, size = parameters.num_critics, outputs_of_critic(parameters, spec)
-        self.judges_actions = not isinstance(spec.action, DiscreteSpec)
+        self.judges_actions = judges_actions(spec)
         layers = body_layers(parameters.body, hidden, critics)
         output, uniform = Initializers(parameters.initializer, seeds, parameters.init_w), parameters.init_w is not None
         kernel = output.next(critics=None if uniform else critics)
@@ -161,6 +196,8 @@ def outputs_of_critic(parameters: QHeadParameters, spec: Spec) -> tuple[int, ...
     """Returns the shape of what each critic computes for a row, `()` for Q alone."""
     if isinstance(spec.action, DiscreteSpec):
         return (spec.action.num_actions,)
+    if isinstance(spec.action, HybridSpec):
+        return (spec.action.num_joint_actions,)
     if spec.num_rewards is not None:
         return (spec.num_rewards,)
     distribution: Any = parameters.distribution

@@ -13,14 +13,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, PolicyHead, QHead
+from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, HybridHead, PolicyHead, QHead, action_size
 from tfsac.networks.layers import NUMPY_ACTIVATIONS, Activation, BodyLayer, CriticEnsemble
 from tfsac.networks.network import Network, layers_of
 from tfsac.types import Spec
 from tfsac.utils.machine import use_tensorflow
 
 Array = np.ndarray
-HEADS = (PolicyHead, CategoricalHead, GaussianHead, QHead, FeaturesHead)  # users' below may do otherwise
+HEADS = (PolicyHead, CategoricalHead, GaussianHead, HybridHead, QHead, FeaturesHead)  # users' below may do otherwise
 
 
 class GraphForward:
@@ -32,7 +32,7 @@ class GraphForward:
         specs = {**spec.observation, **spec.state, **network.lstm_state}
         read = {name: specs[name] for name in (*network.embedders, *network.state_embedders, *network.lstm_state)}
         inputs = {name: tf.TensorSpec([None, *array.shape], array.dtype) for name, array in read.items()}
-        actions = [tf.TensorSpec([None, *spec.action.shape], spec.action.dtype)] if with_actions else []
+        actions = [tf.TensorSpec([None, action_size(spec)])] if with_actions else []
         self.names = list(inputs)
         self.compute = tf.function(
             lambda observation, *action: (

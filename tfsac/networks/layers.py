@@ -32,7 +32,7 @@ class NumpyFunctions:
 
     abs, concatenate, exp, log = np.abs, np.concatenate, np.exp, np.log
     maximum, minimum, ones_like, sqrt = np.maximum, np.minimum, np.ones_like, np.sqrt
-    min, sum, tanh, where = np.min, np.sum, np.tanh, np.where
+    min, stack, sum, tanh, where = np.min, np.stack, np.sum, np.tanh, np.where
 
     @staticmethod
     def clip(x: np.ndarray, low: float, high: float) -> np.ndarray:

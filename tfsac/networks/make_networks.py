@@ -11,6 +11,7 @@ import numpy as np
 from tfsac.errors import TfsacError
 from tfsac.networks.custom_models import check_models
 from tfsac.networks.network import Network, Networks
+from tfsac.networks.observations import with_keys
 from tfsac.networks.unit_weights import project
 from tfsac.parameters import AgentParameters, ParameterError
 from tfsac.types import TARGET, Spec
@@ -40,6 +41,10 @@ def make_networks(
     Raises:
         TfsacError: networks that do not fit the spec, or models that do not fit the networks.
     """
+
+    def read_by(name: str, networks: Networks) -> Spec:
+        return with_keys(name, parameters.networks[name], spec_of(name, networks))
+
     order = sorted(parameters.networks, key=lambda name: name != FIRST)
     seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(order)}
     targets = {
@@ -49,12 +54,12 @@ def make_networks(
     }
     networks: dict[str, Network] = {}
     earlier: list[keras.Variable] = []
-    online_models = _models(models, parameters, spec_of, seed, earlier) if models else {}
-    target_models = _models(models, parameters, spec_of, seed, earlier) if models and targets else {}
+    online_models = _models(models, parameters, read_by, seed, earlier) if models else {}
+    target_models = _models(models, parameters, read_by, seed, earlier) if models and targets else {}
     for name in sorted(order, key=lambda name: name in parameters.encoders):
         settings, encoder = parameters.networks[name], parameters.encoders.get(name, "")
         is_online = names is None or name in names
-        spec = spec_of(name, networks) if is_online or name in targets else None
+        spec = read_by(name, networks) if is_online or name in targets else None
         if spec is None:
             continue
         if encoder and encoder not in networks:  # the policy alone, with embedders of its own of the same shapes

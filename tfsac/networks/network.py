@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfsac.errors import TfsacError
 from tfsac.networks.bodies import middleware_layers
 from tfsac.networks.custom_models import check_head, observations_of
-from tfsac.networks.heads import FeaturesHead, Head, QHead
+from tfsac.networks.heads import FeaturesHead, Head, QHead, action_size
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.layers import BodyLayer, ForwardMode, LayerCall, Mask, tensor
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
@@ -125,7 +125,7 @@ class Network(tf.Module):
                 raise TfsacError(f"Observations cannot have the keys of an LSTM's state, got {reserved}: rename them")
             inputs |= {key: keras.Input(array.shape, name=key) for key, array in self.lstm.state.items()}
             x, after = self.lstm.layer(x, [inputs[HIDDEN], inputs[CELL]])
-        action = [keras.Input(spec.action.shape, name="action")] if head.judges_actions else []
+        action = [keras.Input((action_size(spec),), name="action")] if head.judges_actions else []
         outputs = head(x, *action)
         if not isinstance(head, FeaturesHead):
             features = keras.Input((x.shape[-1],), name="features")

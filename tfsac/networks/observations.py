@@ -1,7 +1,8 @@
 """Which observations a network reads, and the layers that embed them.
 
-Every network has an embedder for each key that it reads (`input_embedders_parameters`), so a critic may read another
-observation than the policy, such as the state of all agents. What the parameters do not say is chosen here.
+Every network has an embedder for each key that it reads (`observation_keys`, `input_embedders_parameters`), so a critic
+may read another observation than the policy, such as the state of all agents. What the parameters do not say is chosen
+here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tfsac.networks.bodies import Layers, plain_layers
 from tfsac.networks.initializers import Initializers
 from tfsac.parameters import Conv2d, InputEmbedderParameters, NetworkParameters, Scheme
 from tfsac.parameters.base import nearest
-from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec
+from tfsac.parameters.networks import OBSERVATION_KEY
+from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, Spec
 
 MEDIUM = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1))
 VECTOR_SCHEMES: dict[Scheme, Layers] = {
@@ -32,7 +34,23 @@ TO_CHOOSE = (
     "To choose, set agent.networks.*.input_embedders_parameters: "
     "docs/parameters.md#observations-that-a-preset-does-not-describe."
 )
-DEFAULT_KEY = "observation"  # the key of an environment without a Dict, which presets read
+
+
+def with_keys(name: str, parameters: NetworkParameters, spec: Spec) -> Spec:
+    """Returns the spec with those observations alone that a network of this name reads by its `observation_keys`.
+
+    Raises:
+        TfsacError: a key that there is not.
+    """
+    if parameters.observation_keys is None:
+        return spec
+    for key in parameters.observation_keys:
+        if key not in spec.observation:
+            raise TfsacError(
+                f"Network {name!r} has {key!r} in its observation_keys, and the environment gives "
+                f"{', '.join(spec.observation)}.{nearest(key, spec.observation)}"
+            )
+    return spec._replace(observation={key: spec.observation[key] for key in parameters.observation_keys})
 
 
 def embedder_layers(
@@ -73,10 +91,13 @@ def with_embedders(
     """
     embedders, unsaid = dict(parameters.input_embedders_parameters), list[str]()
     keys = [key for key in observation if key != ACTION_MASK]
-    if [*embedders] == [DEFAULT_KEY] and keys != [DEFAULT_KEY] and AGENT_STATE not in observation:
-        embedders = {key: embedders[DEFAULT_KEY] for key in keys}
+    if parameters.observation_keys is not None:
+        default = embedders.get(OBSERVATION_KEY, InputEmbedderParameters())
+        embedders = {key: embedders.get(key, default) for key in parameters.observation_keys}
+    elif [*embedders] == [OBSERVATION_KEY] and keys != [OBSERVATION_KEY] and AGENT_STATE not in observation:
+        embedders = {key: embedders[OBSERVATION_KEY] for key in keys}
         unsaid.append(
-            f"The environment gives {', '.join(keys)}, and the preset reads {DEFAULT_KEY!r} alone: "
+            f"The environment gives {', '.join(keys)}, and the preset reads {OBSERVATION_KEY!r} alone: "
             "the networks read all of them."
         )
     for key, embedder in embedders.items():

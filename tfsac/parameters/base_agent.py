@@ -320,8 +320,11 @@ class BaseAgentParameters(ClassParameters):
     @property
     def learning_rates(self) -> dict[str, LearningRateDecayParameters]:
         """By path in the agent's parameters, what has a learning rate: networks, and a learned temperature."""
-        temperature = getattr(self.algorithm, "temperature", None)
-        learned = {"algorithm.temperature": temperature} if isinstance(temperature, LearnedAlphaParameters) else {}
+        learned = {
+            f"algorithm.{name}": value
+            for name, value in vars(self.algorithm).items()
+            if isinstance(value, LearnedAlphaParameters)
+        }
         return {**{f"networks.{name}": network for name, network in self.networks.items()}, **learned}
 
     @property

@@ -21,7 +21,11 @@ from tfsac.parameters.base import (
     reject_unused_fields,
 )
 from tfsac.parameters.base_agent import BaseAgentParameters
-from tfsac.parameters.memories import EpisodicReplayParameters, SQILExperienceReplayParameters
+from tfsac.parameters.memories import (
+    EpisodicReplayParameters,
+    HindsightExperienceReplayParameters,
+    SQILExperienceReplayParameters,
+)
 from tfsac.parameters.networks import ATOM_BOUND, CategoricalValueParameters
 from tfsac.parameters.recurrent_sac import (
     RecurrentDiscreteSoftActorCriticAgentParameters,
@@ -29,6 +33,7 @@ from tfsac.parameters.recurrent_sac import (
 )
 from tfsac.parameters.soft_actor_critic import (
     DiscreteSoftActorCriticAgentParameters,
+    HybridSoftActorCriticAgentParameters,
     SoftActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
 )
@@ -39,6 +44,7 @@ AgentParameters = Annotated[
     SoftActorCriticAgentParameters
     | TwinSoftActorCriticAgentParameters
     | DiscreteSoftActorCriticAgentParameters
+    | HybridSoftActorCriticAgentParameters
     | TemporallyAbstractActorCriticAgentParameters
     | DiscreteACERAgentParameters
     | GaussianACERAgentParameters
@@ -232,6 +238,13 @@ class Preset:
         if isinstance(agent.memory, SQILExperienceReplayParameters):
             names = ["reward_rescale_factor", "reward_clipping_range", "reward_normalization", "return_scaling"]
             reject_unused_fields(filters, names, "agent.memory of kind 'sqil', whose rewards are 0 and 1")
+        if isinstance(agent.memory, HindsightExperienceReplayParameters) and (
+            filters.reward_normalization or filters.return_scaling
+        ):
+            instead = "rewards are those of other goals than the statistics: reward_rescale_factor scales them"
+            raise ParameterError(
+                f"agent.memory of kind 'hindsight' has no reward_normalization and return_scaling: {instead}"
+            )
         if isinstance(agent.memory, EpisodicReplayParameters):
             if schedule.heatup_steps.num_steps or schedule.random_action_steps:
                 instead = "agent.memory.replay_start_size says when the replay begins"

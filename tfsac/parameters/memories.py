@@ -60,6 +60,26 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
 
 
 @parameters
+class HindsightExperienceReplayParameters(ClassParameters):
+    """Hindsight experience replay (arXiv 1707.01495) for goal environments: most sampled transitions get a goal that
+    their episode achieved, and the rewards of that goal. Running episodes are not sampled.
+
+    Attributes:
+        max_size: transitions of all environments.
+        strategy: where the goal comes from: a later step of the episode, or the same one ("future"), its last step
+            ("final") or any of its steps ("episode").
+        goals_per_step: k; k of k + 1 sampled transitions get such a goal, the others keep theirs.
+    """
+
+    max_size: PositiveInt = 1_000_000
+    device: Literal["cpu"] = "cpu"
+    strategy: Literal["future", "final", "episode"] = "future"
+    goals_per_step: NonNegativeInt = 4
+    kind: Literal["hindsight"] = "hindsight"
+    path: ClassVar[str] = "tfsac.memories.hindsight:HindsightMemory"
+
+
+@parameters
 class DemonstratedReplayParameters(ClassParameters):
     """Base of the parameters of memories in whose batches a fixed number of rows comes from demonstrations.
 
@@ -142,6 +162,7 @@ MemoryParameters = Annotated[
     ExperienceReplayParameters
     | PrioritizedExperienceReplayParameters
     | SQILExperienceReplayParameters
-    | PriorDataReplayParameters,
+    | PriorDataReplayParameters
+    | HindsightExperienceReplayParameters,
     ByKind(),
 ]

@@ -191,6 +191,7 @@ def normalizes_batches(body: Any) -> bool:
     return normalization is not None and normalization.kind in ("batch", "batch_renorm")
 
 
+OBSERVATION_KEY = "observation"  # of an environment without a Dict, which presets read
 FEATURES = "features"  # the key under which networks read what a common one computes
 MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
 LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
@@ -345,6 +346,20 @@ class CategoricalPolicyHeadParameters(ClassParameters):
 
 
 @parameters
+class HybridPolicyHeadParameters(ClassParameters):
+    """Categorical distributions over factors, one logit of each value, and a squashed Gaussian over continuous
+    dimensions; its fields are as in `SACPolicyHeadParameters`.
+    """
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    log_std_bounds: Annotated[tuple[LogStd, LogStd], Rising] = LOG_STD_BOUNDS
+    log_std: Literal["clip", "tanh"] = "clip"
+    kind: Literal["hybrid_policy"] = "hybrid_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:HybridHead"
+
+
+@parameters
 class GaussianPolicyHeadParameters(ClassParameters):
     """An unbounded Gaussian: mean and variance of every action dimension.
 
@@ -377,6 +392,7 @@ HeadParameters = Annotated[
     | QHeadParameters
     | VHeadParameters
     | CategoricalPolicyHeadParameters
+    | HybridPolicyHeadParameters
     | GaussianPolicyHeadParameters
     | FeaturesHeadParameters,
     ByKind(),
@@ -390,6 +406,9 @@ class NetworkParameters(LearningRateDecayParameters):
     Attributes:
         head_parameters: what the network computes.
         input_embedders_parameters: an embedder for each observation key that the network reads.
+        observation_keys: the keys that the network reads, in this order; those without an embedder of their own get
+            that of "observation". None reads the keys of the embedders, or every key of a Dict where that is
+            "observation" alone.
         embedding_merger_type: how several embeddings become one; "sum" wants equal widths.
         middleware_parameters: layers after the merger.
         initializer: of all layers but the head's output.
@@ -412,8 +431,9 @@ class NetworkParameters(LearningRateDecayParameters):
 
     head_parameters: HeadParameters
     input_embedders_parameters: Annotated[dict[str, InputEmbedderParameters], Field(min_length=1)] = Field(
-        default_factory=lambda: {"observation": InputEmbedderParameters()}
+        default_factory=lambda: {OBSERVATION_KEY: InputEmbedderParameters()}
     )
+    observation_keys: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     embedding_merger_type: Literal["concat", "sum"] = "concat"
     middleware_parameters: MiddlewareParameters = Field(default_factory=FCMiddlewareParameters)
     initializer: Initializer = "xavier"
@@ -458,9 +478,15 @@ class NetworkParameters(LearningRateDecayParameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        read = {OBSERVATION_KEY, *(self.observation_keys or self.input_embedders_parameters)}
+        if not self.made_by and (unread := sorted(self.input_embedders_parameters.keys() - read)):
+            raise ParameterError(
+                f"observation_keys must have the embedders' keys, {self.observation_keys} lack {unread}"
+            )
         head = self.head_parameters
         distribution = getattr(head, "distribution", None)
-        if distribution or isinstance(head, (SACPolicyHeadParameters, CategoricalPolicyHeadParameters)):
+        policies = SACPolicyHeadParameters, CategoricalPolicyHeadParameters, HybridPolicyHeadParameters
+        if distribution or isinstance(head, policies):
             because = f"distribution={distribution}" if distribution else "a policy, which does not regress"
             reject_unused_fields(self, ["replace_mse_with_huber_loss"], because)
         unused = {*MOMENTS, "rms_prop_optimizer_decay"} - set(OPTIMIZERS[self.optimizer_type])
@@ -471,7 +497,7 @@ def network_of(
     head: Any,
     embedder: Scheme | tuple[int | Conv2d, ...] = (),
     layers: tuple[int, ...] = (),
-    key: str = "observation",
+    key: str = OBSERVATION_KEY,
     activation: Activation = "relu",
     lstm_cells: int | None = None,
     **fields: Any,

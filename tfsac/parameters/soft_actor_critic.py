@@ -24,6 +24,7 @@ from tfsac.parameters.networks import (
     CategoricalPolicyHeadParameters,
     CategoricalValueParameters,
     Conv2d,
+    HybridPolicyHeadParameters,
     NetworkParameters,
     QHeadParameters,
     QuantileValueParameters,
@@ -88,6 +89,24 @@ class DiscreteSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Soft actor-critic for discrete actions (DI-engine; Christodoulou 2019, arXiv 1910.07207)."""
 
     temperature: DiscreteTemperatureParameters = DiscreteAutoAlphaParameters()
+
+
+@parameters
+class HybridSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
+    """Soft actor-critic for factored and hybrid actions (Delalleau et al. 2019, arXiv 1912.11077).
+
+    Attributes:
+        discrete_temperature: weight of the entropy of all factors together; of actions that have some.
+        continuous_temperature: weight of the entropy of the continuous dimensions; of actions that have some.
+        critic_subset, target_reduction, policy_reduction: as in `TwinSoftActorCriticAlgorithmParameters`, of each
+            combination of factors.
+    """
+
+    discrete_temperature: DiscreteTemperatureParameters = DiscreteAutoAlphaParameters(initial_alpha=1.0)
+    continuous_temperature: TemperatureParameters = AutoAlphaParameters(initial_alpha=1.0)
+    critic_subset: PositiveInt | None = None
+    target_reduction: Literal["min", "mean"] = "min"
+    policy_reduction: Literal["min", "mean"] = "min"
 
 
 def soft_actor_critic_networks(
@@ -172,6 +191,19 @@ def discrete_soft_actor_critic_networks(
     q = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
     policy = network_of(CategoricalPolicyHeadParameters(), embedder, layers, policy_input, **trained)
     return with_q(policy, q, embedder, key=critic_input, **trained)
+
+
+def hybrid_soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256), num_critics: int = 2, critic_loss_weight: float = 1.0, **trained: Any
+) -> dict[str, NetworkParameters]:
+    """Returns the policy and q networks of soft actor-critic for factored and hybrid actions.
+
+    Args:
+        num_critics: independent Q functions.
+        layers, critic_loss_weight, **trained: see `twin_soft_actor_critic_networks`.
+    """
+    q = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=num_critics)
+    return with_q(network_of(HybridPolicyHeadParameters(), layers[:1], layers[1:], **trained), q, **trained)
 
 
 @parameters
@@ -274,7 +306,24 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         policy, q = self.networks["policy"], self.networks["q"]
         embedders = policy.input_embedders_parameters
         layers = any(embedder.scheme not in (Scheme.Empty, ()) for embedder in embedders.values())
-        same_merger = (policy.embedding_merger_type, policy.initializer) == (q.embedding_merger_type, q.initializer)
-        if self.shared_encoder and not (layers and same_merger and embedders == q.input_embedders_parameters):
-            same_fields = "input_embedders_parameters (with layers), embedding_merger_type and initializer"
-            raise ParameterError(f"shared_encoder=True needs the same {same_fields} in policy and q")
+        shared = ("input_embedders_parameters", "observation_keys", "embedding_merger_type", "initializer")
+        same = all(getattr(policy, name) == getattr(q, name) for name in shared)
+        if self.shared_encoder and not (layers and same):
+            raise ParameterError(
+                f"shared_encoder=True needs the same {', '.join(shared)} (with layers) in policy and q"
+            )
+
+
+@parameters
+class HybridSoftActorCriticAgentParameters(BaseAgentParameters):
+    """Soft actor-critic for MultiDiscrete, Dict and Tuple actions: "policy", and twin "q" of every combination of
+    discrete actions, given the continuous ones, with its target network.
+    """
+
+    algorithm: HybridSoftActorCriticAlgorithmParameters = HybridSoftActorCriticAlgorithmParameters()
+    exploration: Annotated[EpsilonGreedyParameters, ByKind()] | None = None
+    memory: MemoryParameters = ExperienceReplayParameters()
+    networks: dict[str, NetworkParameters] = Field(default_factory=hybrid_soft_actor_critic_networks)
+    kind: Literal["hybrid_soft_actor_critic"] = "hybrid_soft_actor_critic"
+    path: ClassVar[str] = "tfsac.agents.hybrid_sac:HybridSoftActorCriticAgent"
+    heads: ClassVar[dict[str, type]] = {"policy": HybridPolicyHeadParameters, "q": QHeadParameters}

@@ -2,6 +2,7 @@
 
 from tfsac.policies.base_policy import BasePolicy, Mode
 from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration, NoiseRepetition
+from tfsac.policies.hybrid import HybridPolicy
 from tfsac.policies.recurrent import (
     RecurrentCategoricalPolicy,
     RecurrentGaussianPolicy,
@@ -18,6 +19,7 @@ __all__ = [
     "CategoricalPolicy",
     "EpsilonGreedy",
     "Exploration",
+    "HybridPolicy",
     "Mode",
     "NoiseRepetition",
     "RecurrentCategoricalPolicy",

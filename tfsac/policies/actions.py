@@ -57,10 +57,15 @@ class ContinuousActions:
 
     def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
         """Draws the noise of a sample with TensorFlow's own randomness."""
-        # A global seed set at the export must not make exports repeat: seeds of zero are drawn when it runs.
-        return tf.raw_ops.RandomStandardNormal(shape=[rows, self.action_size], dtype=tf.float32)
+        return fresh_normal([rows, self.action_size])
 
 
 def fresh_uniform(shape: Any) -> tf.Tensor:
     """Draws uniform noise in [0, 1), different in every process."""
     return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32)
+
+
+def fresh_normal(shape: Any) -> tf.Tensor:
+    """Draws standard normal noise, different in every process."""
+    # A global seed set at the export must not make exports repeat: seeds of zero are drawn when it runs.
+    return tf.raw_ops.RandomStandardNormal(shape=shape, dtype=tf.float32)

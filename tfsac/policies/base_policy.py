@@ -24,6 +24,7 @@ from tfsac.types import (
     Arrays,
     ArraySpec,
     DiscreteSpec,
+    HybridSpec,
     Spec,
     Tensors,
     input_name,
@@ -46,7 +47,7 @@ class BasePolicy(ABC):
     Attributes:
         spec: of the environment, with the extras that are stored with each step.
         networks, forwards: those that it acts through, and their evaluation outside of updates, by name.
-        num_actions, action_size: A, of discrete actions or of the dimensions of a continuous one.
+        num_actions, action_size: A, of discrete actions or of the dimensions of a continuous one (or part).
         state: specs of the fields of its state, of one environment; empty for policies without a state.
         recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with.
         acts_through: names of the networks that choose actions.
@@ -95,6 +96,9 @@ class BasePolicy(ABC):
         """Raises a TfsacError for what the policy cannot act in, perhaps with custom Keras models, before networks are
         made.
         """
+        if isinstance(spec.action, HybridSpec) and parameters.discrete_actions is not None:
+            several = "MultiDiscrete, Dict or Tuple actions; that of the preset 'hybrid_sac' can"
+            raise TfsacError(f"The agent {parameters.kind!r} cannot choose {several}")
         discrete = isinstance(spec.action, DiscreteSpec)
         if parameters.discrete_actions not in (None, discrete):
             actions, preset = (
@@ -136,7 +140,7 @@ class BasePolicy(ABC):
             env_steps: so far, for exploration that changes with them.
 
         Returns:
-            actions `[E, A]` in [-1, 1], or discrete actions `[E]` from 0.
+            actions `[E, A]` in [-1, 1], or discrete actions `[E]` from 0, or hybrid ones.
         """
 
     @abstractmethod

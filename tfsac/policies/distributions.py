@@ -5,7 +5,9 @@ Samples and modes are computed with NumPy where the parameters are NumPy arrays:
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import tensorflow as tf
 
 from tfsac.networks.layers import functions_of
 from tfsac.parameters import LOG_STD_BOUNDS
+from tfsac.types import HybridSpec
 
 MIN_LOGIT = 0.5 * float(np.finfo(np.float32).min)  # of masked actions
 
@@ -110,6 +113,92 @@ class MaskedCategorical:
         # A little below all others: next to MIN_LOGIT, all scores of an int8 export would be the same number.
         lowest = self.functions.min(score, axis=-1, keepdims=True)
         return likeliest(self.functions.where(self.raw_mask, score, lowest - 1.0 - self.functions.abs(lowest)))
+
+
+class FactoredCategorical:
+    """Independent categorical distributions over F factors.
+
+    Args:
+        logits: `[B, S]`, of the values of all factors one after the other.
+        sizes: how many values each factor has.
+        mask: `[B, S]` booleans, True for valid values; None where all are.
+
+    Attributes:
+        factors: the distribution of each.
+    """
+
+    def __init__(self, logits: Any, sizes: Sequence[int], mask: Any = None):
+        ends = [*itertools.accumulate(sizes)]
+        slices = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        self.slices, self.functions = slices, functions_of(logits)
+        self.factors = [MaskedCategorical(logits[:, s], None if mask is None else mask[:, s]) for s in slices]
+
+    def mode(self) -> Any:
+        """Returns the likeliest values, `[B, F]` int32, which are the likeliest combination."""
+        return self.functions.stack([factor.mode() for factor in self.factors], axis=-1)
+
+    def sample(self, uniform: Any) -> Any:
+        """Returns values `[B, F]` int32 sampled with uniform numbers `[B, S]` in [0, 1)."""
+        draws = zip(self.factors, self.slices, strict=True)
+        return self.functions.stack([factor.sample(uniform[:, s]) for factor, s in draws], axis=-1)
+
+    def is_tie(self) -> bool:
+        """Returns whether two values of a factor are the likeliest but for rounding; logits are an array."""
+        return any(factor.is_tie() for factor in self.factors if factor.logits.shape[-1] > 1)
+
+    def joint(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns probability and log-probability of every combination, `[B, K]`, the last factor's value running
+        fastest; both are zero where a value is invalid.
+        """
+        prob, log_prob = self.factors[0].prob, self.factors[0].log_prob
+        for factor in self.factors[1:]:
+            size = prob.shape[-1] * factor.prob.shape[-1]
+            both = prob[:, :, None] * factor.prob[:, None], log_prob[:, :, None] + factor.log_prob[:, None]
+            prob, log_prob = (tf.reshape(x, [-1, size]) for x in both)
+        return prob, tf.where(prob > 0, log_prob, tf.zeros_like(log_prob))
+
+    def entropy(self) -> tf.Tensor:
+        """Returns the entropy in nats, `[B]`, the sum of those of the factors."""
+        return tf.add_n([factor.entropy() for factor in self.factors])
+
+    def max_entropy(self) -> tf.Tensor:
+        """Returns the log of how many valid combinations there are, `[B]`."""
+        return tf.add_n([factor.max_entropy() for factor in self.factors])
+
+
+class HybridDistribution:
+    """A `FactoredCategorical` and a `SquashedGaussian` that are independent, or one of both.
+
+    Args:
+        action: spec of the actions.
+        outputs: of the policy's head: logits `[B, S]`, location and log scale `[B, A]`, arrays or tensors.
+        mask: see `FactoredCategorical`.
+
+    Attributes:
+        discrete, continuous: the two, None for what the actions have not.
+    """
+
+    def __init__(self, action: HybridSpec, outputs: Sequence[Any], mask: Any = None):
+        self.action, sizes = action, action.sizes
+        self.discrete = FactoredCategorical(outputs[0], sizes, mask) if sizes else None
+        self.continuous = SquashedGaussian(*outputs[-2:]) if action.action_size else None
+
+    def mode(self) -> Any:
+        """Returns the likeliest factors and the mode of the Gaussian, as `HybridSpec.whole` has them."""
+        return self.action.whole(*(part and part.mode() for part in (self.discrete, self.continuous)))
+
+    def joint(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns probability and log-probability of every combination of factors, `[B, K]`; K is 1 without factors."""
+        if self.discrete is not None:
+            return self.discrete.joint()
+        assert self.continuous is not None
+        one = tf.ones_like(self.continuous.loc[:, :1])
+        return one, tf.zeros_like(one)
+
+    def sample(self, noise: Any) -> Any:
+        """Returns a sample made of uniform noise `[B, S]` and normal noise `[B, A]`, which come as actions do."""
+        parts = zip((self.discrete, self.continuous), self.action.parts(noise), strict=True)
+        return self.action.whole(*(part and part.sample(noise) for part, noise in parts))
 
 
 def likeliest(score: Any) -> Any:

@@ -98,7 +98,9 @@ class NoiseRepetition(Exploration):
 
 
 class EpsilonGreedy(Exploration):
-    """Replaces actions `[B]` by uniform ones with probability epsilon, each row on its own."""
+    """Replaces actions `[B]`, or all factors `[B, F]` of one, by uniform ones with probability epsilon, each row on its
+    own.
+    """
 
     parameters: EpsilonGreedyParameters
 
@@ -107,4 +109,4 @@ class EpsilonGreedy(Exploration):
     ) -> np.ndarray:
         """Returns actions, some of them uniform; see `Exploration`."""
         at_random = rng.random(len(action)) < self.parameters.epsilon(env_steps)
-        return np.where(at_random, uniform(), action)
+        return np.where(at_random.reshape(-1, *[1] * (action.ndim - 1)), uniform(), action)

@@ -246,9 +246,8 @@ class RecurrentSACPolicy(RecurrentPolicy):
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
         super().__init__(parameters, spec, networks, seed)
-        action = (
-            ArraySpec((), "int32") if isinstance(spec.action, DiscreteSpec) else ArraySpec(spec.action.shape, "float32")
-        )
+        discrete = isinstance(spec.action, DiscreteSpec)
+        action = ArraySpec((), "int32") if discrete else ArraySpec((self.action_size,), "float32")
         previous = {PREVIOUS_ACTION: action, PREVIOUS_REWARD: ArraySpec((), "float32")}
         self.state = {**self.state, **previous}
         self.spec = spec._replace(extras={STATE + name: array for name, array in previous.items()})

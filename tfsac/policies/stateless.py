@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tfsac.policies.base_policy import BasePolicy, Mode, check_single
 from tfsac.policies.distributions import SquashedGaussian
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import ACTION_MASK, ActResult, Arrays, DiscreteSpec, Spec, Tensors
+from tfsac.types import ACTION_MASK, ActResult, Arrays, Spec, Tensors, is_valid, limits_of
 
 # Observations at once for which an accelerator computes the network; not measured on a GPU. On a CPU NumPy always does:
 # up to hundreds it is several times as fast as a graph, and at thousands a graph saves a third at most
@@ -93,11 +93,21 @@ class StatelessPolicy(BasePolicy):
         if mode == "sample" or self.exploration is None:
             return policy.sample(self.noise(rows)), state
         noise, state = self.exploration.noise(rows, self.noise, self.rng, state)
-        action = policy.sample(noise)
-        changed = self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
+        return self.explored(policy.sample(noise), observation, env_steps), state
+
+    def explored(self, action: Any, observation: Arrays, env_steps: int) -> Any:
+        """Returns what the exploration makes of the policy's samples."""
+        return self.changed(action, observation, env_steps, lambda: self.uniform(observation, len(action)))
+
+    def changed(
+        self, action: np.ndarray, observation: Arrays, env_steps: int, uniform: Callable[[], Any]
+    ) -> np.ndarray:
+        """Returns an array of actions as the exploration changes it; `uniform` draws one like it."""
+        assert self.exploration is not None
+        changed = self.exploration(action, self.rng, uniform, env_steps)
         if not is_of_tfsac(type(self.exploration)):
             self._check_explored(changed, action, observation.get(ACTION_MASK))
-        return changed, state
+        return changed
 
     def load_acting_weights(self, weights: list[np.ndarray]) -> None:
         """Acts as another policy does, on the CPU; see `BasePolicy.load_acting_weights`."""
@@ -106,11 +116,11 @@ class StatelessPolicy(BasePolicy):
 
     def _check_explored(self, changed: Any, action: np.ndarray, mask: np.ndarray | None) -> None:
         """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
-        low, high = (0, self.num_actions - 1) if isinstance(self.spec.action, DiscreteSpec) else (-1, 1)
+        ((_, low, high), *_) = limits_of(action, self.spec.action)
         expected = action.shape, action.dtype.kind
         fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
         fits = fits and bool(((changed >= low) & (changed <= high)).all())
-        if not fits or (mask is not None and not np.take_along_axis(mask, changed[:, None], axis=1).all()):
+        if not fits or (mask is not None and not is_valid(changed, mask, self.spec.action).all()):
             requirement = f"valid {action.dtype} actions of shape {action.shape} in [{low}, {high}]"
             raise TfsacError(f"{type(self.exploration).__name__} must return {requirement}, got {changed!r}")
 

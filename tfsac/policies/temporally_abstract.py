@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks import forward_of
+from tfsac.networks.heads import action_size
 from tfsac.networks.layers import functions_of
 from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters
@@ -160,7 +161,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         self.reward_weights = np.array(algorithm.reward_weights or [1.0] * (spec.num_rewards or 1), np.float32)
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.choice_alpha = tf.Variable(algorithm.initial_alpha, trainable=False, aggregation=once, name="choice_alpha")
-        field = ArraySpec(spec.action.shape, "float32")
+        field = ArraySpec(spec.action_fields["action"].shape, "float32")
         self.state = {**dict.fromkeys(self.trajectory.fields, field), REPEATS: ArraySpec((), "int32")}
         extras = {f"{prefix}{name}": field for prefix in (STATE, NEXT_STATE) for name in self.trajectory.fields}
         self.spec = spec._replace(extras={**extras, SWITCH: ArraySpec((), "float32")})
@@ -189,7 +190,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
     @classmethod
     def spec_of_network(cls, name: str, parameters: AgentParameters, spec: Spec, networks: Networks) -> Spec:
         """Returns a spec with the trajectory: the state that the policy reads, and the action that critics judge."""
-        fields, width = _trajectory_of(parameters).fields, spec.action.shape[0]
+        fields, width = _trajectory_of(parameters).fields, action_size(spec)
         if name == "policy":
             return spec._replace(state={field: ArraySpec((width,), "float32") for field in fields})
         return spec._replace(action=ArraySpec((width * len(fields),), "float32"), num_rewards=spec.num_rewards or 1)

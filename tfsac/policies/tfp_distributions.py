@@ -10,15 +10,20 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, SquashedGaussian
-from tfsac.types import ArraySpec, DiscreteSpec
+from tfsac.policies.distributions import (
+    DiagonalGaussian,
+    HybridDistribution,
+    MaskedCategorical,
+    SquashedGaussian,
+)
+from tfsac.types import ActionSpec, ArraySpec, DiscreteSpec, FactorsSpec
 
 POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)  # of expectations over a standard normal variable
 
 
 def tfp_distribution(
-    policy: SquashedGaussian | MaskedCategorical | DiagonalGaussian,
-    action: ArraySpec | DiscreteSpec,
+    policy: SquashedGaussian | MaskedCategorical | DiagonalGaussian | HybridDistribution,
+    action: ActionSpec,
     batch_shape: Sequence[int],
 ) -> Any:
     """Returns a distribution of actions in the environment's units.
@@ -30,8 +35,11 @@ def tfp_distribution(
 
     Returns:
         `Categorical` (with another first number than 0 `FiniteDiscrete`), or an `Independent` over the dimensions of
-        real actions, whose `quantile` is that of each dimension and whose `entropy` is computed by quadrature.
+        real actions, whose `quantile` is that of each dimension and whose `entropy` is computed by quadrature. Of
+        several actions a `JointDistributionNamed` by name, in which a MultiDiscrete is a `Blockwise` of its factors.
     """
+    if isinstance(policy, HybridDistribution):
+        return joint_distribution(policy, batch_shape)
 
     def shaped(x: Any) -> tf.Tensor:
         return tf.reshape(tf.convert_to_tensor(x), [*batch_shape, x.shape[-1]])
@@ -54,6 +62,26 @@ def tfp_distribution(
     return IndependentActions(
         tfp.distributions.TransformedDistribution(normal, tfp.bijectors.Chain(bijectors)), reinterpreted_batch_ndims=1
     )
+
+
+def joint_distribution(policy: HybridDistribution, batch_shape: Sequence[int]) -> Any:
+    """Returns the distribution of several actions, see `tfp_distribution`; those of a matrix are raveled."""
+    parts, begin, factors = dict[str, Any](), 0, iter(policy.discrete.factors if policy.discrete else ())
+    for name, leaf in policy.action.leaves.items():
+        if isinstance(leaf, FactorsSpec):
+            starts = zip(leaf.sizes, leaf.starts, strict=True)
+            of_factors = [DiscreteSpec(size, start=start) for size, start in starts]
+            entries = [tfp_distribution(next(factors), factor, batch_shape) for factor in of_factors]
+            vectors = [tfp.distributions.Sample(entry, 1) for entry in entries]
+            parts[name] = tfp.distributions.Blockwise(vectors) if leaf.shape else entries[0]
+            continue
+        assert policy.continuous is not None and policy.action.low is not None and policy.action.high is not None
+        end = begin + math.prod(leaf.shape)
+        gaussian = SquashedGaussian(policy.continuous.loc[:, begin:end], policy.continuous.log_scale[:, begin:end])
+        bounds = policy.action.low[begin:end], policy.action.high[begin:end]
+        parts[name] = tfp_distribution(gaussian, ArraySpec((end - begin,), "float32", *bounds), batch_shape)
+        begin = end
+    return parts["action"] if "action" in parts else tfp.distributions.JointDistributionNamed(parts)
 
 
 class FiniteTanh(tfp.bijectors.Tanh):

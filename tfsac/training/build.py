@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.device_memory import DeviceMemory
-from tfsac.environments import EnvFn, Filters, action_map, name_of_environment
+from tfsac.environments import EnvFn, Filters, GoalFunctions, action_map, name_of_environment
+from tfsac.environments.spaces import spaces_by_key
 from tfsac.errors import TfsacError
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, TransitionMemory
 from tfsac.networks import ModelMaker
@@ -21,6 +22,7 @@ from tfsac.parameters import (
     BY_ENV_FN,
     DemonstratedReplayParameters,
     EpisodicReplayParameters,
+    HindsightExperienceReplayParameters,
     ParameterError,
     Preset,
     PresetValidationParameters,
@@ -30,8 +32,9 @@ from tfsac.parameters import (
     networks_made_by,
     override,
 )
+from tfsac.parameters.networks import FEATURES, OBSERVATION_KEY
 from tfsac.policies import BasePolicy
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import ACHIEVED_GOAL, ACTION_MASK, DESIRED_GOAL, ArraySpec, Spec
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
@@ -77,6 +80,7 @@ def build_memory(
     allocate: Allocate = np.zeros,
     older_policies: bool = False,
     autoreset: bool = False,
+    goals: GoalFunctions | None = None,
 ) -> TransitionMemory | EpisodicMemory:
     """Returns the memory that a preset describes, whose sampled rewards have gone through the filters; the other
     arguments are those of `MemoryContext`.
@@ -90,7 +94,7 @@ def build_memory(
         )
     base: Any = EpisodicMemory if isinstance(memory, EpisodicReplayParameters) else TransitionMemory
     inverse = action_map(spec).inverse
-    context = MemoryContext(spec, filters.reward, inverse, recurrent, allocate, older_policies, autoreset)
+    context = MemoryContext(spec, filters.reward, inverse, recurrent, allocate, older_policies, autoreset, goals)
     try:
         return class_of(memory, base).build(preset, context)
     except MemoryError as error:
@@ -137,7 +141,23 @@ def resolve_preset(preset: Preset, env: gym.Env, env_fn: EnvFn | None, models: M
         agent = dataclasses.replace(agent, networks=networks_made_by("models", agent.networks))
     resolved = dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
     memory = agent.memory
+    if isinstance(memory, HindsightExperienceReplayParameters):
+        resolved = _with_goals(resolved, [*spaces_by_key(env.observation_space)])
     if isinstance(memory, DemonstratedReplayParameters) and not memory.demonstrations.startswith(MINARI):
         path = pathlib.Path(memory.demonstrations).expanduser().absolute()
         resolved = override(resolved, {"agent.memory.demonstrations": str(path)})
     return resolved
+
+
+def _with_goals(preset: Preset, keys: Sequence[str]) -> Preset:
+    """Returns a preset whose networks that know an "observation" alone read all keys but the achieved goal."""
+    changes, read = dict[str, Any](), [key for key in keys if key not in (ACHIEVED_GOAL, ACTION_MASK)]
+    for name, network in preset.agent.networks.items():
+        given = network.observation_keys or network.input_embedders_parameters
+        if [*given] == [OBSERVATION_KEY] and network.observation_keys is None:
+            changes[f"agent.networks.{name}.observation_keys"] = read
+        elif not network.made_by and DESIRED_GOAL not in given and FEATURES not in given:
+            raise ParameterError(
+                f"hindsight replay needs networks that read {DESIRED_GOAL!r}, {name!r} reads {[*given]}"
+            )
+    return override(preset, changes)

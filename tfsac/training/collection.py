@@ -82,7 +82,7 @@ class Collector:
         }
 
     def restore(
-        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy
+        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: Any, learned: BasePolicy
     ) -> bool:
         """Continues where a checkpoint was taken, and returns whether the running episodes do; else new ones start.
 

@@ -26,6 +26,7 @@ from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
 from tfsac.training.trained_policy import Policy
 
+SUCCESS = "is_success"  # key of the info of many environments
 LONGEST_EPISODE = 100_000  # steps of an evaluation episode that does not end
 SAVED = ("evaluated_at", "best_step", "best_updates", "accepted")  # attributes of an evaluator
 
@@ -45,8 +46,12 @@ class Evaluation(NamedTuple):
     info: Mapping[str, np.ndarray] = {}
 
     def __str__(self) -> str:
-        """Returns the mean return, its 95 % bootstrap interval and the number of episodes."""
-        return f"{estimate(mean, [self.returns])}, {len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
+        """Returns the mean return, its 95 % bootstrap interval, the success rate if there is one, and the number of
+        episodes.
+        """
+        success = f", success rate {np.nanmean(self.info[SUCCESS]):.2f}" if SUCCESS in self.info else ""
+        episodes = f"{len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
+        return f"{estimate(mean, [self.returns])}{success}, {episodes}"
 
     def summary(self, prefix: str) -> dict[str, float]:
         """Returns statistics of returns, lengths, `info` and how often it switched, as `prefix/name`."""

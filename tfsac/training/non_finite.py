@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.types import Batches, BatchesOnDevice, UpdateResult
+from tfsac.types import Batches, BatchesOnDevice, UpdateResult, arrays_of
 from tfsac.utils.files import atomic_write, leaves
 
 ADVICE = "The last checkpoint is from before. With updates_between_diagnostics=1 a resumed run checks all metrics"
@@ -43,11 +43,13 @@ def refuse_non_finite(
     )
 
 
-def refuse_non_finite_action(action: np.ndarray) -> None:
+def refuse_non_finite_action(action: Any) -> None:
     """Checks what a policy returns: NaN, infinite, or the -1 of discrete actions that came of such numbers."""
-    if not (np.isfinite(action) if action.dtype.kind == "f" else action >= 0).all():
+    for array in arrays_of(action):
+        if (np.isfinite(array) if array.dtype.kind == "f" else array >= 0).all():
+            continue
         raise NonFiniteError(
-            f"the policy's action is {action.tolist()}: its weights, or the observation, are too large. {ADVICE}"
+            f"the policy's action is {array.tolist()}: its weights, or the observation, are too large. {ADVICE}"
         )
 
 

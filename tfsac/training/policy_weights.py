@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import read_agent
 from tfsac.training.run_directory import RunDirectory
+from tfsac.types import TARGET
 from tfsac.utils.files import atomic_write, differences, read_arrays, read_object
 
 STATISTICS = "filters"  # the entry of their statistics
@@ -34,9 +36,11 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
     return packed.getvalue()
 
 
-def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filters) -> None:
+def load_weights(
+    path: pathlib.Path, learned: Agent | BasePolicy, filters: Filters, fresh: Collection[str] = ()
+) -> None:
     """Reads what `save_weights` wrote, into an agent of the same networks or the policy of one. What is trained besides
-    the networks, such as a temperature, stays as it is where file or agent do not have it.
+    the networks, such as a temperature, stays as it is where file or agent do not have it; so do `fresh` networks.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there: the first weights are saved with the first evaluation")
@@ -48,9 +52,13 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     else:
         variables, policy = dict(learned.variables), learned
     networks = {name.partition("/")[0] for name in variables}
+    networks -= {*fresh, *(name + TARGET for name in fresh)}
+    variables = {name: variable for name, variable in variables.items() if name.partition("/")[0] in networks}
+    read = {key for name in networks & learned.networks.keys() for key in learned.networks[name].embedders}
     saved = {name: array.shape for name, array in arrays.items() if name.partition("/")[0] in networks}
-    saved |= _normalized(statistics)
-    needed = {name: tuple(variable.shape) for name, variable in variables.items()} | _normalized(filters.state())
+    saved |= _normalized(statistics, read)
+    needed = {name: tuple(variable.shape) for name, variable in variables.items()}
+    needed |= _normalized(filters.state(), read)
     for name, shape, expected in differences(saved, needed):
         raise TfsacError(
             f"{path} is of other networks or filters, or of another version: {name} has shape {shape}, not {expected}"
@@ -68,17 +76,30 @@ def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) ->
     agent.policy.refresh()
 
 
-def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:
-    """Begins a new run with the best weights of another one: target networks, temperatures and statistics included."""
-    directory.read()
+def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> list[str]:
+    """Begins a new run with the best weights of another one: target networks, temperatures and statistics included.
+
+    Returns:
+        names of critics that have fresh weights, because they have other `observation_keys` than in the other run.
+    """
+    networks = directory.read()[0].agent.networks
+    changed = [
+        name
+        for name, network in agent.network_parameters.items()
+        if name in networks and network.observation_keys != networks[name].observation_keys
+    ]
+    if acting := [name for name in changed if name in agent.policy.acts_through]:
+        raise TfsacError(f"the policy of {directory.path} reads other observation_keys in network {acting[0]!r}")
     directory.check_spaces(agent.spec, only="order")
-    load_weights(directory.best, agent, filters)
+    load_weights(directory.best, agent, filters, fresh=changed)
     filters.end_episodes()
+    return changed
 
 
-def _normalized(statistics: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of the observations that are normalised."""
-    return {f"observation_normalization/{key}": np.shape(mean) for key, mean in statistics["mean"].items()}
+def _normalized(statistics: dict[str, Any], keys: Collection[str]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the observations of these keys that are normalised."""
+    means = statistics["mean"].items()
+    return {f"observation_normalization/{key}": np.shape(mean) for key, mean in means if key in keys}
 
 
 def _variables(agent: Agent) -> dict[str, Any]:

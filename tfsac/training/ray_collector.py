@@ -259,7 +259,7 @@ class RayCollector(Collector):
         return {}
 
     def restore(
-        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy
+        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: Any, learned: BasePolicy
     ) -> bool:
         """Starts the episodes after those of a checkpoint, and returns that the running ones are not continued."""
         self.policy.rng.bit_generator.state = state["rng"]

@@ -19,7 +19,7 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.preset_lookup import read_config
 from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
-from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
+from tfsac.types import AGENT_STATE, ActionSpec, ArraySpec, DiscreteSpec, FactorsSpec, HybridSpec, Spec, same_bounds
 from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object, remove_temporary
 from tfsac.utils.imports import IMPORT_FOLDERS
 
@@ -134,7 +134,8 @@ class RunDirectory:
             spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
         compared = (only,) if keys is None else ("action.", *(f"observation.{key}." for key in keys))
         for name, before, now in differences(trained, current):
-            compatible = name == "action.dtype" or (name in ("action.low", "action.high") and same_bounds(before, now))
+            kind = name.rpartition(".")[2] if name.startswith("action.") else ""
+            compatible = kind == "dtype" or (kind in ("low", "high") and same_bounds(before, now))
             if f"{name}.".startswith(compared) and not compatible:
                 raise TfsacError(
                     f"the policy of {self.path} belongs to another environment: its {name} is {before}, got {now}"
@@ -143,29 +144,49 @@ class RunDirectory:
 
 def spaces_of(spec: Spec) -> dict[str, Any]:
     """Returns shapes and dtypes of observations, and shape and bounds (or number) of actions, as JSON values."""
-    action = spec.action
-    acts: dict[str, Any] = {"shape": list(action.shape)}
-    if isinstance(action, DiscreteSpec):
-        acts |= {"num_actions": action.num_actions, "start": action.start, "dtype": action.native_dtype}
-    else:
-        bounds = {"low": action.low, "high": action.high}
-        acts |= {name: None if bound is None else bound.tolist() for name, bound in bounds.items()}
     observation = {key: {"shape": list(array.shape), "dtype": array.dtype} for key, array in spec.observation.items()}
-    return {"observation": observation, "action": acts, "num_rewards": spec.num_rewards}
+    return {"observation": observation, "action": _action_space(spec.action), "num_rewards": spec.num_rewards}
+
+
+def _action_space(action: ActionSpec | FactorsSpec) -> dict[str, Any]:
+    if isinstance(action, HybridSpec):
+        leaves = {name: _action_space(leaf) for name, leaf in action.leaves.items()}
+        return {"structure": json.loads(json.dumps(action.structure)), "leaves": leaves}
+    shape = {"shape": list(action.shape)}
+    if isinstance(action, DiscreteSpec):
+        return shape | {"num_actions": action.num_actions, "start": action.start, "dtype": action.native_dtype}
+    if isinstance(action, FactorsSpec):
+        return shape | {"sizes": list(action.sizes), "starts": list(action.starts), "dtype": action.native_dtype}
+    bounds = {"low": action.low, "high": action.high}
+    return shape | {name: None if bound is None else bound.tolist() for name, bound in bounds.items()}
+
+
+def _action_spec(acts: Mapping[str, Any]) -> Any:
+    if "leaves" in acts:
+        leaves = {name: _action_spec(leaf) for name, leaf in acts["leaves"].items()}
+        return HybridSpec(leaves, _with_tuples(acts["structure"]))
+    shape, native = tuple(acts["shape"]), acts.get("dtype", "int64")  # not in configs of before
+    if "num_actions" in acts:
+        return DiscreteSpec(acts["num_actions"], shape, acts["start"], native_dtype=native)
+    if "sizes" in acts:
+        return FactorsSpec(tuple(acts["sizes"]), tuple(acts["starts"]), shape, native)
+    low, high = (None if acts[name] is None else np.array(acts[name], np.float32) for name in ("low", "high"))
+    return ArraySpec(shape, "float32", low, high)
+
+
+def _with_tuples(structure: Any) -> Any:
+    """Returns a structure of actions from JSON, which has lists instead of tuples."""
+    if isinstance(structure, dict):
+        return {key: _with_tuples(part) for key, part in structure.items()}
+    return tuple(map(_with_tuples, structure)) if isinstance(structure, list) else structure
 
 
 def spec_in(spaces: Mapping[str, Any]) -> Spec:
     """Returns the spec whose spaces `spaces_of` returned."""
-    observation, acts = spaces["observation"], spaces["action"]
-    if "num_actions" in acts:
-        native = acts.get("dtype", "int64")  # not in configs of before
-        action: Any = DiscreteSpec(acts["num_actions"], tuple(acts["shape"]), acts["start"], native_dtype=native)
-    else:
-        low, high = (None if acts[name] is None else np.array(acts[name], np.float32) for name in ("low", "high"))
-        action = ArraySpec(tuple(acts["shape"]), "float32", low, high)
+    observation = spaces["observation"]
     return Spec(
         {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in observation.items()},
-        action,
+        _action_spec(spaces["action"]),
         num_agents=observation[AGENT_STATE]["shape"][0] if AGENT_STATE in observation else None,
         num_rewards=spaces.get("num_rewards"),
     )

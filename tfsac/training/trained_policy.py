@@ -14,7 +14,7 @@ from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import read_by, state_before, with_reward
 from tfsac.training.non_finite import refuse_non_finite_action
-from tfsac.types import PREVIOUS_REWARD, SWITCH
+from tfsac.types import PREVIOUS_REWARD, SWITCH, arrays_of, map_action
 from tfsac.utils.machine import use_tensorflow
 
 NO_REWARD = "this policy reads the reward of its last action: call observe(reward) after every step"
@@ -61,7 +61,7 @@ class Policy:
         """Tells the policy the reward of its last action, a number or `[E]`; most do not read it."""
         self.state = dict(with_reward(self.state, np.reshape(reward, -1)))
 
-    def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
+    def act(self, observation: Any, deterministic: bool = True) -> Any:
         """Chooses an action.
 
         Args:
@@ -71,8 +71,9 @@ class Policy:
             deterministic: the mode of the policy instead of a sample.
 
         Returns:
-            action `[A]`, in the environment's bounds, or the number of a discrete action; with the leading dimensions
-            of the observation. With P agents there is an action of each: `[P, A]` or `[P]`.
+            action `[A]`, in the environment's bounds, the number of a discrete action, or a dict or tuple of several
+            actions, as the environment takes it; with the leading dimensions of the observation. With P agents there is
+            an action of each: `[P, A]` or `[P]`.
 
         Raises:
             ValueError: an observation that does not fit or is not finite, a mask without any valid action, or another
@@ -136,16 +137,22 @@ class Policy:
         if self.critics is None:
             raise TfsacError(NO_CRITICS)
         use_tensorflow()
-        spec, action_shape = self.acting.spec, self.acting.spec.action.shape
+        spec = self.acting.spec
         arrays, leading = batched(observation, read_by(self.critics.values_through, self.critics.networks, spec))
         rows = len(next(iter(arrays.values())))
-        leading_of_actions = np.shape(action)[: np.ndim(action) - len(action_shape)]
-        shape = np.broadcast_shapes(leading, leading_of_actions)
-        checked = checked_action("values takes", action, spec.action, leading_of_actions)
-        checked = np.broadcast_to(checked, (*shape, *action_shape))
+        stored = self.to_environment.inverse(checked_action("values takes", action, spec.action, leading=None))
+        first, rank = arrays_of(stored)[0], len(next(iter(spec.action_fields.values())).shape)
+        shape = np.broadcast_shapes(leading, np.shape(first)[: np.ndim(first) - rank])
+        stored = map_action(lambda x: _flat(x, rank, shape), stored)
         row = np.broadcast_to(np.arange(rows).reshape(leading), shape).ravel()  # of the observation of each action
         state = dict(state_before(self.state, None, self.acting.initial_state(rows)))
         filtered, state = tf.nest.map_structure(lambda array: array[row], (self.filters.observation(arrays), state))
-        arguments = filtered, self.to_environment.inverse(checked.reshape(-1, *action_shape)), state
+        arguments = filtered, stored, state
         values = self.critics.value_tensors(*tf.nest.map_structure(tf.constant, arguments))
         return {name: unflattened(value.numpy(), shape) for name, value in values.items()}
+
+
+def _flat(values: np.ndarray, rank: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns values of so many dimensions, whose leading ones are broadcast to a shape, as `[N, ...]`."""
+    last = np.shape(values)[np.ndim(values) - rank :]
+    return np.broadcast_to(values, (*shape, *last)).reshape(-1, *last)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfsac.agents import Agent
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.workers import Workers
-from tfsac.environments import EnvFn, Environments, Filters, VectorEnvironments, action_map, maker
+from tfsac.environments import EnvFn, Environments, Filters, GoalFunctions, VectorEnvironments, action_map, maker
 from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.errors import TfsacError
@@ -26,6 +26,7 @@ from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16, uses_bfloat16
 from tfsac.parameters import (
     EnvironmentEpisodes,
+    HindsightExperienceReplayParameters,
     OffPolicyAlgorithmParameters,
     Preset,
     RunParameters,
@@ -56,7 +57,7 @@ from tfsac.training.schedule import Counters, Period, Sampler, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.trained_policy import Policy
 from tfsac.training.updates import Resets, Updates
-from tfsac.types import OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
+from tfsac.types import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION, Batches, BatchesOnDevice, Step, UpdateResult
 from tfsac.utils.files import read_object
 from tfsac.utils.imports import name_of
 
@@ -176,7 +177,8 @@ class Trainer:
             with self._workers.strategy.scope():
                 self.agent = agent = make_agent(run.seed)
             algorithm: Any = preset.agent.algorithm
-            self.filters = filters = Filters(preset.environment.filters, agent.spec, algorithm.discount)
+            goal_keys = (ACHIEVED_GOAL, DESIRED_GOAL) if self._goals else ()
+            self.filters = filters = Filters(preset.environment.filters, agent.spec, algorithm.discount, goal_keys)
             existing = next(path for path in (directory.path, *directory.path.parents) if path.is_dir())
             self.memory = memory = build_memory(
                 worker_preset,
@@ -186,6 +188,7 @@ class Trainer:
                 on_disk(existing) if run.memory_on_disk else in_ram,
                 older_policies=run.asynchronous_collection or run.ray_address is not None,
                 autoreset=isinstance(self.environments, VectorEnvironments) and self.environments.next_step,
+                goals=self._goals,
             )
             actor = agent.policy
             if run.asynchronous_collection:
@@ -198,7 +201,10 @@ class Trainer:
             if not resume:
                 filters.learn(self._workers.gather(self.environments.observation))
             if source:
-                load_initial_weights(source, agent, filters)
+                for name in load_initial_weights(source, agent, filters):
+                    notes.append(
+                        f"Network {name!r} reads other observations than in {source.path}: its weights are fresh."
+                    )
             device_memory = build_device_memory(memory, worker_preset, filters, agent, run.seed)
             one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
                 preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
@@ -235,7 +241,7 @@ class Trainer:
                 self._reseed()
             self._open(source if restore_memory else None, resume, recorded)
             self._closing = closing.pop_all()
-        for line in (*agent.notes, *filter(None, notes)):
+        for line in (*agent.notes, *filter(None, notes), *(self._goals.notes if self._goals else [])):
             self.print(line)
 
     def _make_environments(
@@ -258,14 +264,21 @@ class Trainer:
         env = make_env() if separate or vector_env is None else FirstEnvironment(vector_env)
         self.preset = preset = resolve_preset(preset, env, env_fn, models)
         environment = preset.environment
+        in_place = vector_env is not None or (environment.vectorization == "sync" and run.ray_address is None)
+        self._goals: GoalFunctions | None = None
+        if isinstance(preset.agent.memory, HindsightExperienceReplayParameters):
+            goal_env = env
+            if separate or not in_place:
+                closing.callback((goal_env := make_env()).close)
+            self._goals = GoalFunctions(goal_env)
         if separate:
             if environment.step_timeout_seconds is not None:
                 env = IsolatedEnvironment(env, make_env, environment.step_timeout_seconds)
             closing.callback(env.close)
-        elif environment.vectorization == "sync" and run.ray_address is None:
-            make_env.prepared.append(env)  # there may be only one at a time
-        elif vector_env is None:  # another process makes it
+        elif not in_place:  # another process makes it
             env.close()
+        elif vector_env is None:
+            make_env.prepared.append(env)  # there may be only one at a time
         self.environments: Environments | VectorEnvironments | RayEnvironments
         self._shared: Environments | None = None  # where evaluations are made in the environments of training, too
         if vector_env is not None:
@@ -505,7 +518,7 @@ class Trainer:
         speed, chief = self._reporter.steps_per_second(), self._workers.task.is_chief
         evaluated = self._evaluate_policy() if chief else {}
         self._evaluator.completed(self.counters)
-        row = self._reporter.row(speed) | evaluated
+        row = self._reporter.row(speed) | self.memory.metrics() | evaluated
         if not chief:
             return {}
         value = row.get("evaluation/return_mean", row.get(RECENT, np.nan))

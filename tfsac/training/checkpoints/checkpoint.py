@@ -250,7 +250,7 @@ def read_agent(agent: tf.Module, checkpoint: pathlib.Path) -> None:
 
 def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
     """Returns environment, agent, seed and shapes of a run as JSON values; its schedule may be extended."""
-    arrays = {**spec.observation, "action": spec.action}
+    arrays = {**spec.observation, **spec.action_fields}
     return {
         **_identity(preset.environment, preset.agent),
         "seed": seed,

@@ -14,6 +14,7 @@ import rich.progress
 from tfsac.training.loggers.logger import Kind, RunInfo
 
 COLUMNS = ("evaluation/return_mean", "evaluation/return_std", "training/return_mean", "steps_per_second")
+SUCCESS = "evaluation/is_success"  # of environments that say it
 TITLES = {"steps": 9, "evaluation return": 20, "training return": 15, "steps/s": 7}  # with their widths
 
 
@@ -66,6 +67,8 @@ class TerminalLogger:
         """Prints one evaluation."""
         if kind != "evaluation":
             return
+        if SUCCESS in values and not self.header_printed:
+            self.extra = [SUCCESS, *self.extra]
         mean, std, training, speed = (values.get(column) for column in COLUMNS)
         evaluated = "-" if mean is None else f"{mean:.1f} ± {std:<7.1f}"
         trained = "-" if training is None else f"{training:.1f}"

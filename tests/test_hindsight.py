@@ -1,0 +1,406 @@
+"""Hindsight replay: which transitions and goals are sampled, which environments it takes, and what it learns."""
+
+import dataclasses
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny
+from goal_tools import BITS, REACH, BitFlipping, Reach, Reaches
+from resume_tools import RUN, complete_run, crashed, same_run
+from scipy.stats import chisquare
+from toys import tiny_preset
+
+import tfsac
+from tfsac.environments import GoalFunctions, maker
+from tfsac.errors import TfsacError
+from tfsac.memories import HindsightMemory, TransitionMemory
+from tfsac.parameters import (
+    EnvironmentParameters,
+    HindsightExperienceReplayParameters,
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    override,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.preset_lookup import load_preset
+from tfsac.training import Trainer
+from tfsac.types import ArraySpec, Spec
+
+NUMBER = ArraySpec((1,), "float32")
+SPEC = Spec({"observation": NUMBER, "achieved_goal": NUMBER, "desired_goal": NUMBER}, NUMBER)
+# Environment 0 ends after rows 4, 9 and 12, environment 1 after 6 and 13, environment 2 never; there are 16 rows.
+LENGTHS, STEPS = [[5, 5, 3], [7, 7], []], 16
+DRAWS = np.random.default_rng(0).random((1, 40_000, 3))
+
+
+class Numbers:
+    """Goals are numbers; the reward is minus their distance, and equal ones terminate if `terminates`."""
+
+    time_limit = None
+
+    def __init__(self, terminates=False):
+        self.terminates = terminates
+
+    def reward(self, achieved, desired):
+        return -np.abs(achieved - desired)[:, 0]
+
+    def terminated(self, achieved, desired):
+        return (achieved == desired)[:, 0] if self.terminates else None
+
+
+def filled(cls=HindsightMemory, capacity=3000, **fields):
+    """A memory whose environments have episodes of `LENGTHS`; those of the second terminate, others are truncated.
+
+    In environment e, step t achieves 1000 * e + t + 1, and its goal is below 0. Rewards are their numbers.
+    """
+    if cls is HindsightMemory:
+        fields = {"goals": Numbers(), **fields}
+    memory = cls(SPEC, capacity, len(LENGTHS), **fields)
+    ends = np.zeros((STEPS, len(LENGTHS)), bool)
+    for env, lengths in enumerate(LENGTHS):
+        ends[np.cumsum(lengths, dtype=int) - 1, env] = True
+    for t in range(STEPS):
+        number = np.float32(1000 * np.arange(len(LENGTHS)) + t)[:, None]
+        goal = np.full_like(number, -1 - t)
+        seen = {"observation": number, "achieved_goal": number, "desired_goal": goal}
+        after = {"observation": number + 1, "achieved_goal": number + 1, "desired_goal": goal}
+        terminated = ends[t] & [False, True, False]
+        memory.add(seen, number, number[:, 0] / 8, terminated, ends[t] & ~terminated, after)
+    return memory
+
+
+def last_row(env, row):
+    return next(end - 1 for end in np.cumsum(LENGTHS[env]) if end > row)
+
+
+def assert_uniform(values, expected):
+    """Exactly the expected values occur, each as often as the others by a chi-square test."""
+    found, counts = np.unique(values, return_counts=True)
+    np.testing.assert_array_equal(found, np.sort(expected))
+    assert len(counts) == 1 or chisquare(counts).pvalue > 1e-4, counts
+
+
+def drawn(memory, uniform=DRAWS):
+    """Returns row and environment of the transitions drawn, and the row of each goal, -1 for none."""
+    index, goal = (slots[0] for slots in memory.draw(uniform))
+    row, env = memory._absolute(index) // memory.num_envs, index % memory.num_envs
+    assert (goal[goal >= 0] % memory.num_envs == env[goal >= 0]).all()
+    return row, env, np.where(goal < 0, -1, memory._absolute(goal) // memory.num_envs)
+
+
+# -- which transitions and goals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1000, 10])  # a ring of 10 has lost the first 6
+def test_steps_of_finished_episodes_are_sampled_equally_often_and_no_others(rows):
+    memory = filled(capacity=3 * rows)
+    row, env, _ = drawn(memory)
+    oldest = max(STEPS - rows, 0)
+    assert_uniform(1000 * env + row, [1000 * e + t for e, end in ((0, 13), (1, 14)) for t in range(oldest, end)])
+
+
+@pytest.mark.parametrize("rows", [1000, 10])
+@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
+def test_goals_are_sampled_equally_often_among_those_of_the_strategy(strategy, rows):
+    memory = filled(capacity=3 * rows, strategy=strategy)
+    row, env, goal = drawn(memory)
+    assert abs((goal >= 0).mean() - 0.8) < 0.01
+    oldest = max(STEPS - rows, 0)
+    for e, t in ((0, 8), (1, 9), (0, 12), (1, 6)):
+        last = last_row(e, t)
+        first = max(
+            last + 1 - next(n for n, end in zip(LENGTHS[e], np.cumsum(LENGTHS[e]), strict=True) if end > t), oldest
+        )
+        goals = {"future": range(t, last + 1), "final": [last], "episode": range(first, last + 1)}[strategy]
+        assert_uniform(goal[(env == e) & (row == t) & (goal >= 0)], [*goals])
+
+
+def test_the_memory_is_ready_with_the_first_finished_episode_that_it_still_has():
+    memory = HindsightMemory(SPEC, 4, 1, goals=Numbers())
+    seen, zero, no, yes = (
+        dict.fromkeys(SPEC.observation, np.zeros((1, 1))),
+        np.zeros(1),
+        np.zeros(1, bool),
+        np.ones(1, bool),
+    )
+    ready = []
+    for truncated in (no, no, yes, no, no, no, no, yes):
+        memory.add(seen, zero, zero, no, truncated, seen)
+        ready.append(memory.ready)
+    assert ready == [False, False, True, True, True, True, False, True]
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("terminates", [False, True])
+def test_without_hindsight_goals_transitions_are_those_of_the_plain_memory(n_step, terminates):
+    options = {"discount": 0.9, "n_step": n_step, "capacity": 33, "reward_filter": lambda reward: np.clip(reward, 0, 9)}
+    plain = filled(TransitionMemory, **options)
+    hindsight = filled(goals=Numbers(terminates), goals_per_step=0, **options)
+    index, goal = hindsight.draw(DRAWS)
+    assert (goal == -1).all()
+    for ours, theirs in zip(flat(hindsight.relabel(index, goal)), flat(plain.gather(index)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def flat(batch):
+    return [*batch.observation.values(), batch.action, batch.reward, batch.discount, *batch.next_observation.values()]
+
+
+def test_a_window_has_one_goal_and_ends_where_it_is_reached_or_the_episode_ends():
+    """By hand, of environment 0 with rows 5 to 9 of one episode: the goal 8 is achieved after row 7."""
+    options = {"discount": 0.5, "n_step": 4}
+    reached, kept = filled(goals=Numbers(terminates=True), **options), filled(**options)
+    index, goal = np.array([[3 * 5, 3 * 8, 3 * 5]]), np.array([[3 * 7, 3 * 8, -1]])
+    batch = reached.relabel(index, goal)
+    np.testing.assert_allclose(batch.reward, [[-2 - 0.5 * 1 - 0, 0, (5 + 6 / 2 + 7 / 4 + 8 / 8) / 8]])
+    np.testing.assert_allclose(batch.discount, [[0, 0, 0.5**4]])
+    np.testing.assert_array_equal(batch.next_observation["observation"][0, :, 0], [8, 9, 9])
+    np.testing.assert_array_equal(batch.observation["desired_goal"][0, :, 0], [8, 9, -6])
+    np.testing.assert_array_equal(batch.next_observation["desired_goal"][0, :, 0], [8, 9, -9])
+    batch = kept.relabel(index, goal)  # nothing terminates: row 8 is followed by row 9, the last one
+    np.testing.assert_allclose(batch.reward, [[-2 - 0.5 * 1 - 0 - 1 / 8, -0.5, (5 + 6 / 2 + 7 / 4 + 8 / 8) / 8]])
+    np.testing.assert_allclose(batch.discount, [[0.5**4, 0.5**2, 0.5**4]])
+    for memory, bootstraps in ((reached, True), (kept, False)):  # a stored termination that the goal does not confirm
+        batch = memory.relabel(np.array([[3 * 13 + 1]]), np.array([[3 * 12 + 1]]))
+        assert batch.discount.item() == 0.5 * bootstraps and batch.reward.item() == -1
+
+
+def test_a_restored_memory_samples_the_same_and_running_episodes_that_end_count_as_truncated():
+    memory = filled(capacity=30)
+    memory.sample(2, 8, np.random.default_rng(0))
+    restored = HindsightMemory(SPEC, 30, 3, goals=Numbers())
+    restored.put(memory.oldest_row, memory.between(memory.oldest_row, STEPS))
+    restored.total_rows = STEPS
+    restored.restore(memory.state())
+    for one in (memory, restored):
+        one.end_episodes()
+    for _ in range(2):
+        row, env, _ = drawn(restored)
+        assert_uniform(1000 * env + row, [1000 * e + t for e in range(3) for t in range(6, STEPS)])
+        for ours, theirs in zip(memory.draw(DRAWS), restored.draw(DRAWS), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert restored.metrics() == memory.metrics() and np.isnan(memory.metrics()["replay/relabelled"])
+
+
+def test_steps_that_only_begin_an_episode_are_never_sampled_and_make_no_memory_ready():
+    memory, no = HindsightMemory(SPEC, 6, 1, goals=Numbers(), autoreset=True), np.zeros(1, bool)
+    sampled = []
+    for row in range(16):  # episodes of three steps, each after a row without one, and a longer one from row 11 on
+        seen = {key: np.float32([[row]]) for key in SPEC.observation}
+        autoreset = np.array([row in (3, 7)])
+        memory.add(seen, np.zeros((1, 1)), np.zeros(1), no, np.array([row in (2, 6, 10)]), seen, autoreset=autoreset)
+        if memory.ready:
+            restored = HindsightMemory(SPEC, 6, 1, goals=Numbers(), autoreset=True)
+            restored.put(memory.oldest_row, memory.between(memory.oldest_row, memory.total_rows))
+            restored.total_rows = memory.total_rows
+            restored.restore(memory.state())
+            batches = [one.sample(1, 200, np.random.default_rng(row)) for one in (memory, restored)]
+            for ours, theirs in zip(*map(flat, batches), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+            sampled.append(sorted({int(number) for number in batches[0].observation["observation"][0, :, 0]}))
+    expected = [[*range(3)]] * 4 + [[1, 2, 4, 5, 6]] + [[2, 4, 5, 6], [4, 5, 6], [4, 5, 6]]
+    expected += [[5, 6, 8, 9, 10], [6, 8, 9, 10], [8, 9, 10], [8, 9, 10], [9, 10], [10]]
+    assert sampled == expected
+
+
+def test_metrics_are_the_share_of_relabelled_samples_and_rewards_of_both_kinds():
+    memory = filled()
+    memory.relabel(np.array([[0, 3, 6]]), np.array([[3 * 2, -1, 3 * 2]]))
+    assert memory.metrics() == pytest.approx(
+        {"replay/relabelled": 2 / 3, "replay/reward_relabelled": (-2 - 0) / 2, "replay/reward_original": 1 / 8}
+    )
+
+
+# -- which environments ------------------------------------------------------------------------------------------------
+
+
+def goals_of(env, limit=20):
+    return GoalFunctions(gym.wrappers.TimeLimit(env, limit))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("keys", "'desired_goal'"),
+        ("shapes", "of one shape"),
+        ("penalty", "follow from the goals alone"),
+        ("info", "empty info, got KeyError"),
+        ("one norm", r"must return `\[K\]`"),
+    ],
+)
+def test_rewards_that_goals_do_not_decide_are_refused_before_training(wrong, words, tmp_path):
+    with pytest.raises(TfsacError, match=words):
+        Trainer(preset(), tmp_path / "run", quiet=True, env_fn=lambda: Reach(wrong))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_wrapper_that_changes_rewards_and_an_environment_without_goals_are_refused():
+    with pytest.raises(TfsacError, match="goals alone"):
+        goals_of(gym.wrappers.TransformReward(Reach(), lambda reward: 2 * reward - 1))
+    with pytest.raises(TfsacError, match="'achieved_goal'"):
+        GoalFunctions(gym.make("Pendulum-v1"))
+    assert goals_of(Reach()).time_limit == 20
+
+
+@pytest.mark.parametrize("mode", gym.vector.AutoresetMode)
+def test_a_vector_environment_may_compute_the_rewards(mode, tmp_path):
+    short = preset(**{"schedule.improve_steps": 45, "environment.evaluation": "separate", **MORE})
+    result = tfsac.train(short, tmp_path / "run", quiet=True, env_fn=lambda: Reaches(3, mode))
+    assert result.counters.updates == 45
+    with pytest.raises(TfsacError, match="compute_reward"):
+        Trainer(short, tmp_path / "none", quiet=True, env_fn=lambda: gym.vector.SyncVectorEnv([Reach] * 2))
+
+
+def test_a_termination_for_one_goal_is_called_for_each_and_the_check_tells_so():
+    goals, several = goals_of(Reach("scalar termination")), goals_of(BitFlipping(3))
+    assert goals.pair_by_pair and "called for each one" in goals.notes[0] and not several.pair_by_pair
+    points = np.float32([[0, 0], [1, 1]])
+    np.testing.assert_array_equal(goals.terminated(points, np.float32([[0, 0], [0, 0]])), [True, False])
+    np.testing.assert_array_equal(goals.reward(points, np.float32([[0.1, 0], [0, 0]])), [0, -1])
+    assert goals_of(Reach()).terminated(points, points) is None
+    for wrong, kind, words in (("scalar termination", "facts", "each one"), ("penalty", "warnings", "goals alone")):
+        report = tfsac.check_environment(gym.wrappers.TimeLimit(Reach(wrong), 20), 50)
+        assert report.usable and any(words in line for line in getattr(report, kind)), report
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"environment.filters.reward_normalization": True}, "reward_rescale_factor"),
+        ({"environment.filters.return_scaling": {}}, "reward_rescale_factor"),
+        ({"agent.memory.strategy": "random"}, "future"),
+        ({"agent.memory.goals_per_step": -1}, "greater than or equal to 0"),
+        ({"agent.memory.max_size": 20}, "exceed the time limit, 20 steps"),
+        ({"agent.networks.policy.observation_keys": ["observation"]}, "networks that read 'desired_goal'"),
+        ({"environment.level": "Pendulum-v1"}, "'achieved_goal'"),
+    ],
+)
+def test_what_does_not_go_with_hindsight_is_refused(changes, words, tmp_path):
+    with pytest.raises(TfsacError, match=words):
+        Trainer(override(preset(), changes), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_agents_with_another_memory_refuse_hindsight():
+    for other in (tiny.taac(), tiny.acer()):
+        with pytest.raises(TfsacError, match="kind"):
+            override(other, {"agent.memory": {"kind": "hindsight"}})
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+SHORT = {
+    "schedule.heatup_steps": 40,
+    "schedule.improve_steps": 60,
+    "schedule.steps_between_evaluation_periods": 50,
+    "environment.max_episode_steps": None,
+}
+MORE = {"agent.algorithm.n_step": 3, "environment.filters.observation_normalization": True}
+
+
+def preset(level=REACH, **changes):
+    """A tiny run of SAC with twin critics on the point, or of discrete SAC on bits."""
+    if level == BITS:
+        base = tiny.shrunk(load_preset("cart_pole_discrete_sac"))
+    else:
+        networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
+        base = dataclasses.replace(tiny_preset(), agent=TwinSoftActorCriticAgentParameters(networks=networks))
+    memory = HindsightExperienceReplayParameters(max_size=1000)
+    return override(base, {"agent.memory": memory, "environment.level": level, **SHORT, **changes})
+
+
+@pytest.mark.parametrize("level", [REACH, pytest.param(BITS, marks=pytest.mark.slow)])
+def test_a_run_that_crashed_continues_exactly_and_reports_its_samples(level, tmp_path):
+    changed = preset(level, **MORE)
+    whole = complete_run(tmp_path / "whole", changed)
+    assert whole.counters.updates == 60
+    crashed(tmp_path / "parts", 72, changed)  # in an episode, after the checkpoint at 50
+    resumed = Trainer(changed, tmp_path / "parts", RUN, quiet=True, resume=True)
+    resumed.run()
+    same_run(resumed, whole)
+    rows = tiny.rows(tmp_path / "whole")
+    shares = [float(row["replay/relabelled"]) for row in rows if row["replay/relabelled"]]
+    assert shares and all(0.7 < share < 0.9 for share in shares)
+    assert all(-1 <= float(row["replay/reward_relabelled"]) <= 0 for row in rows if row["replay/relabelled"])
+    assert rows[-1]["evaluation/is_success"] != ""
+    policy = tfsac.load_policy(tmp_path / "whole")
+    assert [*policy.reads.observation] == ["observation", "desired_goal"]
+    path = tfsac.export(policy, tmp_path / "exported")
+    env = maker(EnvironmentParameters(level))()
+    seen = [env.reset(seed=seed)[0] for seed in range(5)]
+    assert tfsac.verify(policy, path, seen) < 1e-5
+    assert len(tfsac.evaluate(tmp_path / "whole", episodes=2).returns) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings"),
+    [
+        ({"environment.num_envs": 3}, {}),
+        pytest.param({"environment.num_envs": 3, "environment.vectorization": "subprocess"}, {}, marks=pytest.mark.slow),
+        pytest.param({"environment.evaluation": "shared"}, {}, marks=pytest.mark.slow),
+        pytest.param({"environment.num_envs": 2, "environment.vectorization": "subprocess", "environment.step_timeout_seconds": 60}, {}, marks=pytest.mark.slow),
+        pytest.param({}, {"asynchronous_collection": True, "memory_on_disk": True}, marks=pytest.mark.slow),
+        pytest.param({"environment.num_envs": 2}, {"ray_address": "local", "num_actors": 2, "actor_steps": 4}, marks=pytest.mark.acceptance),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_environments_may_be_several_and_elsewhere(changes, settings, tmp_path):
+    run = RunParameters(seed=1, **settings)
+    shorter = {"schedule.improve_steps": 40, "environment.max_episode_steps": 8}
+    result = tfsac.train(preset(**shorter, **changes), tmp_path / "run", run, quiet=True)
+    assert result.counters.updates >= 32
+    assert 0.6 < float(tiny.rows(tmp_path / "run")[-1]["replay/relabelled"]) < 1.0
+
+
+@pytest.mark.usefixtures("untraced")
+def test_updates_that_no_finished_episode_allowed_are_made_up(tmp_path):
+    late = preset(
+        **{"schedule.heatup_steps": 32, "environment.max_episode_steps": 50, "agent.networks.*.batch_size": 16}
+    )
+    trainer, pending = Trainer(late, tmp_path / "run", quiet=True), []
+    for _ in range(52):
+        trainer.collect()
+        pending.append(sum(trainer._sampler.pending()))
+    trainer.close()
+    assert pending[:49] == [0] * 49 and pending[49] == 50 - 32  # at the end of the first episode
+
+
+@pytest.mark.usefixtures("untraced")
+def test_only_collected_observations_are_normalised_and_a_relabelled_goal_looks_as_when_it_was_achieved(tmp_path):
+    trainer = Trainer(preset(**MORE), tmp_path / "run", quiet=True)
+    trainer.close()
+    statistics = trainer.filters.observations
+    assert statistics["achieved_goal"] is statistics["desired_goal"] is not statistics["observation"]
+    goal = np.float32([[0.3, -0.2]])
+    seen = trainer.filters.observation({"observation": goal, "achieved_goal": goal, "desired_goal": goal})
+    np.testing.assert_array_equal(seen["achieved_goal"], seen["desired_goal"])
+    plain = override(preset(**MORE), {"agent.memory": {"kind": "uniform", "max_size": 1000}})
+    other = Trainer(plain, tmp_path / "plain", quiet=True)
+    other.close()
+    assert other.filters.observations["achieved_goal"] is not other.filters.observations["desired_goal"]
+    assert [*other.agent.networks["policy"].embedders] == ["observation", "achieved_goal", "desired_goal"]
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "success"), [("hindsight", 1.0), ("uniform", 0.0)])
+def test_twelve_bits_are_flipped_with_hindsight_and_not_without(kind, success, tmp_path):
+    changes = {
+        "environment.level": BITS,
+        "agent.memory": {"kind": kind, "max_size": 100_000},
+        "agent.hidden_layers": [256],
+        "agent.algorithm.discount": 0.98,
+        "agent.algorithm.temperature.alpha": 0.3,
+        "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(12)",
+        "agent.algorithm.num_consecutive_training_steps": 24,
+        "agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)",
+        "schedule.improve_steps": 4000,
+        "schedule.steps_between_evaluation_periods": 5000,
+        "schedule.evaluation_steps": "EnvironmentEpisodes(50)",
+        "validation.min_reward_threshold": None,
+    }
+    tfsac.train(override(load_preset("cart_pole_discrete_sac"), changes), tmp_path / "run", quiet=True)
+    assert float(tiny.rows(tmp_path / "run")[-1]["evaluation/is_success"]) == pytest.approx(success, abs=0.1)

@@ -1,0 +1,186 @@
+"""Spaces of several actions: their specs, the way between their structure and an agent's arrays, masks, and what the
+check of an environment refuses.
+"""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from toys import HybridIdentity
+
+import tfsac
+from tfsac.environments import check_environment, checked, flat_mask, make, nested_mask
+from tfsac.environments.actions import HybridActionMap, action_spec, checked_action
+from tfsac.errors import TfsacError
+from tfsac.types import ArraySpec, FactorsSpec, arrays_of, rows_of
+
+SPACES = {
+    "multi_discrete": MultiDiscrete([3, 1, 4], start=[0, 5, -2]),
+    "matrix": MultiDiscrete(np.array([[2, 3], [4, 2]]), dtype=np.int32),
+    "dict": Dict(
+        {
+            "turn": Box(np.float32([-2, 0]), np.float32([2, 10])),
+            "choose": Discrete(3, start=7),
+            "press": MultiDiscrete([2, 2]),
+        }
+    ),
+    "tuple": Tuple((Box(-1, 1, (2, 3), np.float64), Discrete(4), Box(0, 5, (1,)))),
+    "box alone": Dict(turn=Box(-1, 1, (2,))),
+    "one factor": Tuple((Discrete(2),)),
+    "parametrised": Tuple((Discrete(3), Tuple((Box(0, 30, (1,)), Box(0, 720, (1,)), Box(0, 430, (1,)))))),
+    "dict in dict": Dict(arm=Dict(grip=Discrete(2), move=Box(-1, 1, (3,))), leg=MultiDiscrete([3, 2])),
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_folding_and_unfolding_change_nothing(name):
+    space = SPACES[name]
+    space.seed(0)
+    action_map = HybridActionMap(action_spec(space))
+    for _ in range(20):
+        sample = space.sample()
+        again = action_map(action_map.inverse(sample))
+        assert space.contains(again)
+        for x, y in zip(arrays_of(sample), arrays_of(again), strict=True):
+            assert np.shape(x) == np.shape(y)
+            np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_actions_with_leading_dimensions_are_those_of_each_row(name):
+    action, space = action_spec(SPACES[name]), SPACES[name]
+    rng, action_map = np.random.default_rng(0), HybridActionMap(action)
+    discrete = rng.integers(0, action.sizes, (4, len(action.sizes))).astype(np.int32) if action.sizes else None
+    size = action.action_size
+    continuous = rng.uniform(-1, 1, (4, size)).astype(np.float32) if size else None
+    unfolded = action_map(action.whole(discrete, continuous))
+    for i, row in enumerate(rows_of(unfolded)):
+        assert space.contains(row)
+        part = action.whole(*(None if x is None else x[i] for x in (discrete, continuous)))
+        for x, y in zip(arrays_of(action_map(part)), arrays_of(row), strict=True):
+            np.testing.assert_array_equal(x, y)
+    again = action.parts(action_map.inverse(unfolded))
+    for x, y in zip(again, (discrete, continuous), strict=True):
+        assert (x is None) == (y is None)
+        if x is not None:
+            np.testing.assert_allclose(x, y, atol=1e-6)
+            assert x.dtype == y.dtype
+
+
+def test_factors_come_in_the_order_of_the_space():
+    action = action_spec(SPACES["dict"])
+    assert [*action.leaves] == ["choose", "press", "turn"]  # Gymnasium sorts the keys
+    assert action.sizes == (3, 2, 2) and action.action_size == 2 and action.num_joint_actions == 12
+    assert action.leaves["choose"] == FactorsSpec((3,), (7,), (), "int64")
+    unfolded = HybridActionMap(action)({"discrete": np.int32([2, 0, 1]), "continuous": np.float32([0.5, -1])})
+    assert unfolded["choose"] == 9 and unfolded["press"].tolist() == [0, 1] and unfolded["turn"].tolist() == [1, 0]
+    nested = action_spec(SPACES["parametrised"])
+    assert [*nested.leaves] == ["action_0", "action_1_0", "action_1_1", "action_1_2"]
+    assert isinstance(nested.leaves["action_1_0"], ArraySpec)
+
+
+@pytest.mark.parametrize("name", ["multi_discrete", "matrix", "dict", "tuple", "parametrised"])
+def test_masks_go_between_both_forms(name):
+    space, action = SPACES[name], action_spec(SPACES[name])
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        flat = rng.random(sum(action.sizes)) < 0.5
+        flat[action.offsets] = True
+        nested = nested_mask(flat, action)
+        np.testing.assert_array_equal(flat_mask(nested, action), flat)
+        for _ in range(20):  # Gymnasium accepts it
+            discrete, _ = action.parts(HybridActionMap(action).inverse(space.sample(mask=nested)))
+            assert flat[discrete + action.offsets].all()
+    with pytest.raises(TfsacError, match="array for each factor"):
+        flat_mask((np.ones(2), np.ones(2)), action)
+
+
+def test_a_nested_mask_of_other_key_order_is_the_same():
+    action = action_spec(Dict({"b": Discrete(2), "a": Discrete(3)}))
+    np.testing.assert_array_equal(flat_mask({"b": [1, 0], "a": [0, 1, 1]}, action), [False, True, True, True, False])
+
+
+class Env(gym.Env):
+    def __init__(self, action, mask=None, key="observation"):
+        spaces = {key: Box(-1, 1, (2,))}
+        self.observation_space = Dict(**spaces, action_mask=mask) if mask is not None else Dict(spaces)
+        self.action_space = action
+
+
+WRONG = {
+    "too many": (MultiDiscrete([17] * 3), None, "4096"),
+    "one action": (MultiDiscrete([1, 1]), None, "more than one"),
+    "MultiBinary": (MultiBinary(3), None, "MultiDiscrete"),
+    "MultiBinary inside": (Dict(a=MultiBinary(3)), None, "'a'"),
+    "integers in a Box": (Dict(a=Box(0, 5, (2,), np.int64)), None, "floats"),
+    "an unbounded Box": (Tuple((Discrete(2), Box(-np.inf, np.inf, (2,)))), None, "finite bounds"),
+    "equal bounds": (Dict(a=Box(np.float32([0, 1]), np.float32([1, 1]))), None, "low < high"),
+    "no entry": (Dict(a=Discrete(3), b=Box(-1, 1, (0,))), None, "'b'"),
+    "a key that exports cannot name": (Dict({"a b": Discrete(3), "c": Discrete(2)}), None, "keys of actions"),
+    "keys that differ in case": (Dict({"a": Discrete(3), "A": Discrete(2)}), None, "keys of actions"),
+    "the key of an export": (Dict(action=Discrete(3), b=Discrete(2)), None, "keys of actions"),
+    "a mask of combinations": (MultiDiscrete([3, 2]), MultiBinary(6), "combinations"),
+    "a mask of continuous actions": (Dict(a=Box(-1, 1, (2,))), MultiBinary(2), "discrete actions"),
+    "a nested mask of other sizes": (MultiDiscrete([3, 2]), Tuple((MultiBinary(3), MultiBinary(3))), "shape"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_learned_is_refused(name):
+    action, mask, word = WRONG[name]
+    with pytest.raises(TfsacError, match=word):
+        checked(Env(action, mask))
+
+
+@pytest.mark.parametrize(
+    ("structure", "mask"), [("dict", "nested"), ("tuple", "nested"), ("multi_discrete", "nested"), ("nested", "flat")]
+)
+def test_the_check_makes_valid_steps(structure, mask):
+    report = check_environment(lambda: HybridIdentity(structure, mask), num_steps=50)
+    assert report.usable, report
+    assert "the same seed and actions give the same trajectory" in report.facts
+
+
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
+@pytest.mark.parametrize(("structure", "mask"), [("dict", "nested"), ("tuple", "flat"), ("nested", "")])
+def test_vector_environments_take_actions_batched_by_leaf(structure, mask, mode):
+    mode = gym.vector.AutoresetMode[mode]
+    makers = [lambda: HybridIdentity(structure, mask)] * 3
+    report = check_environment(lambda: gym.vector.SyncVectorEnv(makers, autoreset_mode=mode), num_steps=20)
+    assert report.usable, report
+
+
+def test_a_mask_without_a_value_of_a_factor_is_refused():
+    env = checked(HybridIdentity("dict", "flat"))
+    env.reset(seed=0)
+    env.unwrapped._observe = lambda: {
+        "observation": np.zeros(10, np.float32),
+        "action_mask": np.int8([1, 1, 1, 0, 0, 1, 1, 1]),
+    }
+    with pytest.raises(TfsacError, match="action_mask"):
+        env.reset()
+
+
+@pytest.mark.parametrize(
+    ("action", "word"),
+    [
+        ({"choose": 5, "press": [0, 1]}, "structure"),
+        ({"choose": 8, "press": [0, 1], "turn": [0.0, 1.0]}, "'choose'"),
+        ({"choose": 5, "press": [0, 3], "turn": [0.0, 1.0]}, "'press'"),
+        ({"choose": 5, "press": [0, 1], "turn": [0.0, 11.0]}, "'turn'"),
+        (np.zeros(5), "structure"),
+    ],
+)
+def test_wrong_actions_of_scripts_are_refused(action, word):
+    with pytest.raises(TfsacError, match=word):
+        checked_action("act returns", action, action_spec(HybridIdentity().action_space))
+
+
+def test_demonstrations_of_a_script_obey_the_mask():
+    env = make("toys:HybridIdentity-v0", mask="flat")
+
+    def act(observation):
+        return {"choose": np.int64(5), "press": np.array([0, 0]), "turn": np.float32([0, 5])}
+
+    with pytest.raises(TfsacError, match="mask"):
+        tfsac.demonstrate(act, env, episodes=20)

@@ -1,0 +1,178 @@
+"""Whole runs with factored and hybrid actions: learned, resumed, evaluated, exported, recorded, in several environments."""
+
+import re
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny
+from resume_tools import CHANGES, complete_run, crashed, same_run, weights
+from toys import HybridIdentity
+
+import tfsac
+from tfsac import api, cli, exporting
+from tfsac import parameters as p
+from tfsac.environments import make, spec_of
+from tfsac.exporting import loading
+from tfsac.memories import load_demonstrations
+from tfsac.training import Trainer
+from tfsac.types import arrays_of
+
+pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+
+RUN = p.RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
+GREEDY = {"agent.exploration": {"initial_epsilon": 0.9, "final_epsilon": 0.05, "decay_steps": 60}}
+NORMALISED = {"environment.filters.observation_normalization": True}
+
+
+def in_level(structure="dict", mask=""):
+    return {"environment.kwargs": {"structure": structure, "mask": mask}}
+
+
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path):
+    preset = tiny.hybrid(**{**CHANGES, "schedule.improve_steps": 80, **GREEDY, **in_level("dict", "nested")})
+    uninterrupted = complete_run(tmp_path / "uninterrupted", preset)
+    assert {"discrete_temperature/0", "continuous_temperature/0"} <= weights(uninterrupted).keys()
+    crashed(tmp_path / "run", 167, preset)
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == 150
+    resumed.run()
+    same_run(resumed, uninterrupted)
+
+
+def test_an_episode_goes_on_in_its_middle(tmp_path):
+    preset = tiny.hybrid(**in_level("tuple"))
+    crashed(tmp_path / "run", 107, preset, p.RunParameters(seed=3, checkpoint_save_steps=53))
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == 106
+    assert resumed.environments.length[0] == 1 and not resumed.environments.is_first[0]
+
+
+@pytest.fixture(scope="module", params=["dict", "tuple", "multi_discrete", "nested"])
+def run_dir(request, tmp_path_factory):
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    mask = "nested" if request.param == "dict" else "flat" if request.param == "multi_discrete" else ""
+    changes = {**in_level(request.param, mask), **NORMALISED}
+    api.train(tiny.hybrid(**changes), folder, RUN, quiet=True)
+    return folder
+
+
+@pytest.mark.parametrize("format", ["saved_model", "tflite"])
+def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, format):
+    if format == "tflite":
+        pytest.importorskip("ai_edge_litert")
+    out = tmp_path / "policy"
+    flags = [f"--out={out}", f"--format={format}", "--verify", "--values"]
+    assert cli.run(["export", f"--run_dir={run_dir}", *flags]) == 0
+    assert re.search(r"over \d+ observations: \S+ \(within 1e-05\)", capsys.readouterr().out)
+    policy, exported = loading.load_policy(run_dir), exporting.load_exported(out)
+    env = loading.environment_of(run_dir)
+    for seed in range(5):
+        observation, _ = env.reset(seed=seed)
+        live, of_export = policy.act(observation), exported(observation)
+        assert env.action_space.contains(live)
+        assert isinstance(of_export, type(live)) or np.ndim(live)
+        for x, y in zip(arrays_of(live), arrays_of(of_export), strict=True):
+            np.testing.assert_allclose(x, y, rtol=0, atol=1e-4)
+            assert np.asarray(y).dtype in (np.int32, np.float32)
+        if format == "saved_model":
+            sample = exported(observation, deterministic=False)
+            env.step(live)
+            assert len(arrays_of(sample)) == len(arrays_of(live))
+    if format == "tflite":
+        inputs = {name for name in exported_inputs(out, "sample")}
+        expected = {"noise"} if isinstance(env.action_space, gym.spaces.MultiDiscrete) else {"noise", "uniform"}
+        assert expected <= inputs
+
+
+def exported_inputs(out, signature):
+    from tfsac.exporting.litert import litert_interpreter
+
+    return litert_interpreter(out / "policy.tflite").get_signature_runner(signature).get_input_details()
+
+
+def test_a_policy_acts_on_several_observations_and_values_them(run_dir):
+    policy = loading.load_policy(run_dir, critics=True)
+    env = loading.environment_of(run_dir)
+    observations = [env.reset(seed=seed)[0] for seed in range(6)]
+    many = observations
+    if isinstance(observations[0], dict):
+        many = {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}
+    actions = policy.act(np.stack(many) if isinstance(many, list) else many)
+    assert all(len(x) == 6 for x in arrays_of(actions))
+    values = policy.values(np.stack(many) if isinstance(many, list) else many, actions)["q"]
+    assert values.shape == (6,) and np.isfinite(values).all()
+    one = policy.values(observations[2], policy.act(observations[2]))["q"]
+    np.testing.assert_allclose(one, values[2], rtol=1e-5)
+    assert policy.distribution(observations[0]) is not None
+
+
+def test_recorded_actions_come_back_as_demonstrations_and_as_prior_data(run_dir, tmp_path):
+    out = tmp_path / "expert.npz"
+    assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6", "--seed=2"]) == 0
+    preset = tfsac.load_preset(run_dir / "config.json")
+    env = make("toys:HybridIdentity-v0", **preset.environment.kwargs)
+    spec = spec_of(env)
+    loaded = load_demonstrations(out, spec, preset.environment.level)
+    np.testing.assert_allclose(loaded.returns, api.evaluate(run_dir, 6, seed=2).returns)
+    assert loaded.records["action/discrete" if spec.action.action_size else "action"].dtype == np.int32
+    memory = {"kind": "prior_data", "demonstrations": str(out), "max_size": 1000}
+    prior = p.override(preset, {"agent.memory": memory, "schedule.improve_steps": "EnvironmentSteps(20)"})
+    assert api.train(prior, tmp_path / "prior", RUN, quiet=True).counters.updates == 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings"),
+    [
+        ({"environment.num_envs": 3, "environment.vectorization": "subprocess"}, {}),
+        ({"agent.memory": {"kind": "prioritized", "max_size": 1000}, "agent.algorithm.n_step": 3}, {}),
+        ({"agent.memory.device": "accelerator", "agent.algorithm.n_step": 2}, {}),
+        ({"environment.step_timeout_seconds": 30.0, "environment.vectorization": "subprocess"}, {"jit_compile": True}),
+        ({"agent.algorithm.num_updates_between_policy_updates": 2}, {"asynchronous_collection": True}),
+    ],
+    ids=["several", "prioritised", "device memory", "timeout and XLA", "delay, asynchronous"],
+)
+def test_it_trains_with(changes, settings, tmp_path):
+    preset = tiny.hybrid(**in_level("dict", "flat"), **changes)
+    result = api.train(preset, tmp_path / "run", p.RunParameters(seed=1, **settings), quiet=True)
+    assert result.counters.updates >= 90 and result.reason == "finished"
+    assert len(api.evaluate(tmp_path / "run", 2).returns) == 2
+
+
+def test_it_learns_every_part_of_an_action(tmp_path):
+    changes = {
+        "schedule.improve_steps": "EnvironmentSteps(1500)",
+        "schedule.evaluation_steps": "EnvironmentEpisodes(20)",
+        "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1600)",
+        "agent.networks.*.learning_rate": 3e-3,
+        "agent.algorithm.discount": 0.0,
+        "agent.algorithm.discrete_temperature.initial_alpha": 0.1,
+        "agent.algorithm.continuous_temperature.initial_alpha": 0.1,
+    }
+    preset = tiny.hybrid(**in_level("dict", "nested"), **changes)
+    result = api.train(preset, tmp_path / "run", RUN, quiet=True)
+    assert result.best_return > -2.0  # of five steps; a random policy has about -11
+    env = HybridIdentity()
+    policy = loading.load_policy(tmp_path / "run", env_fn=lambda: HybridIdentity("dict", "flat"))
+    assert env.action_space.contains(policy.act(HybridIdentity("dict", "nested").reset(seed=0)[0]))  # either form
+
+
+def test_the_command_line_chooses_the_preset_by_the_actions(tmp_path, capsys):
+    arguments = ["--level=toys:HybridIdentity-v0", f"--run_dir={tmp_path / 'run'}"]
+    changes = {path: value for path, value in tiny.CHANGES.items() if path.startswith("schedule.")}
+    changes |= {"agent.networks.*.batch_size": 16, "agent.hidden_layers": [16]}
+    assert cli.run(["train", *arguments, *tiny.assignments(changes)]) == 0
+    assert "--preset=hybrid_sac" in capsys.readouterr().err
+    assert (tmp_path / "run" / "policy").is_dir()
+
+
+def test_a_policy_refuses_an_environment_with_other_factors(run_dir):
+    with pytest.raises(tfsac.TfsacError, match="another environment"):
+        loading.load_policy(run_dir, env_fn=lambda: OtherSizes())
+
+
+class OtherSizes(HybridIdentity):
+    def __init__(self):
+        super().__init__("dict")
+        self.action_space = gym.spaces.Dict(choose=gym.spaces.Discrete(4), press=gym.spaces.MultiDiscrete([2, 2]))

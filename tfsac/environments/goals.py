@@ -1,0 +1,124 @@
+"""Rewards of goal environments for goals other than those that were pursued."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.environments.actions import nested_mask
+from tfsac.environments.checked_env import format_error, time_limit_of
+from tfsac.environments.spaces import NUM_REWARDS, name_of_environment, spaces_by_key, spec_of
+from tfsac.errors import TfsacError
+from tfsac.types import ACHIEVED_GOAL, ACTION_MASK, AGENT_STATE, DESIRED_GOAL, HybridSpec
+
+STEPS = 20  # on which the functions are checked
+REWARD, TERMINATED = "compute_reward", "compute_terminated"
+
+
+class GoalFunctions:
+    """`compute_reward` and, where there is one, `compute_terminated` of a goal environment, for many goals at once.
+
+    Random steps check that `compute_reward(achieved_goal, desired_goal, {})` of the goal achieved after a step is the
+    reward of that step, and that pairs of goals give the same together as one by one. `compute_terminated` is called
+    pair by pair where they do not.
+
+    Args:
+        env: whose observations are a Dict with the keys "achieved_goal" and "desired_goal"; it is reset and stepped.
+
+    Attributes:
+        time_limit: of an episode in steps, None where none is known.
+        notes: what was found, a line each.
+
+    Raises:
+        TfsacError: an environment whose rewards cannot be computed for other goals.
+    """
+
+    def __init__(self, env: gym.Env):
+        self.name, self.time_limit, self.notes = name_of_environment(env), time_limit_of(env), list[str]()
+        spaces = spaces_by_key(env.observation_space)
+        goals = [spaces.get(key) for key in (ACHIEVED_GOAL, DESIRED_GOAL)]
+        reward, self._terminated = (_function(env, name) for name in (REWARD, TERMINATED))
+        if None in goals or goals[0].shape != goals[1].shape or reward is None:  # type: ignore[union-attr]
+            needs = f"the observations {ACHIEVED_GOAL!r} and {DESIRED_GOAL!r} of one shape, and {REWARD}"
+            raise TfsacError(f"hindsight replay needs {needs}, got {self.name} with {env.observation_space}")
+        if AGENT_STATE in spaces or NUM_REWARDS in (env.metadata or {}):
+            raise TfsacError(f"hindsight replay needs one agent and one reward a step, got {self.name}")
+        self.dtypes = [goal.dtype for goal in goals]  # type: ignore[union-attr]
+        self._reward: Callable[..., Any] = reward
+        self.pair_by_pair = False
+        self._check(env)
+
+    def _check(self, env: gym.Env) -> None:
+        space, pairs = copy.deepcopy(env.action_space), list[tuple[np.ndarray, np.ndarray]]()
+        space.seed(0)
+        kind, ended = spec_of(env).action, True
+        for seed in range(STEPS):
+            if ended:
+                observation, _ = env.reset(seed=seed)
+            goal, mask = copy.deepcopy(observation[DESIRED_GOAL]), observation.get(ACTION_MASK)
+            if mask is not None:
+                mask = nested_mask(mask, kind) if isinstance(kind, HybridSpec) else np.asarray(mask, np.int8)
+            action = space.sample(mask)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            ended = terminated or truncated
+            pairs.append((np.array(observation[ACHIEVED_GOAL]), np.array(goal)))
+            computed = self._call(self._reward, *pairs[-1])
+            if np.shape(computed) != () or not np.isclose(float(computed), float(reward), rtol=1e-5, atol=1e-6):
+                raise TfsacError(
+                    f"hindsight replay needs rewards that follow from the goals alone: {REWARD} of {self.name} gave "
+                    f"{computed!r} for a step whose reward was {reward!r}"
+                )
+        achieved = np.stack([goal for goal, _ in pairs])
+        # Other goals too, and reached ones, whose rewards differ.
+        pairs += [*zip(achieved, np.roll(achieved, 1, axis=0), strict=True), *zip(achieved, achieved, strict=True)]
+        if not self._is_vectorised(self._reward, pairs):
+            raise TfsacError(f"{REWARD} of {self.name} must return `[K]` for goals `[K, ...]`, each as for one goal")
+        if self._terminated and not self._is_vectorised(self._terminated, pairs):
+            self.pair_by_pair = True
+            self.notes.append(f"{TERMINATED} of {self.name} takes one goal, so it is called for each one.")
+
+    def _is_vectorised(self, function: Callable[..., Any], pairs: list[tuple[np.ndarray, np.ndarray]]) -> bool:
+        one_by_one = np.array([self._call(function, *pair) for pair in pairs])
+        try:
+            together = np.asarray(function(*map(np.stack, zip(*pairs, strict=True)), {}))
+        except Exception:  # of any kind: it was not written for several
+            return False
+        return together.shape == one_by_one.shape and np.allclose(together, one_by_one, rtol=1e-5, atol=1e-6)
+
+    def _call(self, function: Callable[..., Any], achieved: np.ndarray, desired: np.ndarray) -> Any:
+        try:
+            return function(achieved, desired, {})
+        except Exception as error:
+            called = f"{REWARD} and {TERMINATED} are called with two goals and an empty info"
+            raise TfsacError(f"hindsight replay cannot use {self.name}: {called}, got {format_error(error)}") from error
+
+    def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Returns the rewards of pairs of goals `[K, ...]`, float32 `[K]`."""
+        return np.asarray(self._reward(*self._of_environment(achieved, desired), {}), np.float32)
+
+    def terminated(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray | None:
+        """Returns for which of the pairs of goals `[K, ...]` an episode terminates, `[K]`; None where the environment
+        has no function for it.
+        """
+        if self._terminated is None:
+            return None
+        pairs = self._of_environment(achieved, desired)
+        if self.pair_by_pair:
+            return np.array([self._terminated(*pair, {}) for pair in zip(*pairs, strict=True)], bool)
+        return np.asarray(self._terminated(*pairs, {}), bool)
+
+    def _of_environment(self, *goals: np.ndarray) -> list[np.ndarray]:
+        """Returns goals in the environment's own precision."""
+        return [goal.astype(dtype) for goal, dtype in zip(goals, self.dtypes, strict=True)]
+
+
+def _function(env: gym.Env, name: str) -> Any:
+    """Returns a function of an environment or of the `VectorEnv` that it stands for; None where there is none."""
+    if env.has_wrapper_attr(name):
+        return env.get_wrapper_attr(name)
+    vector_env = getattr(env.unwrapped, "vector_env", None)
+    return getattr(vector_env and vector_env.unwrapped, name, None)
