@@ -109,7 +109,7 @@ class Exported:
             raise TfsacError(f"the state is of {other_sizes.pop()} environments; call reset before acting in {rows}")
         inputs = {**arrays, **self.state}
         outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
-        self.state = {name: outputs[name] for name in self.fields}
+        self.state = {name: value for name, value in outputs.items() if name in self.fields}
         if self.actions == {"action"}:
             return unflattened(outputs["action"], leading)
         actions = {name: outputs[name] for name in sorted(self.actions)}
