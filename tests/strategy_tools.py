@@ -19,6 +19,8 @@ from tfsac.agents import (
     EnsembleSoftActorCriticAgent,
     GaussianACERAgent,
     HybridSoftActorCriticAgent,
+    RecurrentDiscreteSoftActorCriticAgent,
+    RecurrentSoftActorCriticAgent,
     SoftActorCriticAgent,
     TemporallyAbstractActorCriticAgent,
     TwinSoftActorCriticAgent,
@@ -38,6 +40,10 @@ from tfsac.parameters import (
     PrioritizedExperienceReplayParameters,
     QHeadParameters,
     QuantileValueParameters,
+    RecurrentDiscreteSoftActorCriticAgentParameters,
+    RecurrentDiscreteSoftActorCriticAlgorithmParameters,
+    RecurrentSoftActorCriticAgentParameters,
+    RecurrentSoftActorCriticAlgorithmParameters,
     ResidualMiddlewareParameters,
     SequenceReplayParameters,
     SoftActorCriticAgentParameters,
@@ -51,6 +57,7 @@ from tfsac.parameters import (
     discrete_soft_actor_critic_networks,
     ensemble_soft_actor_critic_networks,
     hybrid_soft_actor_critic_networks,
+    recurrent_soft_actor_critic_networks,
     soft_actor_critic_networks,
     temporally_abstract_networks,
     twin_soft_actor_critic_networks,
@@ -133,6 +140,20 @@ def abstract(spec=SPEC, **algorithm):
         networks=temporally_abstract_networks((8, 8), init_w=0.5, **TRAINED),
     )
     return TemporallyAbstractActorCriticAgent, parameters, spec
+
+
+def recurrent(agent_class, spec, **algorithm):
+    discrete = agent_class is RecurrentDiscreteSoftActorCriticAgent
+    make, make_algorithm = RecurrentSoftActorCriticAgentParameters, RecurrentSoftActorCriticAlgorithmParameters
+    if discrete:
+        make = RecurrentDiscreteSoftActorCriticAgentParameters
+        make_algorithm = RecurrentDiscreteSoftActorCriticAlgorithmParameters
+    parameters = make(
+        algorithm=make_algorithm(burn_in=1, **algorithm),
+        memory=SequenceReplayParameters(sequence_length=STEPS),
+        networks=recurrent_soft_actor_critic_networks((8,), 5, (8,), discrete, **TRAINED),
+    )
+    return agent_class, parameters, spec
 
 
 def acer(kind, cells=None, shared=False):
@@ -220,6 +241,8 @@ CASES = {
     "taacq, two rewards": abstract(
         SPEC._replace(num_rewards=2), trajectory="quadratic", reward_weights=(1.0, -0.5), compare_through="unbiased"
     ),
+    "recurrent": recurrent(RecurrentSoftActorCriticAgent, SPEC, num_updates_between_policy_updates=2),
+    "recurrent, discrete, stored": recurrent(RecurrentDiscreteSoftActorCriticAgent, CHOICE, initial_state="stored"),
     "acer, discrete": acer("discrete"),
     "acer, discrete, lstm": acer("discrete", cells=3),
     "acer, gaussian": acer("gaussian"),
@@ -240,8 +263,8 @@ def make_agent(name, **more):
 
 def global_batches(agent):
     """Returns the global batches of five updates."""
-    if hasattr(agent.policy, "trajectory"):
-        return random_sequences(agent.spec, UPDATES, STEPS, BATCH)
+    if hasattr(agent.policy, "trajectory") or hasattr(agent, "burn_in"):
+        return random_sequences(agent.spec, UPDATES, STEPS, BATCH, state=agent.policy.recurrent_state)
     if hasattr(agent, "averages"):
         # First a rollout of one environment, whose other columns are empty: most replicas have no step of it.
         stacked = random_segments(agent.spec, UPDATES, STEPS, agent.batch_size, state=agent.policy.recurrent_state)
@@ -261,7 +284,7 @@ def global_batches(agent):
 def rows_of(agent, stacked, worker):
     """Returns a worker's share of global batches."""
     rows = slice(worker * agent.local_batch_size, (worker + 1) * agent.local_batch_size)
-    if not hasattr(stacked, "initial_state"):
+    if not getattr(stacked, "initial_state", ()):
         return tf.nest.map_structure(lambda x: x[:, :, rows] if agent.batch_axis else x[:, rows], stacked)
     state = {field: x[:, rows] for field, x in stacked.initial_state.items()}
     return tf.nest.map_structure(lambda x: x[:, :, rows], stacked._replace(initial_state=()))._replace(

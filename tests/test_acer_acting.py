@@ -122,10 +122,11 @@ def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given
         f"{name}_{field}": (ROWS, 3) for name in acting for field in fields
     }
     assert not any(x.any() for x in agent.policy.initial_state(ROWS).values())
-    explored = agent.policy.act(observations(), mode="explore")
-    assert explored.state.keys() == every.keys()
-    assert {name for name in explored.extras if name.startswith("state/")} == {f"state/{field}" for field in every}
-    for mode in ("random", "sample", "greedy"):
+    for mode in ("random", "explore"):
+        explored = agent.policy.act(observations(), mode=mode)
+        assert explored.state.keys() == every.keys()
+        assert {name for name in explored.extras if name.startswith("state/")} == {f"state/{field}" for field in every}
+    for mode in ("sample", "greedy"):
         found = agent.policy.act(observations(), mode=mode)
         assert_all_close(
             found.state, {field: x for field, x in explored.state.items() if field in agent.policy.initial_state(1)}

@@ -49,7 +49,7 @@ def run_example(name, folder):
 
 
 def test_every_example_is_run():
-    others = {"serve_exported.py", "checkpoint_video.py", "image_reacher.py"}
+    others = {"serve_exported.py", "checkpoint_video.py", "image_reacher.py", "t_maze.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, *others}
 
 
@@ -66,6 +66,25 @@ def test_the_image_reacher_is_usable_and_a_policy_that_goes_to_the_target_succee
         image, reward, _, over, info = env.step(action)
     assert info["is_success"] and reward == pytest.approx(0.0, abs=1e-6)
     assert image.sum() == 9 * 255  # the point covers the target
+
+
+@pytest.mark.parametrize("turns_right", [True, False])
+def test_the_t_maze_is_usable_and_rewards_turning_to_the_side_of_its_sign(monkeypatch, turns_right):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    module = importlib.import_module("t_maze")
+    assert tfsac.check_environment(module.TMaze, num_steps=100).usable
+    env = gym.make("TMaze-v0")
+    (sign, _), _ = env.reset(seed=0)
+    observations, total, over = [], 0.0, False
+    while not over:
+        side = sign if turns_right else -sign
+        at_end = bool(observations and observations[-1][1])
+        action = (1 if side < 0 else 2) if at_end else 0
+        observation, reward, over, _, info = env.step(action)
+        observations.append(observation)
+        total += reward
+    assert abs(sign) == 1 and not np.any([shown for shown, _ in observations]) and len(observations) == 11
+    assert bool(info["is_success"]) == turns_right and total == pytest.approx(4.0 - 0.11 if turns_right else -0.21)
 
 
 @pytest.mark.acceptance

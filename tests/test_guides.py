@@ -64,6 +64,13 @@ def test_the_page_about_partial_observability_runs(tmp_path):
     assert inputs == {"hidden": 2, "stacked": 6}
 
 
+def test_the_loop_of_the_page_about_recurrent_sac_runs(tmp_path):
+    preset = tiny.shrunk(load_preset("recurrent_discrete_sac"))
+    (tmp_path / "runs").mkdir()
+    tiny.untrained_run(tmp_path / "runs" / "recurrent", "CartPole-v1", preset)
+    run_page(ROOT / "docs" / "recurrent_soft_actor_critic.md", tmp_path, section="Acting")
+
+
 @pytest.mark.acceptance
 def test_the_page_about_images_runs(tmp_path):
     shorter = tiny_presets(tmp_path, "cart_pole_discrete_sac")

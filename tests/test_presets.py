@@ -22,7 +22,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "presets"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 # One of each kind of agent and memory.
 USUAL = ("acer_cartpole", "acer_pendulum", "atari_discrete_sac", "cart_pole_discrete_sac", "crossq_mujoco")
-USUAL += ("pendulum_sac", "pendulum_sqil", "pendulum_twin_sac", "rlpd", "taac_simple_control")
+USUAL += ("pendulum_sac", "pendulum_sqil", "pendulum_twin_sac", "recurrent_discrete_sac", "rlpd", "taac_simple_control")
 OF_SEVERAL_LEVELS = [name for name in NAMES if load_preset(name).levels]
 ENSEMBLES = [name for name in NAMES if getattr(load_preset(name).agent, "has_ensemble", False)]
 

@@ -159,6 +159,41 @@ def test_a_capacity_that_holds_no_sequence_is_refused():
     assert not filled(3).ready and filled(4).ready
 
 
+# -- previous actions and rewards, states of LSTMs ---------------------------------------------------------------------
+
+
+def test_rows_have_the_previous_action_and_raw_reward_and_a_sequence_the_state_of_its_first_row():
+    previous = {"previous_action": ArraySpec((1,), "float32"), "previous_reward": ArraySpec((), "float32")}
+    spec = SPEC._replace(extras={f"state/{name}": array for name, array in previous.items()})
+    state = {"hidden": ArraySpec((2,), "float32")}
+    memory = SequenceMemory(spec, 16, 5, 2, recurrent_state=state, reward_filter=lambda reward: 100 * reward)
+    before = {"action": np.zeros((2, 1)), "reward": np.zeros(2)}
+    for step in range(8):
+        rows = [numbers(step, env) for env in (0, 1)]
+        columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        ends = [np.array([(step, env) in table for env in (0, 1)]) for table in (TERMINATED, TRUNCATED)]
+        extras = {"state/previous_action": before["action"], "state/previous_reward": before["reward"]}
+        hidden = np.float32([[step, 0.5], [-step, 0.5]])
+        observation, following = ({key: columns[prefix + key] for key in OBSERVATION} for prefix in ("", "next "))
+        more = {**extras, "state/hidden": hidden}
+        memory.add(observation, columns["action"], columns["reward"], *ends, following, more)
+        ended = ends[0] | ends[1]
+        before = {"action": columns["action"] * ~ended[:, None], "reward": columns["reward"] * ~ended}
+    batch = memory.sequences_from(np.array([[2, 9]]))  # F.. of environment 0 from step 1, of 1 from step 4
+    assert set(batch.extras) == {"state/previous_action", "state/previous_reward"}
+    np.testing.assert_array_equal(batch.initial_state["hidden"], [[[1, 0.5], [-4, 0.5]]])
+    for column, env, rows in ((0, 0, "M1 M2 L2 F3 L3"), (1, 1, "M4 M5 L5 F6 M7")):
+        for t, row in enumerate(rows.split()):
+            kind, step = row[0], int(row[1])
+            assert batch.step_type[0, t, column] == {"F": FIRST, "M": MID, "L": LAST}[kind]
+            source = {"F": None, "M": step - 1, "L": step}[kind]
+            action, reward = (batch.extras[f"state/previous_{name}"][0, t, column] for name in ("action", "reward"))
+            expected = numbers(source, env) if source is not None else {"action": [0], "reward": 0}
+            np.testing.assert_array_equal(action, expected["action"])
+            assert reward == expected["reward"]
+            assert batch.reward[0, t, column] == (0 if kind == "L" else 100 * numbers(step, env)["reward"])
+
+
 # -- rows in and out ---------------------------------------------------------------------------------------------------
 
 

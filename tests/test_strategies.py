@@ -40,7 +40,7 @@ import strategy_tools
 strategy_tools.write_updated(strategy, path, names, int(worker))
 """
 
-GOLDEN = [f"test_golden_{name}.py" for name in ("sac", "taac", "hybrid")]
+GOLDEN = [f"test_golden_{name}.py" for name in ("sac", "taac", "hybrid", "recurrent")]
 # A strategy needs graphs, and both halves of imitation on every device.
 AS_A_GRAPH = "updates_match and (not sqil or turns) and not eager and not hybrid_masked or compiled_update"
 
@@ -102,7 +102,7 @@ def test_two_devices_match_the_golden_vectors(request):
     command = [sys.executable, "-m", "pytest", *plugin, "-k", AS_A_GRAPH]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *(path for path in sys.path if path)])}
     done = subprocess.run([*command, *GOLDEN], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and "14 passed" in done.stdout, done.stdout[-3000:]
+    assert done.returncode == 0 and "16 passed" in done.stdout, done.stdout[-3000:]
 
 
 # -- several workers ---------------------------------------------------------------------------------------------------

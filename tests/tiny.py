@@ -20,6 +20,8 @@ from tfsac.parameters import (
     GaussianACERAgentParameters,
     HybridSoftActorCriticAgentParameters,
     Preset,
+    RecurrentDiscreteSoftActorCriticAgentParameters,
+    RecurrentSoftActorCriticAgentParameters,
     RunParameters,
     SequenceReplayParameters,
     TemporallyAbstractActorCriticAgentParameters,
@@ -27,6 +29,7 @@ from tfsac.parameters import (
     gaussian_acer_networks,
     hybrid_soft_actor_critic_networks,
     override,
+    recurrent_soft_actor_critic_networks,
     soft_actor_critic_networks,
     temporally_abstract_networks,
     to_json,
@@ -89,6 +92,13 @@ def shrunk(preset: Preset, **more) -> Preset:
                 fitting[f"{path}.residual_blocks.width" if critics else f"{path}.width"] = 8
             else:
                 fitting[f"{path}.network_layers_sizes" if critics else f"{path}.scheme"] = [16] * len(body.scheme)
+    if preset.agent.recurrent:
+        fitting |= {
+            "agent.networks.*.middleware_parameters.number_of_lstm_cells": 8,
+            "agent.networks.*.batch_size": 4,
+            "agent.algorithm.burn_in": 2,
+            "agent.memory.sequence_length": 8,
+        }
     if getattr(preset.agent, "shared_encoder", False):  # equal embedders, of images
         fitting |= {
             f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")
@@ -127,6 +137,22 @@ def taac(level="Pendulum-v1", **changes) -> Preset:
     agent = TemporallyAbstractActorCriticAgentParameters(
         memory=SequenceReplayParameters(max_size=1000, sequence_length=4),
         networks=temporally_abstract_networks((16,), init_w=0.5, learning_rate=1e-3, batch_size=16),
+    )
+    shorter = {
+        "schedule.heatup_steps": 40,
+        "schedule.improve_steps": 60,
+        "schedule.steps_between_evaluation_periods": 50,
+    }
+    return override(dataclasses.replace(tiny_preset(level), agent=agent), {**shorter, **changes})
+
+
+def recurrent(level="Pendulum-v1", discrete=False, **changes) -> Preset:
+    """Returns a tiny run of recurrent soft actor-critic, from sequences of seven steps, two of them for burn-in."""
+    kind = RecurrentDiscreteSoftActorCriticAgentParameters if discrete else RecurrentSoftActorCriticAgentParameters
+    agent = kind(
+        algorithm={"burn_in": 2},
+        memory=SequenceReplayParameters(max_size=1000, sequence_length=8),
+        networks=recurrent_soft_actor_critic_networks((8,), 6, (8,), discrete, learning_rate=1e-3, batch_size=4),
     )
     shorter = {
         "schedule.heatup_steps": 40,

@@ -1,7 +1,7 @@
 """Tiny environments, presets and batches.
 
 Importing this module registers the environments; as levels they are written "toys:Identity-v0", and so on with
-"DiscreteIdentity-v0", "HybridIdentity-v0", "TeamIdentity-v0" and "Faulty-v0".
+"DiscreteIdentity-v0", "HybridIdentity-v0", "RememberFirst-v0", "TeamIdentity-v0" and "Faulty-v0".
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from tfsac.types import (
     LAST,
     MID,
     NEXT_STATE,
+    PREVIOUS_ACTION,
+    PREVIOUS_REWARD,
     STATE,
     ArraySpec,
     DiscreteSpec,
@@ -89,6 +91,26 @@ class DiscreteIdentity(gym.Env):
         if not self.mask[action]:
             raise ValueError(f"The action must be valid, one of {np.flatnonzero(self.mask)}. Received: {action}")
         return self._observe(), float(action == self.target), True, False, {}
+
+
+class RememberFirst(gym.Env):
+    """Episodes of some steps: the first observation shows a sign, the others nothing, and in the last step the reward
+    is 1 for choosing the action of the sign, else 0.
+    """
+
+    def __init__(self, length: int = 4):
+        self.observation_space, self.action_space = Box(-1.0, 1.0, (1,), np.float32), Discrete(2)
+        self.length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.sign, self.steps = int(self.np_random.integers(2)), 0
+        return np.float32([2 * self.sign - 1]), {}
+
+    def step(self, action):
+        self.steps += 1
+        done = self.steps == self.length
+        return np.zeros(1, np.float32), float(done and action == self.sign), done, False, {}
 
 
 class HybridIdentity(gym.Env):
@@ -237,6 +259,7 @@ class Faulty(gym.Env):
 gym.register("DiscreteIdentity-v0", entry_point="toys:DiscreteIdentity")
 gym.register("Identity-v0", entry_point="toys:Identity")
 gym.register("HybridIdentity-v0", entry_point="toys:HybridIdentity")
+gym.register("RememberFirst-v0", entry_point="toys:RememberFirst")
 gym.register("TeamIdentity-v0", entry_point="toys:TeamIdentity")
 gym.register("Faulty-v0", entry_point="toys:Faulty")
 
@@ -408,11 +431,19 @@ def random_segments(
     )
 
 
-def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed: int = 0) -> Sequence:
+def random_sequences(
+    spec: Spec,
+    updates: int,
+    steps: int,
+    batch_size: int,
+    seed: int = 0,
+    state: Mapping[str, ArraySpec] | None = None,
+) -> Sequence:
     """Returns `[U, T, B, ...]` sequences of noise that fit the spec of an agent with a state, its extras included.
 
     A row that is not the first of its sequence ends an episode with probability 0.3, and half of these ends are
     terminal. The state that the policy stores lies in [-1, 1], continues from row to row and starts with zeros.
+    `state` has the fields of the agent's LSTMs, `agent.policy.recurrent_state`.
     """
     rng = np.random.default_rng(seed)
     shape = (updates, steps, batch_size)
@@ -437,18 +468,26 @@ def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed
         return of_steps(values.astype(array.dtype))
 
     extras = {name: extra(array) for name, array in spec.extras.items()}
-    for name in [name for name in spec.extras if name.startswith(STATE)]:
-        extras[name][:, 1:] = extras[f"{NEXT_STATE}{name.removeprefix(STATE)}"][:, :-1]
-        extras[name][step_type == FIRST] = 0
     rewards = () if spec.num_rewards is None else (spec.num_rewards,)
-    return Sequence(
-        observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
-        action=of_steps(rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)),
-        reward=of_steps(rng.standard_normal((*shape, *rewards)).astype(np.float32)),
-        nonterminal=of_steps(nonterminal),
-        step_type=step_type,
-        extras=extras,
-    )
+    observation = {key: _draw(rng, array, shape) for key, array in spec.observation.items()}
+    discrete = isinstance(spec.action, DiscreteSpec)
+    if discrete:
+        action = rng.integers(0, spec.action.num_actions, shape, np.int32)
+    else:
+        action = rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
+    if "action_mask" in observation:
+        np.put_along_axis(observation["action_mask"], action[..., None], True, axis=-1)
+    action, reward = of_steps(action), of_steps(rng.standard_normal((*shape, *rewards)).astype(np.float32))
+    of_step = {STATE + PREVIOUS_ACTION: action, STATE + PREVIOUS_REWARD: reward}
+    for name in [name for name in spec.extras if name.startswith(STATE)]:
+        after = of_step[name] if name in of_step else extras[f"{NEXT_STATE}{name.removeprefix(STATE)}"]
+        extras[name][:, 1:] = after[:, :-1]
+        extras[name][step_type == FIRST] = -1 if discrete and name == STATE + PREVIOUS_ACTION else 0
+    initial = {
+        name: rng.uniform(-1, 1, (updates, batch_size, *array.shape)).astype(np.float32)
+        for name, array in (state or {}).items()
+    }
+    return Sequence(observation, action, reward, of_steps(nonterminal), step_type, extras, initial or ())
 
 
 def statistics_of(rows, discount):

@@ -210,7 +210,8 @@ def record(
         stream = [seed, EVALUATION, AFTER_TRAINING]
         policy = load_policy(run_dir, models=models, seed=stream, spec=spec_of(env))
         new_file(out, ".npz")
-        recorded = demonstrate(lambda raw: policy.act(raw, deterministic), env, episodes, seed, policy.reset)
+        hooks = policy.reset, policy.observe
+        recorded = demonstrate(lambda raw: policy.act(raw, deterministic), env, episodes, seed, *hooks)
     level = recorded.level if env_fn else parameters.name
     recorded = recorded._replace(level=level, visible_entries=parameters.visible_entries)
     save_demonstrations(out, recorded)
@@ -223,6 +224,7 @@ def demonstrate(
     episodes: int = 10,
     seed: int = 0,
     begin: Callable[[], None] | None = None,
+    observe: Callable[[float], None] | None = None,
 ) -> Demonstrations:
     """Plays whole episodes with any policy, a script or a person; `save_demonstrations` writes them to a file.
 
@@ -231,6 +233,7 @@ def demonstrate(
         env: from `tfsac.environments.make`, or any other that the agents can use.
         episodes, seed: how many, and their seed.
         begin: called at the begin of every episode, such as a policy's `reset`.
+        observe: called with the reward of every step, such as a policy's `observe`.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -246,7 +249,14 @@ def demonstrate(
         return checked_action("act returns", act(observation), spec.action, mask=mask)
 
     evaluation = run_episodes(
-        checked_act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
+        checked_act,
+        env,
+        EnvironmentEpisodes(episodes),
+        seed,
+        AFTER_TRAINING,
+        lambda *step: steps.append(step),
+        begin,
+        observe=observe,
     )
 
     def stored(action: Any) -> Any:

@@ -20,8 +20,9 @@ ACTION, DISCRETE, CONTINUOUS = "action/", "discrete", "continuous"
 STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
 OBSERVATION = "observation/"  # begins an observation's key among other arrays, in memories, checkpoints and files
 TARGET = "_target"  # ends the name of a target network
-# Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
-FIRST, MID, LAST = 0, 1, 2
+PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"  # fields of the state of recurrent policies
+# Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action, none.
+FIRST, MID, LAST, EMPTY = 0, 1, 2, 3
 
 
 def input_name(key: str) -> str:
@@ -288,16 +289,19 @@ class Sequence(NamedTuple):
     """A batch of B sequences of T consecutive rows, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
 
     A row is an observation and the step made there. An episode's end adds a row without a step: the observation after
-    the last action, of step type LAST; a new episode may follow it in the same sequence.
+    the last action, of step type LAST; a new episode may follow it in the same sequence. Rows before the first or after
+    the newest data are EMPTY: all zeros.
 
     Attributes:
         observation: arrays `[T, B, ...]` by key.
-        action: `[T, B, A]`, in [-1, 1].
+        action: `[T, B, A]`, in [-1, 1], or `[T, B]` discrete ones, numbered from 0.
         reward: `[T, B]`, or `[T, B, D]` of D rewards a step; of the action at the same index, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated: zero at the action with which the task ended.
-        step_type: `[T, B]` int32, FIRST, MID or LAST.
-        extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before, other
-            extras, action, reward and nonterminal are zero.
+        step_type: `[T, B]` int32, FIRST, MID, LAST or EMPTY.
+        extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before, or the
+            previous action and (raw) reward, those of the row before; other extras, action, reward and nonterminal are
+            zero.
+        initial_state: arrays `[B, ...]` by field, of LSTMs before the first row; empty where they start from zeros.
     """
 
     observation: Any
@@ -306,6 +310,7 @@ class Sequence(NamedTuple):
     nonterminal: Any
     step_type: Any
     extras: Any = ()
+    initial_state: Any = ()
 
 
 class Segments(NamedTuple):

@@ -79,8 +79,10 @@ AGENTS = {
     "discrete_acer": "ACER, discrete",
     "gaussian_acer": "ACER, Gaussian",
     "lstm_acer": "ACER with an LSTM",
+    "recurrent_sac": "recurrent SAC",
+    "recurrent_discrete": "recurrent SAC, discrete",
 }
-DISCRETE = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer")
+DISCRETE = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer", "recurrent_discrete")
 TEAMS = ("twin_team", "discrete_team")
 HYBRID = "hybrid_sac"
 ENSEMBLES = ("renormalized_critics", "quantile_critics")
@@ -128,6 +130,9 @@ def preset_of(agent, changes, folder):
         more = {"agent.memory.replay_start_size": 20}
     elif agent == "taac":
         preset, more = tiny.taac(level), HEATUP
+    elif agent.startswith("recurrent"):
+        stored = {"agent.algorithm.initial_state": "stored"} if agent in DISCRETE else {}
+        preset, more = tiny.recurrent(level, agent in DISCRETE), {**HEATUP, **stored}
     else:
         trained = {"learning_rate": 1e-3, "batch_size": 8}
         reads = {"policy_input": "agent_state", "critic_input": "global_state"} if agent in TEAMS else {}

@@ -15,6 +15,7 @@ from tfsac.agents.discrete_sac import DiscreteSoftActorCriticAgent
 from tfsac.agents.ensemble_sac import EnsembleSoftActorCriticAgent
 from tfsac.agents.hybrid_sac import HybridSoftActorCriticAgent
 from tfsac.agents.learner import Agent
+from tfsac.agents.recurrent_sac import RecurrentDiscreteSoftActorCriticAgent, RecurrentSoftActorCriticAgent
 from tfsac.agents.sac_v import SoftActorCriticAgent
 from tfsac.agents.taac import TemporallyAbstractActorCriticAgent
 from tfsac.agents.twin_sac import TwinSoftActorCriticAgent
@@ -26,6 +27,8 @@ __all__ = [
     "EnsembleSoftActorCriticAgent",
     "GaussianACERAgent",
     "HybridSoftActorCriticAgent",
+    "RecurrentDiscreteSoftActorCriticAgent",
+    "RecurrentSoftActorCriticAgent",
     "SoftActorCriticAgent",
     "TemporallyAbstractActorCriticAgent",
     "TwinSoftActorCriticAgent",

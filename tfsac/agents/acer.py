@@ -147,12 +147,6 @@ class ACERAgent(Agent):
         """Returns shapes and dtypes of a batch, `[T, B]`."""
         return segment_spec(self.spec, self.steps, self.local_batch_size, self.policy.recurrent_state)
 
-    def replica_batch(self, batch: Segments) -> Segments:
-        """Returns this replica's segments."""
-        state = {field: x[None] for field, x in batch.initial_state.items()}
-        part = super().replica_batch(batch._replace(initial_state=state))
-        return part._replace(initial_state={field: x[0] for field, x in part.initial_state.items()})
-
     def policy_and_inputs(self, observation: Tensors, state: Tensors | None) -> tuple[Any, Tensors]:
         """Returns the policy's distribution in one step, and what the critics read there."""
         outputs, _, inputs = self.policy.advance_tensors(observation, state)

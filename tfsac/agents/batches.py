@@ -34,13 +34,14 @@ def transition_spec(spec: Spec, batch_size: int, weighted: bool) -> Transition:
     return Transition(observation, action, scalar, scalar, dict(observation), scalar if weighted else (), extras)
 
 
-def sequence_spec(spec: Spec, steps: int, batch_size: int) -> Sequence:
-    """Returns a batch of sequences `[T, B, ...]` as `tf.TensorSpec`, T being `steps`."""
+def sequence_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, ArraySpec] | None = None) -> Sequence:
+    """Returns a batch of sequences `[T, B, ...]` as `tf.TensorSpec`, T being `steps`; `state` is stored with LSTMs."""
     leading = [steps, batch_size]
     scalar, action = tf.TensorSpec(leading), action_tensors(spec, leading)
     reward = tf.TensorSpec([*leading, *([spec.num_rewards] if spec.num_rewards else [])])
     observation, extras = tensor_specs(spec.observation, leading), tensor_specs(spec.extras, leading)
-    return Sequence(observation, action, reward, scalar, tf.TensorSpec(leading, tf.int32), extras)
+    initial_state = tensor_specs(state, [batch_size]) if state else ()
+    return Sequence(observation, action, reward, scalar, tf.TensorSpec(leading, tf.int32), extras, initial_state)
 
 
 def segment_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, ArraySpec]) -> Segments:

@@ -15,7 +15,11 @@ from tfsac.agents.learner import Agent, Step
 from tfsac.agents.sqil_diagnostics import policy_diagnostics
 from tfsac.errors import TfsacError
 from tfsac.losses import soft_actor_critic as losses
-from tfsac.parameters import DiscreteSoftActorCriticAgentParameters, FixedAlphaParameters
+from tfsac.parameters import (
+    DiscreteAutoAlphaParameters,
+    DiscreteSoftActorCriticAgentParameters,
+    FixedAlphaParameters,
+)
 from tfsac.policies import CategoricalPolicy
 from tfsac.policies.distributions import MaskedCategorical
 from tfsac.types import ACTION_MASK, Spec, Tensors, Transition, Update
@@ -51,13 +55,7 @@ class DiscreteSoftActorCriticAgent(Agent):
     def __init__(self, parameters: DiscreteSoftActorCriticAgentParameters, spec: Spec, *args: Any, **kwargs: Any):
         super().__init__(parameters, spec, *args, **kwargs)
         temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions
-        self.target_entropy, self.target_entropy_ratio = None, DEFAULT_ENTROPY_RATIO
-        if not isinstance(temperature, FixedAlphaParameters):
-            self.target_entropy = temperature.target_entropy
-            self.target_entropy_ratio = temperature.target_entropy_ratio or DEFAULT_ENTROPY_RATIO
-        most = math.log(self.num_actions)
-        if self.target_entropy is not None and not 0 < self.target_entropy < most:
-            raise TfsacError(f"target_entropy must be between 0 and {most:.4g} nats, got {self.target_entropy}")
+        self.target_entropy, self.target_entropy_ratio = entropy_target(temperature, self.num_actions)
         self.temperature = self.make_temperature(temperature)
 
     def update_once(self, batch: Transition) -> Update:
@@ -124,3 +122,15 @@ class DiscreteSoftActorCriticAgent(Agent):
         """Returns min_i Q_i(s, a), `[B]`, in units of the scaled reward; NaN for actions that do not exist."""
         q_B = tf.reduce_min(losses.q_of_actions(self.networks["q"](observation), action), axis=-1)
         return {"q": tf.where((action >= 0) & (action < self.num_actions), q_B, float("nan"))}
+
+
+def entropy_target(
+    temperature: DiscreteAutoAlphaParameters | FixedAlphaParameters, num_actions: int
+) -> tuple[float | None, float]:
+    """Returns the target entropy of a learned temperature in nats, or None and its ratio of the largest entropy."""
+    if isinstance(temperature, FixedAlphaParameters):
+        return None, DEFAULT_ENTROPY_RATIO
+    target, most = temperature.target_entropy, math.log(num_actions)
+    if target is not None and not 0 < target < most:
+        raise TfsacError(f"target_entropy must be between 0 and {most:.4g} nats, got {target}")
+    return target, temperature.target_entropy_ratio or DEFAULT_ENTROPY_RATIO

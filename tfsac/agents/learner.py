@@ -39,7 +39,7 @@ from tfsac.parameters import (
 )
 from tfsac.policies import BasePolicy
 from tfsac.policies.team_axis import fold, unfold
-from tfsac.types import TARGET, Batch, Batches, Metrics, Spec, Tensors, Transition, Update, UpdateResult
+from tfsac.types import TARGET, Batch, Batches, Metrics, Spec, Tensors, Update, UpdateResult
 
 
 class Gradients(NamedTuple):
@@ -311,7 +311,7 @@ class Agent(tf.Module, ABC):
         return [Gradients(name, gradient, norm) for name, gradient in zip(names, values, strict=True)]
 
     def critic_result(
-        self, batch: Transition, q_BN: tf.Tensor, target: tf.Tensor, loss_BN: tf.Tensor, gradients: list[Gradients]
+        self, batch: Any, q_BN: tf.Tensor, target: tf.Tensor, loss_BN: tf.Tensor, gradients: list[Gradients]
     ) -> Step:
         """Returns the step of critics with one target `[B]` or one each `[B, N]`, and the metrics of all agents."""
         td_error_BN = tf.abs(q_BN - (target[:, None] if target.shape.rank == 1 else target))
@@ -386,7 +386,13 @@ class Agent(tf.Module, ABC):
 
     def replica_batch(self, batch: Any) -> Any:
         """Returns this replica's entries of its worker's batch."""
-        return tf.nest.map_structure(lambda x: self.replica_slice(x, self.local_replicas), batch)
+        initial_state = getattr(batch, "initial_state", ())
+        if initial_state:  # `[B, ...]`, without the axis of time that the other fields begin with
+            batch = batch._replace(initial_state=tf.nest.map_structure(lambda x: x[None], initial_state))
+        part = tf.nest.map_structure(lambda x: self.replica_slice(x, self.local_replicas), batch)
+        if initial_state:
+            part = part._replace(initial_state=tf.nest.map_structure(lambda x: x[0], part.initial_state))
+        return part
 
     def replica_slice(self, x: tf.Tensor, replicas: int) -> tf.Tensor:
         """Returns this replica's part of what so many replicas share, `[B, ...]` or folded `[B * P, ...]`."""

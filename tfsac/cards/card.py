@@ -139,6 +139,10 @@ class Card:
         """Sets the policy's state to the initial one: an episode starts, in all environments."""
         self.policy.reset()
 
+    def observe(self, reward: Any) -> None:
+        """Tells the policy the reward of its last action; most do not read it."""
+        self.policy.observe(reward)
+
     def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
         """Returns an action, the policy's mode or a sample, as the `act` of `tfsac.load_policy` does."""
         return self.policy(observation, deterministic)
@@ -173,7 +177,7 @@ class Card:
             keys = [key for key in spec.observation if input_name(key) in self.policy.reads]
             RunDirectory(self.path).check_spaces(spec, keys)
             act = functools.partial(self.act, deterministic=deterministic)
-            return evaluate(act, env, number, seed, AFTER_TRAINING, each_step, self.reset)
+            return evaluate(act, env, number, seed, AFTER_TRAINING, each_step, self.reset, observe=self.policy.observe)
 
         return play(self.environment, run_in, seed, render, dump_mp4, env_fn=env_fn)
 

@@ -15,7 +15,8 @@ import tensorflow as tf
 from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.errors import TfsacError
 from tfsac.exporting.litert import INITIAL_STATE, litert_interpreter
-from tfsac.types import ArraySpec, DiscreteSpec, Spec, input_name
+from tfsac.training.trained_policy import NO_REWARD
+from tfsac.types import PREVIOUS_REWARD, ArraySpec, DiscreteSpec, Spec, input_name
 from tfsac.utils.files import glob_safe
 from tfsac.utils.machine import use_tensorflow
 
@@ -26,8 +27,9 @@ SAVED_MODEL_FILE = "saved_model.pb"
 class Exported:
     """The actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
 
-    A policy with a state keeps it from one call to the next: call `reset` at the start of an episode. Threads may
-    share a policy without a state; one with a state belongs to one thread.
+    A policy with a state keeps it from one call to the next: call `reset` at the start of an episode, and `observe`
+    after each step where it also reads the last reward. Threads may share a policy without a state; one with a state
+    belongs to one thread.
 
     Args:
         path: what `export` returned (or its folder, for a LiteRT file).
@@ -67,6 +69,8 @@ class Exported:
         self.sample, self.initial = signatures["sample"], signatures.get(INITIAL_STATE)
         self.wanted, self.fields = set(inputs), outputs - {"action"} if self.initial else set()
         self.actions = outputs - self.fields
+        if PREVIOUS_REWARD in inputs and self.fields:  # no observation of a policy with a state has this key
+            self.fields |= {PREVIOUS_REWARD}
         self.reads = {name: (tuple(x[0][1:]), np.dtype(x[1])) for name, x in inputs.items() if name not in self.fields}
         self.reset()
 
@@ -77,6 +81,11 @@ class Exported:
     def reset(self) -> None:
         """Sets the state to the initial one: an episode starts."""
         self.state: dict[str, np.ndarray] = {}
+
+    def observe(self, reward: Any) -> None:
+        """Tells the policy the reward of its last action, a number or `[E]`; most do not read it."""
+        if self.state and PREVIOUS_REWARD in self.fields:
+            self.state[PREVIOUS_REWARD] = np.reshape(np.float32(reward), -1)
 
     def __call__(self, observation: Any, deterministic: bool = True) -> Any:
         """Returns an action for an observation as `Policy.act` does; a LiteRT file returns no samples.
@@ -94,11 +103,13 @@ class Exported:
             raise TfsacError(ONE_SEQUENCE.format(leading))
         if self.fields and not self.state:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
+        if self.fields - self.state.keys():
+            raise TfsacError(NO_REWARD)
         if other_sizes := {len(value) for value in self.state.values()} - {rows}:
             raise TfsacError(f"the state is of {other_sizes.pop()} environments; call reset before acting in {rows}")
         inputs = {**arrays, **self.state}
         outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
-        self.state = {name: outputs[name] for name in self.fields}
+        self.state = {name: value for name, value in outputs.items() if name in self.fields}
         if self.actions == {"action"}:
             return unflattened(outputs["action"], leading)
         actions = {name: outputs[name] for name in sorted(self.actions)}

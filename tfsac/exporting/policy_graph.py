@@ -97,7 +97,7 @@ class PolicyGraph:
 
     def initial_state(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the state of `rows` environments at an episode start, by field."""
-        return {name: tf.zeros([rows, *spec.shape[1:]], spec.dtype) for name, spec in self.state.items()}
+        return {name: tf.repeat(x, rows, axis=0) for name, x in self.policy.initial_state(1).items()}
 
     def inputs(self, *names: str) -> dict[str, tf.TensorSpec]:
         """Returns specs of the observations `[E, ...]` that the named networks read, action masks and the state."""

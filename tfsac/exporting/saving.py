@@ -120,12 +120,14 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
     policy.reset()
     differences = list[float]()
     for observation in observations:
+        if policy.state:
+            policy.observe(np.ones(len(next(iter(policy.state.values())))))  # of policies that read rewards
         state = dict(policy.state)
         exported.state, live = state, policy.act(observation)
         of_export = exported(observation)
         arrays = [of_export[name] for name in names] if isinstance(of_export, dict) else arrays_of(of_export)
         pairs = [(x / unit, y / unit) for x, y, unit in zip(arrays, arrays_of(live), units, strict=True)]
-        pairs += [(exported.state[name], value) for name, value in policy.state.items()]
+        pairs += [(exported.state[name], value) for name, value in policy.state.items() if name in exported.state]
         entries = [np.abs(x - expected).max() for x, expected in pairs]
         difference = float(max(entries)) if np.isfinite(entries).all() else np.inf
         if difference > TOLERANCE:

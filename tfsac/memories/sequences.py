@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from tfsac.memories.transitions import EXTRA, NEXT, MemoryContext, TransitionMemory
 from tfsac.parameters import Preset
-from tfsac.types import FIRST, LAST, MID, NEXT_STATE, OBSERVATION, STATE, Sequence, Spec
+from tfsac.types import (
+    FIRST,
+    LAST,
+    MID,
+    NEXT_STATE,
+    OBSERVATION,
+    PREVIOUS_ACTION,
+    PREVIOUS_REWARD,
+    STATE,
+    ArraySpec,
+    Sequence,
+    Spec,
+)
 
 
 class SequenceMemory(TransitionMemory):
@@ -19,10 +32,12 @@ class SequenceMemory(TransitionMemory):
     state after it. The rows after that are those of the next episode.
 
     Args:
-        spec: fields and their shapes; extras "state/x" go with "next_state/x".
+        spec: fields and their shapes; extras "state/x" go with "next_state/x", previous action and reward with those of
+            the step.
         capacity: number of steps, over all environments.
         sequence_length: T.
         num_envs: number of environments that fill it.
+        recurrent_state: of LSTMs by field, which `add` gets as extras "state/x"; a sequence has that of its first row.
         more: `ignore_done`, whether steps count as nonterminal where the task ended too (an episode's end makes a LAST
             row anyway), and others of TransitionMemory.
 
@@ -30,15 +45,26 @@ class SequenceMemory(TransitionMemory):
         TfsacError: a capacity below T steps of every environment.
     """
 
-    def __init__(self, spec: Spec, capacity: int, sequence_length: int, num_envs: int = 1, **more: Any):
+    def __init__(
+        self,
+        spec: Spec,
+        capacity: int,
+        sequence_length: int,
+        num_envs: int = 1,
+        recurrent_state: Mapping[str, ArraySpec] | None = None,
+        **more: Any,
+    ):
         self.min_rows = self.sequence_length = sequence_length
-        super().__init__(spec, capacity, num_envs, **more)
+        state = {STATE + field: array for field, array in (recurrent_state or {}).items()}
+        super().__init__(spec._replace(extras={**spec.extras, **state}), capacity, num_envs, **more)
+        self.initial_state = {key.removeprefix(STATE): self.extras.pop(key) for key in state}
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
         """Returns the memory that a preset describes; see `TransitionMemory.build`."""
         memory: Any = preset.agent.memory
-        return super().build(preset, context, sequence_length=memory.sequence_length, **more)
+        arguments = {"sequence_length": memory.sequence_length, "recurrent_state": context.recurrent_state}
+        return super().build(preset, context, **{**arguments, **more})
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         return [*super()._fields(spec), ("first", "bool", ())]
@@ -72,12 +98,12 @@ class SequenceMemory(TransitionMemory):
         records = flat.take(index)
         nonterminal = np.where(after, 0, ~records["terminated"] | self.ignore_done).astype(np.float32)
         step_type = np.where(after, LAST, np.where(records["first"], FIRST, MID)).astype(np.int32)
-        records["reward"] = self.reward_filter(records["reward"])
         ended, names = records[after], records.dtype.names or ()
+        records["reward"] = self.reward_filter(records["reward"])
         for name in names:
             later = _following(name)
             if later in names or name in ("action", "reward") or name.startswith(EXTRA):
-                records[name][after] = ended[later] if later else 0
+                records[name][after] = ended[later] if later in names else 0
         observation = {key: records[name] for key, name in self.observation.items()}
         extras = {key: records[name] for key, name in self.extras.items()}
         for key, frames in self.frames.items():
@@ -85,11 +111,15 @@ class SequenceMemory(TransitionMemory):
             stacks, following = frames.stacks(number, number)
             stacks[after] = following[after]
             observation[key] = stacks
-        return Sequence(observation, records["action"], records["reward"], nonterminal, step_type, extras)
+        state = {field: records[name][:, 0] for field, name in self.initial_state.items()}
+        return Sequence(observation, records["action"], records["reward"], nonterminal, step_type, extras, state or ())
 
 
 def _following(name: str) -> str | None:
     """Returns the field with what another one becomes after the step, or None for one that belongs to the step."""
+    of_step = {EXTRA + STATE + PREVIOUS_ACTION: "action", EXTRA + STATE + PREVIOUS_REWARD: "reward"}  # raw
+    if name in of_step:
+        return of_step[name]
     for now, later in ((OBSERVATION, NEXT), (EXTRA + STATE, EXTRA + NEXT_STATE)):
         if name.startswith(now):
             return later + name.removeprefix(now)

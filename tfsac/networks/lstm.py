@@ -34,14 +34,20 @@ class LSTM:
         self.state = {name: ArraySpec((units,), "float32") for name in (HIDDEN, CELL)}
 
     def unroll(
-        self, features_TBF: tf.Tensor, initial_state: dict[str, tf.Tensor], is_first_TB: tf.Tensor, valid_TB: tf.Tensor
+        self,
+        features_TBF: tf.Tensor,
+        initial_state: dict[str, tf.Tensor],
+        is_first_TB: tf.Tensor,
+        valid_TB: tf.Tensor,
+        burn_in: int = 0,
     ) -> tf.Tensor:
-        """Runs over sequences and returns its hidden state after every step, `[T, B, H]`.
+        """Runs over sequences and returns its hidden state after every step but the first ones, `[T - burn_in, B, H]`.
 
         Args:
             features_TBF, initial_state: what it reads; its state before the first step, `[B, H]` by field.
             is_first_TB: 1 where an episode starts and the state is reset, else 0.
             valid_TB: where there is no step the state stays as it is.
+            burn_in: number of steps that only bring the state up to date: no gradient goes back into them.
         """
         cell = self.layer
         # The part of the gates that does not wait for the row before is one product for all rows.
@@ -49,12 +55,14 @@ class LSTM:
         hidden_BH, memory_BH, hidden = initial_state[HIDDEN], initial_state[CELL], []
         rows = (gates_TBG, 1.0 - is_first_TB[..., None], valid_TB[..., None])
         # Unrolled, a row costs a third of what it costs in a loop of the graph.
-        for gates_BG, keep_B1, valid_B1 in zip(*map(tf.unstack, rows), strict=True):
+        for t, (gates_BG, keep_B1, valid_B1) in enumerate(zip(*map(tf.unstack, rows), strict=True)):
+            if 0 < t == burn_in:
+                hidden_BH, memory_BH = tf.stop_gradient(hidden_BH), tf.stop_gradient(memory_BH)
             hidden_BH, memory_BH = keep_B1 * hidden_BH, keep_B1 * memory_BH
             hidden_now, memory_now = _through_gates(gates_BG + hidden_BH @ cell.recurrent_kernel.value, memory_BH)
             hidden_BH, memory_BH = tf.where(valid_B1, hidden_now, hidden_BH), tf.where(valid_B1, memory_now, memory_BH)
             hidden.append(hidden_BH)
-        return tf.stack(hidden)
+        return tf.stack(hidden[burn_in:])
 
     def arrays(self, x: np.ndarray, state: list[np.ndarray], value: Value) -> tuple[np.ndarray, list[np.ndarray]]:
         """Returns what the cell does, one step with NumPy; see `BodyLayer.forward`."""

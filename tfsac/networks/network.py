@@ -46,14 +46,14 @@ class Network(tf.Module):
         name: of the model.
         parameters: its layers and head.
         spec: of observations and actions, of one agent; fields of a state are concatenated to the embedding, each
-            through a linear layer of its width.
+            through a linear layer of its width, or as they are where an LSTM follows.
         seed: of its first weights.
         model: a Keras model of all observations and state by key (and an action) instead of the parameters' layers.
         encoder: another network, whose embedders this one reads instead of having its own.
 
     Attributes:
         model: the functional Keras model.
-        embedders, state_embedders: layers by observation key, linear layers by field of the state.
+        embedders, state_embedders: layers by observation key, linear layers (or None) by field of the state.
         middleware, lstm, head: layers after the merger. A network without memory has no LSTM, a given model no head.
         lstm_state: specs of the LSTM's state by field; empty for networks without one.
         head_model: the head as a Keras model of features (and an action).
@@ -112,9 +112,10 @@ class Network(tf.Module):
         x = self.embed(inputs)
         for key, array in spec.state.items():
             inputs[key] = keras.Input(array.shape, dtype=array.dtype, name=key)
-            self.state_embedders[key] = keras.layers.Dense(
-                x.shape[-1], kernel_initializer=hidden.next(), name=f"{key}_embedding"
-            )
+            if parameters.middleware_parameters.kind != "lstm":
+                self.state_embedders[key] = keras.layers.Dense(
+                    x.shape[-1], kernel_initializer=hidden.next(), name=f"{key}_embedding"
+                )
         x = self._before_lstm(x, inputs)
         after: list[keras.KerasTensor] = []
         if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters):
@@ -162,7 +163,8 @@ class Network(tf.Module):
     def _before_lstm(self, x: Any, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> Any:
         """Returns what the middleware makes of embeddings and state."""
         if self.state_embedders:
-            states = [call(layer, inputs[key]) for key, layer in self.state_embedders.items() if layer is not None]
+            embedders = self.state_embedders.items()
+            states = [inputs[key] if layer is None else call(layer, inputs[key]) for key, layer in embedders]
             x = self._merged([x, *states], "concat")
         for layer in self.middleware:
             x = call(layer, x)
@@ -177,15 +179,23 @@ class Network(tf.Module):
         return [x, *after]
 
     def features(
-        self, observation: Tensors, initial_state: Tensors, is_first_TB: tf.Tensor, valid_TB: tf.Tensor
+        self,
+        observation: Tensors,
+        initial_state: Tensors,
+        is_first_TB: tf.Tensor,
+        valid_TB: tf.Tensor,
+        burn_in: int = 0,
     ) -> tf.Tensor:
-        """Returns what the head reads, `[T, B, F]`, of sequences of observations `[T, B, ...]`; see `LSTM.unroll`."""
-        rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
+        """Returns what the head reads, `[T - burn_in, B, F]`, of sequences of observations and state `[T, B, ...]`; see
+        `LSTM.unroll`.
+        """
+        read = (*self.embedders, *self.state_embedders)
+        rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in read}
         features_RF = self._before_lstm(self.embed(rows), rows)
         features_TBF = tf.reshape(features_RF, [*is_first_TB.shape.as_list(), features_RF.shape[-1]])
         if self.lstm is None:
-            return features_TBF
-        return self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB)
+            return features_TBF[burn_in:]
+        return self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB, burn_in)
 
     def __call__(self, observation: Tensors, action: tf.Tensor | None = None) -> Any:
         """Returns what the head computes for observations and state `[B, ...]` by key; it leaves out other keys."""

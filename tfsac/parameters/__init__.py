@@ -8,6 +8,7 @@ from tfsac.parameters.memories import *
 from tfsac.parameters.networks import *
 from tfsac.parameters.optimizers import *
 from tfsac.parameters.overrides import *
+from tfsac.parameters.recurrent_sac import *
 from tfsac.parameters.run import *
 from tfsac.parameters.soft_actor_critic import *
 from tfsac.parameters.steps import *

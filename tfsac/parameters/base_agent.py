@@ -356,7 +356,7 @@ class BaseAgentParameters(ClassParameters):
             elif name not in self.with_target and network.create_target_network:
                 rule = f"have no target network of {name!r}, only of {', '.join(self.with_target)}"
             elif network.middleware_parameters.kind == "lstm" and not self.recurrent:
-                rule = "have no LSTM, which learns from whole episodes: choose 'discrete_acer' or 'gaussian_acer'"
+                rule = "have no LSTM: recurrent soft actor-critic and ACER have"
             elif network.batch_size != self.batch_size:
                 rule = f"have the same batch_size in all networks, got {self.batch_size} and {network.batch_size}"
             elif getattr(network.middleware_parameters, "dropout", 0.0):

@@ -27,6 +27,10 @@ from tfsac.parameters.memories import (
     SQILExperienceReplayParameters,
 )
 from tfsac.parameters.networks import ATOM_BOUND, CategoricalValueParameters
+from tfsac.parameters.recurrent_sac import (
+    RecurrentDiscreteSoftActorCriticAgentParameters,
+    RecurrentSoftActorCriticAgentParameters,
+)
 from tfsac.parameters.soft_actor_critic import (
     DiscreteSoftActorCriticAgentParameters,
     HybridSoftActorCriticAgentParameters,
@@ -43,7 +47,9 @@ AgentParameters = Annotated[
     | HybridSoftActorCriticAgentParameters
     | TemporallyAbstractActorCriticAgentParameters
     | DiscreteACERAgentParameters
-    | GaussianACERAgentParameters,
+    | GaussianACERAgentParameters
+    | RecurrentSoftActorCriticAgentParameters
+    | RecurrentDiscreteSoftActorCriticAgentParameters,
     ByKind(BaseAgentParameters),
 ]
 BY_ENV_FN = "env_fn:"  # begins the level of an environment that a Python function made, before its own name

@@ -133,7 +133,8 @@ class SequenceReplayParameters(ClassParameters):
 
     Attributes:
         max_size: steps of all environments.
-        sequence_length: T, consecutive entries. A longer one looks further ahead before it bootstraps and costs more.
+        sequence_length: T, consecutive rows, the last of which only bootstraps. A longer one looks further ahead, or
+            with recurrent agents further back, and costs more.
     """
 
     max_size: PositiveInt = 1_000_000

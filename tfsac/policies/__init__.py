@@ -3,7 +3,13 @@
 from tfsac.policies.base_policy import BasePolicy, Mode
 from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration, NoiseRepetition
 from tfsac.policies.hybrid import HybridPolicy
-from tfsac.policies.recurrent import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
+from tfsac.policies.recurrent import (
+    RecurrentCategoricalPolicy,
+    RecurrentGaussianPolicy,
+    RecurrentPolicy,
+    RecurrentSACCategoricalPolicy,
+    RecurrentSACGaussianPolicy,
+)
 from tfsac.policies.stateless import CategoricalPolicy, SquashedGaussianPolicy, StatelessPolicy
 from tfsac.policies.temporally_abstract import TemporallyAbstractPolicy
 
@@ -19,6 +25,8 @@ __all__ = [
     "RecurrentCategoricalPolicy",
     "RecurrentGaussianPolicy",
     "RecurrentPolicy",
+    "RecurrentSACCategoricalPolicy",
+    "RecurrentSACGaussianPolicy",
     "SquashedGaussianPolicy",
     "StatelessPolicy",
     "TemporallyAbstractPolicy",

@@ -17,7 +17,18 @@ from tfsac.networks.heads import action_size
 from tfsac.networks.network import Networks
 from tfsac.parameters import AgentParameters
 from tfsac.random_streams import Stream
-from tfsac.types import ACTION_MASK, ActResult, Arrays, ArraySpec, DiscreteSpec, HybridSpec, Spec, Tensors, input_name
+from tfsac.types import (
+    ACTION_MASK,
+    PREVIOUS_REWARD,
+    ActResult,
+    Arrays,
+    ArraySpec,
+    DiscreteSpec,
+    HybridSpec,
+    Spec,
+    Tensors,
+    input_name,
+)
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 
@@ -246,6 +257,11 @@ def check_keys(spec: Spec, reserved: Iterable[str]) -> None:
         raise TfsacError(
             f"observations cannot have keys of the policy's state or action, got {', '.join(reserved_keys)}"
         )
+
+
+def with_reward(state: Arrays, reward: Any) -> Arrays:
+    """Returns a policy's state after a step that gave these rewards `[E]`, which only some policies read."""
+    return {**state, PREVIOUS_REWARD: np.asarray(reward, np.float32)} if PREVIOUS_REWARD in state else state
 
 
 def state_before(state: Arrays | None, is_first: np.ndarray | None, initial: Arrays) -> Arrays:

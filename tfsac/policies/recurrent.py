@@ -1,5 +1,5 @@
-"""Policies of networks that may have an LSTM, with a trunk before them or without: those of actor-critic with
-experience replay.
+"""Policies of networks with an LSTM: those of actor-critic with experience replay, which may have a trunk before them
+or no LSTM, and those of recurrent soft actor-critic, which also read the previous action and reward.
 """
 
 from __future__ import annotations
@@ -13,13 +13,28 @@ import tensorflow as tf
 
 from tfsac.errors import TfsacError
 from tfsac.networks import forward_of
+from tfsac.networks.heads import action_size
 from tfsac.networks.layers import functions_of
+from tfsac.networks.lstm import CELL, HIDDEN
 from tfsac.networks.network import Networks
 from tfsac.parameters import FEATURES, AgentParameters, GaussianPolicyHeadParameters
 from tfsac.policies.actions import ContinuousActions, DiscreteActions
 from tfsac.policies.base_policy import BasePolicy, Mode, check_keys, check_single, state_before
-from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical
-from tfsac.types import BEHAVIOUR, STATE, TARGET, ActResult, Arrays, ArraySpec, Segments, Spec, Tensors
+from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, SquashedGaussian
+from tfsac.types import (
+    BEHAVIOUR,
+    PREVIOUS_ACTION,
+    PREVIOUS_REWARD,
+    STATE,
+    TARGET,
+    ActResult,
+    Arrays,
+    ArraySpec,
+    DiscreteSpec,
+    Segments,
+    Spec,
+    Tensors,
+)
 
 POLICY, TRUNK = "policy", "trunk"
 LOGITS, MEAN, VARIANCE = BEHAVIOUR + "logits", BEHAVIOUR + "mean", BEHAVIOUR + "variance"
@@ -33,6 +48,9 @@ class RecurrentPolicy(BasePolicy):
 
     Fields of states are named "<network>_<field>"; `state` has those of the networks that choose actions,
     `recurrent_state` all.
+
+    Attributes:
+        stored_state: fields that are stored with each step, as they are before it.
     """
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
@@ -41,6 +59,7 @@ class RecurrentPolicy(BasePolicy):
         self.acts_through = (TRUNK, POLICY) if TRUNK in self.networks else (POLICY,)
         self.recurrent_state = self._fields(self.networks)
         self.state = self._fields(self.acts_through)
+        self.stored_state = tuple(self.recurrent_state)
         check_keys(spec, self.recurrent_state)
         self.forwards = {
             name: forward_of(
@@ -81,15 +100,36 @@ class RecurrentPolicy(BasePolicy):
         return spec._replace(observation={FEATURES: ArraySpec((width,), "float32")})
 
     def _fields(self, names: Iterable[str]) -> dict[str, ArraySpec]:
-        return {f"{name}_{field}": array for name in names for field, array in self.networks[name].lstm_state.items()}
+        return {
+            self.field_name(name, field): array
+            for name in names
+            for field, array in self.networks[name].lstm_state.items()
+        }
+
+    def field_name(self, network: str, field: str) -> str:
+        """Returns the name of a field of a network's LSTM in the policy's state."""
+        return f"{network}_{field}"
+
+    def initial_state(self, rows: int, networks: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Returns the state at episode starts of these networks, or of those that choose actions."""
+        fields = self._fields(self.acts_through if networks is None else networks)
+        return {field: np.zeros((rows, *array.shape), array.dtype) for field, array in fields.items()}
+
+    def state_after(self, action: Any) -> dict[str, Any]:
+        """Returns the part of the next state that follows from the action, an array or a tensor: none."""
+        return {}
+
+    def network_inputs(self, observation: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what the networks read of observation and state, besides the state of their LSTMs."""
+        return dict(observation)
 
     @abstractmethod
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> Any:
         """Returns the distribution that the head's outputs, arrays or tensors `[R, ...]`, stand for."""
 
-    @abstractmethod
     def behaviour(self, outputs: list[np.ndarray], policy: Any) -> dict[str, np.ndarray]:
-        """Returns the distribution's parameters, to be stored with the action that was sampled from it."""
+        """Returns what is stored of the distribution with the action that was sampled from it: nothing."""
+        return {}
 
     def act(
         self,
@@ -99,20 +139,23 @@ class RecurrentPolicy(BasePolicy):
         mode: Mode = "sample",
         env_steps: int = 0,
     ) -> ActResult:
-        """Chooses actions; see `BasePolicy.act`. The extras are the policy's distribution and, in "explore", all
-        states before the step.
+        """Chooses actions; see `BasePolicy.act`. The extras are the distribution that they were sampled from and, in
+        "explore" and "random", the stored state before the step.
         """
-        rows = len(next(iter(observation.values())))
-        names = [*self.networks] if mode == "explore" else [*self.acts_through]
-        initial = {field: np.zeros((rows, *array.shape), array.dtype) for field, array in self._fields(names).items()}
-        before = state_before(state, is_first, initial)
+        rows, collecting = len(next(iter(observation.values()))), mode in ("explore", "random")
+        names = [*self.networks] if collecting else [*self.acts_through]
+        before = state_before(state, is_first, self.initial_state(rows, names))
         outputs, after, _ = self._advance(names, observation, before)
+        extras: dict[str, np.ndarray] = {}
         if mode == "random":
-            return ActResult(self.uniform(observation, rows), after)
-        policy = self.distribution(outputs, observation)
-        action = policy.mode() if mode == "greedy" else policy.sample(self.noise(rows))
-        states = {STATE + field: value for field, value in before.items()} if mode == "explore" else {}
-        return ActResult(action, after, {**self.behaviour(outputs, policy), **states})
+            action = self.uniform(observation, rows)
+        else:
+            policy = self.distribution(outputs, observation)
+            action = policy.mode() if mode == "greedy" else policy.sample(self.noise(rows))
+            extras |= self.behaviour(outputs, policy)
+        if collecting:
+            extras |= {STATE + field: before[field] for field in self.stored_state}
+        return ActResult(action, {**after, **self.state_after(action)}, extras)
 
     def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
         """Returns the policy's distribution; see `BasePolicy.distribution_at`."""
@@ -126,7 +169,8 @@ class RecurrentPolicy(BasePolicy):
         """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`."""
         outputs, after, _ = self.advance_tensors(observation, state)
         policy = self.distribution(outputs, observation)
-        return policy.mode() if noise is None else policy.sample(noise), after
+        action = policy.mode() if noise is None else policy.sample(noise)
+        return action, {**after, **self.state_after(action)}
 
     def advance_tensors(
         self, observation: Tensors, state: Tensors | None
@@ -140,13 +184,15 @@ class RecurrentPolicy(BasePolicy):
     ) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
         """Returns the policy's outputs, the states after the step by field, and the first output of each network."""
         outputs, after, features = list[Any](), dict[str, Any](), dict[str, Any]()
+        read = self.network_inputs(observation, before)
         for name in names:
-            inputs = dict(observation)
+            inputs = dict(read)
             if TRUNK in self.networks and not name.startswith(TRUNK):
                 inputs[FEATURES] = features[average_of(TRUNK, self.networks) if name.endswith(TARGET) else TRUNK]
             fields = self.networks[name].lstm_state
-            computed = self.outputs(name, {**inputs, **{field: before[f"{name}_{field}"] for field in fields}})
-            after |= {f"{name}_{field}": computed.pop() for field in reversed([*fields])}
+            of_lstm = {field: before[self.field_name(name, field)] for field in fields}
+            computed = self.outputs(name, {**inputs, **of_lstm})
+            after |= {self.field_name(name, field): computed.pop() for field in reversed([*fields])}
             features[name] = computed[0]
             outputs = computed if name == POLICY else outputs
         return outputs, {field: after[field] for field in self._fields(names)}, features
@@ -187,6 +233,87 @@ class RecurrentGaussianPolicy(ContinuousActions, RecurrentPolicy):
     def behaviour(self, outputs: list[np.ndarray], policy: DiagonalGaussian) -> dict[str, np.ndarray]:
         """Returns mean and variance."""
         return {MEAN: policy.mean, VARIANCE: policy.variance}
+
+
+class RecurrentSACPolicy(RecurrentPolicy):
+    """Acts with a network `policy`, which reads the previous action and reward too; zeros at episode starts.
+
+    Its state are the fields "hidden" and "cell" of the LSTM, "previous_action" as the policy chose it, and
+    "previous_reward", raw. `act` does not know the reward of its action, which is NaN in the next state: whoever makes
+    the step enters it, see `with_reward`. Where learning starts from stored states, the critics' LSTM runs along while
+    experience is collected.
+    """
+
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
+        super().__init__(parameters, spec, networks, seed)
+        discrete = isinstance(spec.action, DiscreteSpec)
+        action = ArraySpec((), "int32") if discrete else ArraySpec((self.action_size,), "float32")
+        previous = {PREVIOUS_ACTION: action, PREVIOUS_REWARD: ArraySpec((), "float32")}
+        self.state = {**self.state, **previous}
+        self.spec = spec._replace(extras={STATE + name: array for name, array in previous.items()})
+        if not self._stores_states(parameters):
+            self.recurrent_state = {}
+        self.stored_state = (*self.recurrent_state, *previous)
+
+    @classmethod
+    def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
+        """Refuses observations with the keys of the policy's state too; see `RecurrentPolicy.check`."""
+        super().check(parameters, spec, custom_models)
+        check_keys(spec, {HIDDEN, CELL, PREVIOUS_ACTION, PREVIOUS_REWARD})
+
+    @classmethod
+    def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
+        """Returns "policy", and "q" where its states are stored; see `BasePolicy.network_names`."""
+        return (POLICY, "q") if collecting and cls._stores_states(parameters) else (POLICY,)
+
+    @staticmethod
+    def _stores_states(parameters: Any) -> bool:
+        return parameters.algorithm.initial_state == "stored"
+
+    @classmethod
+    def spec_of_network(cls, name: str, parameters: AgentParameters, spec: Spec, networks: Networks) -> Spec:
+        """Returns a spec with the previous action, one-hot if it is discrete, and the previous reward as state."""
+        sizes = {PREVIOUS_ACTION: action_size(spec), PREVIOUS_REWARD: 1}
+        return spec._replace(state={name: ArraySpec((size,), "float32") for name, size in sizes.items()})
+
+    def field_name(self, network: str, field: str) -> str:
+        """Returns "hidden" and "cell" of the policy, and "q_hidden" and "q_cell"."""
+        return field if network == POLICY else super().field_name(network, field)
+
+    def initial_state(self, rows: int, networks: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Returns zeros, and -1 as the previous one of discrete actions; see `RecurrentPolicy.initial_state`."""
+        state = super().initial_state(rows, networks)
+        previous = {name: self.state[name] for name in (PREVIOUS_ACTION, PREVIOUS_REWARD)}
+        state |= {name: np.zeros((rows, *array.shape), array.dtype) for name, array in previous.items()}
+        if isinstance(self.spec.action, DiscreteSpec):
+            state[PREVIOUS_ACTION] -= 1
+        return state
+
+    def state_after(self, action: Any) -> dict[str, Any]:
+        """Returns the action as the previous one, and for arrays NaN for the reward that is not known yet."""
+        if not isinstance(action, np.ndarray):
+            return {PREVIOUS_ACTION: action}
+        return {PREVIOUS_ACTION: action, PREVIOUS_REWARD: np.full(len(action), np.nan, np.float32)}
+
+    def network_inputs(self, observation: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the observation, the previous action, one-hot if it is discrete, and the previous reward."""
+        action, reward = state[PREVIOUS_ACTION], state[PREVIOUS_REWARD]
+        if isinstance(self.spec.action, DiscreteSpec):
+            is_chosen = action[..., None] == np.arange(self.num_actions, dtype=np.int32)
+            action = functions_of(action).where(is_chosen, np.float32(1.0), np.float32(0.0))
+        return {**observation, PREVIOUS_ACTION: action, PREVIOUS_REWARD: reward[..., None]}
+
+
+class RecurrentSACGaussianPolicy(ContinuousActions, RecurrentSACPolicy):
+    """Actions `[E, A]` in (-1, 1), tanh of a Gaussian whose location and log scale the network computes."""
+
+    def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> SquashedGaussian:
+        """Returns the policy's distribution."""
+        return SquashedGaussian(*outputs)
+
+
+class RecurrentSACCategoricalPolicy(DiscreteActions, RecurrentSACPolicy):
+    """Discrete actions `[E]`, numbered from 0, with a logit each; those outside the mask are never chosen."""
 
 
 def average_of(name: str, networks: Networks) -> str:

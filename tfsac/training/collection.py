@@ -9,6 +9,7 @@ import numpy as np
 
 from tfsac.environments import Environments, Filters, VectorEnvironments
 from tfsac.policies import BasePolicy, Mode
+from tfsac.policies.base_policy import with_reward
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import OBSERVATION, Step
 
@@ -51,7 +52,7 @@ class Collector:
         except BaseException:  # a step that was not made drew no random numbers
             self.policy.rng.bit_generator.state = rng_state
             raise
-        self.policy_state = policy_state
+        self.policy_state = with_reward(policy_state, step.reward)
         return step._replace(extras=dict(extras))
 
     def sync_from(self, learned: BasePolicy, actor_weights: list[np.ndarray] | None = None) -> None:

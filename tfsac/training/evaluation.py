@@ -86,7 +86,8 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    evaluation = evaluate(act, env, duration, *arguments, **{"begin": policy.reset, **keywords})
+    hooks = {"begin": policy.reset, "observe": policy.observe}
+    evaluation = evaluate(act, env, duration, *arguments, **{**hooks, **keywords})
     return evaluation._replace(switched=np.array(switched) if switched else None)
 
 
@@ -99,6 +100,7 @@ def evaluate(
     each_step: Callable[..., None] = lambda *step: None,
     begin: Callable[[], None] | None = None,
     first_observation: Any = None,
+    observe: Callable[[float], None] | None = None,
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
     after its time limit where that is longer.
@@ -112,6 +114,7 @@ def evaluate(
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
         begin: called at the begin of every episode.
         first_observation: of the first episode, where its reset was made already.
+        observe: called with the reward of every step, such as a policy's `observe`.
 
     Raises:
         EnvironmentFailure: the environment raised, or returned what it must not.
@@ -138,6 +141,8 @@ def evaluate(
             action = act(observation)
             observation, reward, terminated, truncated, info = call(env.step, copy.deepcopy(action))
             total, length = total + float(reward), length + 1
+            if observe is not None:
+                observe(float(reward))
             if length == longest and not terminated and not truncated:
                 truncated = True
                 warnings.warn(

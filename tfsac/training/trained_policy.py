@@ -12,19 +12,21 @@ from tfsac.environments import Filters, action_map, checked_action
 from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.errors import TfsacError
 from tfsac.policies import BasePolicy, Mode
-from tfsac.policies.base_policy import read_by, state_before
+from tfsac.policies.base_policy import read_by, state_before, with_reward
 from tfsac.training.non_finite import refuse_non_finite_action
-from tfsac.types import SWITCH, arrays_of, map_action
+from tfsac.types import PREVIOUS_REWARD, SWITCH, arrays_of, map_action
 from tfsac.utils.machine import use_tensorflow
 
+NO_REWARD = "this policy reads the reward of its last action: call observe(reward) after every step"
 NO_CRITICS = "values need critics: load the policy with tfsac.load_policy(run_dir, critics=True)"
 
 
 class Policy:
     """A trained policy: raw observations in, the environment's own actions out.
 
-    A policy with a state keeps it from one action to the next: call `reset` at the start of an episode. Threads may
-    share a policy without a state; the state is that of one sequence of actions.
+    A policy with a state keeps it from one action to the next: call `reset` at the start of an episode, and `observe`
+    after each step where it also reads the last reward. Threads may share a policy without a state; the state is that
+    of one sequence of actions.
 
     Args:
         acting: the policy that acts in [-1, 1], or with discrete actions from 0, on normalised observations.
@@ -55,6 +57,10 @@ class Policy:
         self.state: dict[str, np.ndarray] = {}
         self.switched: Any = None
 
+    def observe(self, reward: Any) -> None:
+        """Tells the policy the reward of its last action, a number or `[E]`; most do not read it."""
+        self.state = dict(with_reward(self.state, np.reshape(reward, -1)))
+
     def act(self, observation: Any, deterministic: bool = True) -> Any:
         """Chooses an action.
 
@@ -78,13 +84,18 @@ class Policy:
         if self.acting.state and len(leading) > 1:
             raise ValueError(ONE_SEQUENCE.format(leading))
         mode: Mode = "greedy" if deterministic else "sample"
-        result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
+        result = self.acting.act(self.filters.observation(arrays), self._state_before(), mode=mode)
         refuse_non_finite_action(result.action)
         self.state = dict(result.state)
         if SWITCH in result.extras:
             switched = result.extras[SWITCH] > 0
             self.switched = switched if leading else bool(switched[0])
         return unflattened(self.to_environment(result.action), leading)
+
+    def _state_before(self) -> dict[str, np.ndarray]:
+        if np.isnan(self.state.get(PREVIOUS_REWARD, 0.0)).any():
+            raise TfsacError(NO_REWARD)
+        return self.state
 
     def distribution(self, observation: Any) -> Any:
         """Returns the distribution of actions, in the environment's units, as TensorFlow Probability has it.
@@ -105,7 +116,7 @@ class Policy:
         use_tensorflow()
         arrays, leading = batched(observation, self.reads)
         spec, agents = self.acting.spec, self.acting.spec.num_agents
-        policy = self.acting.distribution_at(self.filters.observation(arrays), self.state)
+        policy = self.acting.distribution_at(self.filters.observation(arrays), self._state_before())
         return tfp_distribution(policy, spec.action, (*leading, *(() if agents is None else (agents,))))
 
     def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:

@@ -1,0 +1,53 @@
+"""A T-maze, which only a policy with a memory solves; see docs/recurrent_soft_actor_critic.md.
+
+cd examples
+tfsac train --preset=recurrent_discrete_sac --level=t_maze:TMaze-v0 --run_dir=runs/t_maze
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+class TMaze(gymnasium.Env):
+    """A sign at the start of a corridor shows at which side of its end the reward lies (Bakker 2002, "Reinforcement
+    learning with long short-term memory").
+
+    The observation is the sign, -1 or 1 at the start and 0 after it, and 1 at the junction. Actions are forward, left
+    and right. In the corridor all but forward do nothing; at the junction left and right end the episode, with a reward
+    of 4 on the side of the sign and -0.1 on the other. Every step costs 0.1 / length.
+    """
+
+    def __init__(self, length: int = 10) -> None:
+        self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(3)
+        self.length, self.position, self.sign = length, 0, 1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Draws the side of the reward."""
+        super().reset(seed=seed)
+        self.position, self.sign = 0, int(self.np_random.integers(2)) * 2 - 1
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Goes forward, or turns at the junction."""
+        at_junction, reward = self.position == self.length, -0.1 / self.length
+        if at_junction and action != 0:
+            is_right_side = (action == 2) == (self.sign == 1)
+            return (
+                self._observe(),
+                reward + (4.0 if is_right_side else -0.1),
+                True,
+                False,
+                {"is_success": is_right_side},
+            )
+        self.position += int(not at_junction and action == 0)
+        return self._observe(), reward, False, False, {"is_success": False}
+
+    def _observe(self) -> np.ndarray:
+        sign = self.sign if self.position == 0 else 0
+        return np.float32([sign, self.position == self.length])
+
+
+gymnasium.register("TMaze-v0", entry_point="t_maze:TMaze", max_episode_steps=50)
