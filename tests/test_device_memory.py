@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import resume_tools
@@ -11,9 +12,9 @@ from toys import discrete_spec, team_spec, tiny_preset, vector_spec
 
 from tfsac import TfsacError
 from tfsac.device_memory import DeviceMemory
-from tfsac.environments import Filters
+from tfsac.environments import Filters, FrameStack
 from tfsac.memories import PrioritizedMemory, TransitionMemory
-from tfsac.parameters import FilterParameters, ReturnScalingParameters, override
+from tfsac.parameters import FilterParameters, ReturnScalingParameters, RunParameters, override
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent, build_device_memory
 from tfsac.types import ArraySpec
@@ -127,11 +128,35 @@ def test_a_call_makes_the_updates_of_the_batches_that_it_draws(jit_compile):
     np.testing.assert_array_equal(*seeds)  # the update's number decides what is drawn
 
 
+class Camera(gym.Env):
+    """Stacks of random frames; episodes end at random, after five steps on average."""
+
+    observation_space, action_space = FrameStack(5, 6, 3), gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def frame(self):
+        return self.np_random.integers(0, 256, (5, 6, 1), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.stack = np.repeat(self.frame(), 3, axis=-1)
+        return self.stack, {}
+
+    def step(self, action):
+        self.stack = np.concatenate((self.stack[..., 1:], self.frame()), axis=-1)
+        return self.stack, float(action[0]), *(self.np_random.random(2) < 0.1).tolist(), {}
+
+
+gym.register("TfsacCamera-v0", Camera)
+STACKS = {"environment.level": "TfsacCamera-v0", "agent.algorithm.n_step": 2}
+
+
 @pytest.mark.slow
-def test_an_interrupted_run_continues_exactly(tmp_path):
-    preset = resume_tools.preset(**ON_DEVICE)
+@pytest.mark.parametrize("changes", [{}, STACKS], ids=["vectors", "stacks of frames"])
+def test_an_interrupted_run_continues_exactly(tmp_path, changes):
+    preset = resume_tools.preset(**ON_DEVICE, **changes)
     uninterrupted = resume_tools.complete_run(tmp_path / "whole", preset)
-    assert uninterrupted._sampler.device_memory
+    device_memory = uninterrupted._sampler.device_memory
+    assert ("uint8" in device_memory.stored) == bool(changes)
     resume_tools.crashed(tmp_path / "run", 170, preset)
     resumed = Trainer(preset, tmp_path / "run", resume_tools.RUN, resume=True, quiet=True)
     resumed.run()
@@ -155,3 +180,13 @@ def test_what_is_in_ram_alone_is_refused_or_stays_there():
     preset = override(tiny_preset(), {"agent.memory.device": "auto"})
     memory = TransitionMemory(vector_spec(3, 1), 10)
     assert build_device_memory(memory, preset, filters, None, 1) is None  # without a GPU
+
+
+def test_xla_that_cannot_compile_is_noticed_before_training(tmp_path, monkeypatch):
+    def no_compiler(*arguments):
+        raise tf.errors.InternalError(None, None, "libdevice not found")
+
+    monkeypatch.setattr(tf, "function", lambda *_, **options: no_compiler)
+    with pytest.raises(TfsacError, match="libdevice"):
+        Trainer(tiny_preset(), tmp_path / "run", RunParameters(jit_compile=True), quiet=True)
+    assert not (tmp_path / "run").exists()

@@ -116,7 +116,7 @@ def test_the_page_about_thousands_of_environments_runs(tmp_path):
         "--num_envs=64": "--num_envs=8",
         "playing_steps=64": "playing_steps=8",
         "batch_size=256": "batch_size=8",
-        "150_000": "64",
+        "70_000": "64",
         "=10_000": "=64",
     }
     for name in ("many_environments_sac", "flash_sac_many_environments"):

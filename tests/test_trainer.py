@@ -315,14 +315,16 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
 
 
 @pytest.mark.parametrize(
-    ("improve", "steps"),
+    ("improve", "num_envs", "steps"),
     [
-        (EnvironmentSteps(49_000), 5_000),
-        (EnvironmentSteps(990_000), 10_000),
-        (EnvironmentSteps(100), 1_000),
-        (TrainingSteps(5_000), 10_000),
+        (EnvironmentSteps(49_000), 1, 5_000),
+        (EnvironmentSteps(990_000), 1, 10_000),
+        (EnvironmentSteps(990_000), 4, 40_000),
+        (EnvironmentSteps(990_000), 1024, 99_100),
+        (EnvironmentSteps(100), 8, 1_000),
+        (TrainingSteps(5_000), 2, 20_000),
     ],
 )
-def test_checkpoints_come_ten_times_in_a_short_run_and_every_10000_steps_in_a_long_one(improve, steps):
+def test_checkpoints_come_ten_times_in_a_short_run_and_every_10000_steps_of_all_environments(improve, num_envs, steps):
     parameters = ScheduleParameters(heatup_steps=EnvironmentSteps(1_000), improve_steps=improve)
-    assert Schedule(parameters).steps_between_checkpoints() == steps
+    assert Schedule(parameters).steps_between_checkpoints(num_envs) == steps

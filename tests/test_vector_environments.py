@@ -322,6 +322,7 @@ def twin(**changes):
     [
         ({}, lambda: Points(2, None), "autoreset_mode"),
         ({}, lambda: Points(2, "Sometimes"), "autoreset_mode"),
+        ({}, lambda kinds=[False, True]: Points(2, as_dict=kinds.pop()), "same observation_space"),
         ({"environment.num_envs": 3}, lambda: Points(2), "num_envs must be the VectorEnv's 2, got 3"),
         (
             {"environment.vectorization": "vector"},

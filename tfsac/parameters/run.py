@@ -27,8 +27,8 @@ class RunParameters:
             steps them in this process.
         num_actors: with `ray_address`, processes of one CPU core among which the environments are divided.
         actor_steps: with `ray_address`, environment steps that an actor takes for one message.
-        checkpoint_save_steps: environment steps between checkpoints; without it 10 000, or a tenth of a shorter run, at
-            least 1000.
+        checkpoint_save_steps: environment steps between checkpoints; without it 10 000 for each environment, or a tenth
+            of a shorter run, at least 1000.
         num_checkpoints_to_keep: checkpoints that are kept, the newest; older ones are deleted.
         skip_damaged_rows: ignored, and no flag; runs of earlier versions have it in their config.
         stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.

@@ -52,9 +52,18 @@ def configure_once() -> str | None:
 
 
 def set_numerics(run: RunParameters) -> str | None:
-    """Sets how this process computes from now on. Returns a line where bfloat16 is slow on this CPU; else None."""
+    """Sets how this process computes from now on. Returns a line where bfloat16 is slow on this CPU; else None.
+
+    Raises:
+        TfsacError: `jit_compile` where XLA cannot compile, for example because CUDA's libraries are missing.
+    """
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
+    if run.jit_compile:
+        try:
+            tf.function(tf.exp, jit_compile=True)(tf.zeros([2]))
+        except tf.errors.OpError as error:
+            raise TfsacError(f"jit_compile needs XLA, which cannot compile for {device()}: {error.message}") from error
     narrow = run.mixed_precision == "bfloat16"
     use_bfloat16(narrow)
     return warning_about_bfloat16() if narrow else None

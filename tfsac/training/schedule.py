@@ -77,10 +77,13 @@ class Schedule:
         improve, heatup = self.parameters.improve_steps, self.parameters.heatup_steps
         return improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0), type(improve).__name__
 
-    def steps_between_checkpoints(self) -> int:
-        """Returns the default of environment steps between checkpoints: a tenth of the run, from 1000 to 10 000."""
+    def steps_between_checkpoints(self, num_envs: int) -> int:
+        """Returns the default of environment steps between checkpoints: 10 000 steps of all environments, or a tenth of
+        a shorter run, at least 1000.
+        """
         length, unit = self.length()
-        return max(1000, min(10_000, length // 10)) if unit == EnvironmentSteps.__name__ else 10_000
+        most = 10_000 * num_envs
+        return max(1000, min(most, length // 10)) if unit == EnvironmentSteps.__name__ else most
 
     def count(self, env_steps: int, episodes: int) -> None:
         """Counts environment steps and the episodes that they ended; ends the warm-up after its last step."""

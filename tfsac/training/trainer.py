@@ -226,7 +226,8 @@ class Trainer:
             )
             identity, keep = identity_of(preset, run.seed, agent.spec), run.num_checkpoints_to_keep
             self._checkpoints = CheckpointManager(directory.checkpoints, agent, memory, identity, keep, self._workers)
-            self._checkpoint_period = Period(run.checkpoint_save_steps or schedule.steps_between_checkpoints())
+            steps_between_checkpoints = schedule.steps_between_checkpoints(preset.environment.num_envs)
+            self._checkpoint_period = Period(run.checkpoint_save_steps or steps_between_checkpoints)
             recorded = {
                 "env_fn": env_fn and name_of(env_fn),
                 "models": models and name_of(models),
