@@ -624,7 +624,12 @@ SUITES = {
     ),
     "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", improve(1_000_000), seeds=(1,)),)),)),
     "hybrid": Suite(
-        (Level("tfsac.environments.platform:HybridPlatform-v0", (preset("hybrid_sac", "tfsac, hybrid SAC"),)),)
+        (
+            Level(
+                "tfsac.environments.platform:HybridPlatform-v0",
+                (preset("hybrid_sac", "tfsac, hybrid SAC", improve(19_000)),),
+            ),
+        )
     ),
     "hindsight": Suite(
         (

@@ -63,6 +63,13 @@ class Outliving(Plain):
         return np.float32([self.count / 1000, 0])
 
 
+class Masking(Plain):
+    """Has the masks of sb3-contrib."""
+
+    def action_masks(self):
+        return np.ones(1, bool)
+
+
 class Continuing(gym.Wrapper):
     """Drops the end that a time limit makes."""
 
@@ -119,6 +126,7 @@ def test_the_check_makes_and_resets_environments_as_training_does():
     "make_env, words",
     [
         (Unseeded, "self.np_random"),
+        (Masking, "action_masks() is not read"),
         (Outliving, "reset everything else"),
         (lambda: Plain(terminated=False), "no time limit known"),
         (lambda: Continuing(gym.wrappers.TimeLimit(Plain(terminated=False), 15)), "though the time limit is 15"),

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import tiny
 from pages import run_page
+from toys import HybridIdentity
 
 from tfsac import api
-from tfsac.environments import action_map, make, spec_of
+from tfsac.environments import action_map, make, nested_mask, spec_of
 from tfsac.errors import TfsacError
 from tfsac.exporting import loading
 from tfsac.memories import Demonstrations, TransitionMemory, load_demonstrations, save_demonstrations
-from tfsac.types import ArraySpec, DiscreteSpec, Spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, map_action
 
 SPEC = Spec(
     observation={"joints": ArraySpec((3,), "float32"), "camera": ArraySpec((2, 2, 3), "uint8")},
@@ -233,7 +234,8 @@ def create(minari, dataset_id, episodes, env=None, **spaces):
         if isinstance(observations[0], dict):
             observations = {key: [each[key] for each in observations] for key in observations[0]}
         ends = {"terminations": list(terminated), "truncations": list(truncated)}
-        fields = {"observations": observations, "actions": list(action), "rewards": list(reward), **ends}
+        actions = map_action(lambda *parts: list(parts), *action)
+        fields = {"observations": observations, "actions": actions, "rewards": list(reward), **ends}
         buffers.append(minari.data_collector.EpisodeBuffer(id=i, **fields))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Minari asks for author, description and so on
@@ -296,6 +298,28 @@ def test_a_minari_dataset_of_dicts_with_actions_of_uneven_bounds_is_read(minari)
     for key, (_, dtype, *_) in spec.observation.items():
         np.testing.assert_array_equal(rows["observation/" + key][0], observation[key].astype(dtype))
         np.testing.assert_array_equal(rows["next_observation/" + key][1], last[key].astype(dtype))
+
+
+@pytest.mark.parametrize("structure", ["dict", "nested"])
+def test_a_minari_dataset_of_several_actions_is_read(minari, structure):
+    env = HybridIdentity(structure, mask="flat", steps=4)
+    spec = spec_of(env)
+    observation, _ = env.reset(seed=0)
+    steps = []
+    for _ in range(4):
+        action = env.action_space.sample(mask=nested_mask(observation["action_mask"], spec.action))
+        following, reward, terminated, truncated, _ = env.step(action)
+        steps.append((observation, action, reward, terminated, truncated, following))
+        observation = following
+    create(minari, "mine/several-v0", [steps], observation_space=env.observation_space, action_space=env.action_space)
+    inverse = action_map(spec).inverse
+    rows = load_demonstrations("minari:mine/several-v0", spec, inverse=inverse).records
+    for i, (_, action, *_) in enumerate(steps):
+        for name, part in inverse(action).items():
+            np.testing.assert_allclose(rows[f"action/{name}"][i], part, atol=1e-6)
+    other = spec_of(HybridIdentity("tuple", mask="flat"))
+    with pytest.raises(TfsacError, match="does not fit the environment"):
+        load_demonstrations("minari:mine/several-v0", other, inverse=action_map(other).inverse)
 
 
 def test_a_minari_dataset_of_another_level_or_other_spaces_is_refused(minari):

@@ -103,8 +103,8 @@ inputs = {{name: tf.ones([size or 1 for size in spec.shape], spec.dtype) for nam
 {act}
 ```
 
-Ones stand for real observations. A policy with a state has it as inputs, zeros at the start of an episode, and returns
-the next state under the same names.
+Ones stand for real observations. A policy with a state has it as inputs, and returns the next state under the same
+names; the signature `initial_state` returns that of the start of an episode.
 
 ## Limits
 

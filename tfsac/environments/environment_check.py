@@ -155,6 +155,8 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
     if isinstance(action, gym.spaces.Box) and (bound := np.abs([action.low, action.high]).max()) > LARGE_BOUND:
         advice = "policies first try all of them; gymnasium.wrappers.TransformAction narrows them"
         report.warnings.append(f"actions are as large as {bound:g}, and {advice}")
+    if ACTION_MASK not in spaces and env.has_wrapper_attr("action_masks"):
+        report.warnings.append(f"action_masks() is not read: masks are the key {ACTION_MASK!r} of a Dict observation")
     for key, space in spaces.items():
         shape = space.shape or ()
         if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:

@@ -18,4 +18,4 @@ def make_platform(**kwargs: Any) -> gym.Env:
     return gym.wrappers.TransformObservation(env, lambda observation: observation[0], vector)
 
 
-gym.register("HybridPlatform-v0", make_platform)
+gym.register("HybridPlatform-v0", "tfsac.environments.platform:make_platform")
