@@ -623,6 +623,9 @@ SUITES = {
         "after 100 000 steps of the v4 levels; CrossQ's with 2048 units.",
     ),
     "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", improve(1_000_000), seeds=(1,)),)),)),
+    "hybrid": Suite(
+        (Level("tfsac.environments.platform:HybridPlatform-v0", (preset("hybrid_sac", "tfsac, hybrid SAC"),)),)
+    ),
     "hindsight": Suite(
         (
             Level(

@@ -57,6 +57,7 @@ class Reach(gym.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.point, self.goal = self.np_random.uniform(-1.0, 1.0, (2, 2))
+        self.steps = 0
         return self.observation(), {}
 
     def step(self, action):
@@ -66,7 +67,11 @@ class Reach(gym.Env):
         reward = float(self.reward(self.point, self.goal))
         if self.wrong == "penalty":
             reward -= 0.1 * float(np.square(action).sum())
-        return self.observation(), reward, False, False, {"is_success": reward == 0.0, "bonus": 0.0}
+        self.steps += 1
+        fell = self.wrong == "last step" and self.steps == 30
+        if fell:
+            reward = -100.0
+        return self.observation(), reward, fell, False, {"is_success": reward == 0.0, "bonus": 0.0}
 
     def observation(self):
         achieved = np.append(self.point, 0.0) if self.wrong == "shapes" else self.point.copy()
@@ -81,6 +86,8 @@ class Reach(gym.Env):
     def compute_reward(self, achieved_goal, desired_goal, info):
         if self.wrong == "info":
             return self.reward(achieved_goal, desired_goal) + info["bonus"]
+        if self.wrong == "no number":
+            return None
         if self.wrong == "one norm":
             return -float(np.linalg.norm(achieved_goal - desired_goal) > 0.2)
         return self.reward(achieved_goal, desired_goal)

@@ -227,11 +227,13 @@ def goals_of(env, limit=20):
         ("penalty", "follow from the goals alone"),
         ("info", "empty info, got KeyError"),
         ("one norm", r"must return `\[K\]`"),
+        ("no number", "gave None"),
+        ("last step", "whose reward was -100"),
     ],
 )
 def test_rewards_that_goals_do_not_decide_are_refused_before_training(wrong, words, tmp_path):
     with pytest.raises(TfsacError, match=words):
-        Trainer(preset(), tmp_path / "run", quiet=True, env_fn=lambda: Reach(wrong))
+        Trainer(preset(), tmp_path / "run", quiet=True, env_fn=lambda: gym.wrappers.TimeLimit(Reach(wrong), 50))
     assert not (tmp_path / "run").exists()
 
 
@@ -240,6 +242,8 @@ def test_a_wrapper_that_changes_rewards_and_an_environment_without_goals_are_ref
         goals_of(gym.wrappers.TransformReward(Reach(), lambda reward: 2 * reward - 1))
     with pytest.raises(TfsacError, match="'achieved_goal'"):
         GoalFunctions(gym.make("Pendulum-v1"))
+    with pytest.raises(TfsacError, match="max_episode_steps"):
+        GoalFunctions(Reach())  # no episode ends
     assert goals_of(Reach()).time_limit == 20
 
 

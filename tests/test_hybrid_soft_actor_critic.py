@@ -1,14 +1,17 @@
 """Soft actor-critic for factored and hybrid actions: distribution, gradients, masks, exploration, parameters."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import named, one
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from toys import discrete_spec, hybrid_spec, random_batches, team_spec, tiny_preset, vector_spec
 
 from tfsac.agents import HybridSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.environments.actions import action_spec
 from tfsac.errors import TfsacError
 from tfsac.losses.soft_actor_critic import hybrid_soft_value
 from tfsac.parameters import (
@@ -23,6 +26,8 @@ from tfsac.parameters import (
     override,
 )
 from tfsac.policies.distributions import HybridDistribution
+from tfsac.training.run_directory import spaces_of, spec_in
+from tfsac.types import ArraySpec, Spec
 
 MASKED = hybrid_spec((3, 1, 2), 2, masked=True)
 
@@ -35,6 +40,16 @@ def parameters(num_critics=2, exploration=None, **algorithm):
 
 def agent_of(spec, eager=True, **changes):
     return HybridSoftActorCriticAgent(parameters(**changes), spec, eager=eager)
+
+
+def test_a_run_folder_keeps_the_structure_of_actions():
+    space = Dict(arm=Dict(grip=Discrete(2), move=Box(-1, 1, (3,))), leg=Tuple((Discrete(3, start=1), Discrete(2))))
+    spec = Spec({"observation": ArraySpec((2,), "float32")}, action_spec(space))
+    agent_of(spec)  # TensorFlow wraps the dicts of its attributes
+    saved = spec_in(json.loads(json.dumps(spaces_of(spec)))).action
+    expected = {"arm": {"grip": "arm_grip", "move": "arm_move"}, "leg": ("leg_0", "leg_1")}
+    assert saved.structure == expected and saved.leaves.keys() == spec.action.leaves.keys()
+    assert saved.leaves["leg_0"] == spec.action.leaves["leg_0"]
 
 
 def test_the_policys_loss_has_the_gradients_of_finite_differences():

@@ -252,7 +252,7 @@ def test_the_memory_has_all_keys_and_demonstrations_must_too(run, tmp_path):
     for number, env in enumerate((Simulated(), deployed())):
         shown = tfsac.demonstrate(policy.act, gym.wrappers.TimeLimit(env, 8), 2)
         tfsac.save_demonstrations(tmp_path / f"{number}.npz", shown)
-    for number, missing in ((0, None), (1, "observation/state")):
+    for number, missing in ((0, None), (1, "lacks 'observation/state'")):
         memory = {"kind": "prior_data", "demonstrations": str(tmp_path / f"{number}.npz"), "max_size": 100}
         preset = privileged(**{"agent.memory": memory})
         if missing is None:
@@ -306,6 +306,7 @@ class Fine:
     ("changes", "words"),
     [
         ({"agent.networks.q.observation_keys": []}, "at least 1"),
+        ({"agent.networks.q.observation_keys": ["state", "state"]}, "distinct"),
         ({"agent.networks.q.observation_keys": ["sensors", "stat"]}, "Did you mean 'state'"),
         ({"agent.networks.q.input_embedders_parameters": {"state": {}, "camera": {}}}, r"lack \['camera'\]"),
     ],

@@ -288,9 +288,9 @@ def test_parameters_that_do_not_go_together_are_refused(kind):
 
 
 def test_spaces_that_do_not_fit_are_refused():
-    with pytest.raises(TfsacError, match="discrete"):
+    with pytest.raises(TfsacError, match="'recurrent_discrete_sac'"):
         make_agent("continuous", discrete_spec())
-    with pytest.raises(TfsacError, match="continuous"):
+    with pytest.raises(TfsacError, match="'recurrent_sac_mujoco'"):
         make_agent("discrete", vector_spec())
     taken = Spec({"previous_reward": ArraySpec((1,), "float32")}, vector_spec().action)
     with pytest.raises(TfsacError, match="previous_reward"):

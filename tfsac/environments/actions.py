@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.types import ActionSpec, ArraySpec, DiscreteSpec, FactorsSpec, HybridSpec
+from tfsac.types import ActionSpec, ArraySpec, DiscreteSpec, FactorsSpec, HybridSpec, map_action
 
 SEVERAL = (gym.spaces.Dict, gym.spaces.Tuple, gym.spaces.MultiDiscrete)  # spaces of several actions
 
@@ -112,7 +112,8 @@ def _checked_leaves(subject: str, action: Any, of: HybridSpec, leading: tuple[in
     try:
         leaves = of.leaves_in(action)
     except (LookupError, TypeError, ValueError):
-        raise TfsacError(f"{subject} actions of the structure {of.structure}, got {action!r}") from None
+        structure = map_action(str, of.structure)
+        raise TfsacError(f"{subject} actions of the structure {structure}, got {action!r}") from None
     checked, begin = {}, 0
     for name, leaf in of.leaves.items():
         size = sum(leaf.sizes) if isinstance(leaf, FactorsSpec) else 0

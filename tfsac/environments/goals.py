@@ -15,7 +15,8 @@ from tfsac.environments.spaces import NUM_REWARDS, name_of_environment, spaces_b
 from tfsac.errors import TfsacError
 from tfsac.types import ACHIEVED_GOAL, ACTION_MASK, AGENT_STATE, DESIRED_GOAL, HybridSpec
 
-STEPS = 20  # on which the functions are checked
+STEPS = 20  # on which the functions are checked, and on to the end of the episode, where rewards may differ
+MAX_STEPS = 1000
 REWARD, TERMINATED = "compute_reward", "compute_terminated"
 
 
@@ -56,9 +57,11 @@ class GoalFunctions:
         space, pairs = copy.deepcopy(env.action_space), list[tuple[np.ndarray, np.ndarray]]()
         space.seed(0)
         kind, ended = spec_of(env).action, True
-        for seed in range(STEPS):
+        for step in range(MAX_STEPS):
+            if ended and step >= STEPS:
+                break
             if ended:
-                observation, _ = env.reset(seed=seed)
+                observation, _ = env.reset(seed=step)
             goal, mask = copy.deepcopy(observation[DESIRED_GOAL]), observation.get(ACTION_MASK)
             if mask is not None:
                 mask = nested_mask(mask, kind) if isinstance(kind, HybridSpec) else np.asarray(mask, np.int8)
@@ -67,11 +70,17 @@ class GoalFunctions:
             ended = terminated or truncated
             pairs.append((np.array(observation[ACHIEVED_GOAL]), np.array(goal)))
             computed = self._call(self._reward, *pairs[-1])
-            if np.shape(computed) != () or not np.isclose(float(computed), float(reward), rtol=1e-5, atol=1e-6):
+            is_number = np.shape(computed) == () and np.asarray(computed).dtype.kind in "biuf"
+            if not is_number or not np.isclose(float(computed), float(reward), rtol=1e-5, atol=1e-6):
                 raise TfsacError(
                     f"hindsight replay needs rewards that follow from the goals alone: {REWARD} of {self.name} gave "
                     f"{computed!r} for a step whose reward was {reward!r}"
                 )
+        else:
+            if self.time_limit is None:
+                needs = f"episodes that end, and none of {self.name} did in {MAX_STEPS} random steps"
+                raise TfsacError(f"hindsight replay needs {needs}: set environment.max_episode_steps")
+        pairs = pairs[:STEPS]
         achieved = np.stack([goal for goal, _ in pairs])
         # Other goals too, and reached ones, whose rewards differ.
         pairs += [*zip(achieved, np.roll(achieved, 1, axis=0), strict=True), *zip(achieved, achieved, strict=True)]

@@ -179,7 +179,9 @@ def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray], la
     """Checks names, shapes, dtypes and lengths of fields."""
     lengths = set()
     for name in layout.names or ():
-        expected, field = layout[name], np.asarray(fields.get(name))
+        if name not in fields:
+            raise TfsacError(f"{path} does not fit the environment: it lacks {name!r} and has {sorted(fields)}")
+        expected, field = layout[name], np.asarray(fields[name])
         fits = field.ndim and field.shape[1:] == expected.shape
         if not fits or not np.can_cast(field.dtype, expected.base, "same_kind"):
             requirement = f"{name} must be {expected.base} of steps x {expected.shape}"

@@ -478,6 +478,8 @@ class NetworkParameters(LearningRateDecayParameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.observation_keys and len({*self.observation_keys}) < len(self.observation_keys):
+            raise ParameterError(f"observation_keys must be distinct, got {self.observation_keys}")
         read = {OBSERVATION_KEY, *(self.observation_keys or self.input_embedders_parameters)}
         if not self.made_by and (unread := sorted(self.input_embedders_parameters.keys() - read)):
             raise ParameterError(

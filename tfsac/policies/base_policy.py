@@ -101,9 +101,10 @@ class BasePolicy(ABC):
             raise TfsacError(f"The agent {parameters.kind!r} cannot choose {several}")
         discrete = isinstance(spec.action, DiscreteSpec)
         if parameters.discrete_actions not in (None, discrete):
-            actions, preset = (
-                ("discrete", "cart_pole_discrete_sac") if discrete else ("continuous", "pendulum_twin_sac")
-            )
+            actions = "discrete" if discrete else "continuous"
+            preset = "cart_pole_discrete_sac" if discrete else "pendulum_twin_sac"
+            if parameters.recurrent:
+                preset = "recurrent_discrete_sac" if discrete else "recurrent_sac_mujoco"
             instead = f"that of the preset {preset!r} can"
             raise TfsacError(f"The agent {parameters.kind!r} cannot choose {actions} actions; {instead}")
 

@@ -19,7 +19,17 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.preset_lookup import read_config
 from tfsac.training.checkpoints.format import SEAL, checkpoints_in, newest_complete, sealed
-from tfsac.types import AGENT_STATE, ActionSpec, ArraySpec, DiscreteSpec, FactorsSpec, HybridSpec, Spec, same_bounds
+from tfsac.types import (
+    AGENT_STATE,
+    ActionSpec,
+    ArraySpec,
+    DiscreteSpec,
+    FactorsSpec,
+    HybridSpec,
+    Spec,
+    map_action,
+    same_bounds,
+)
 from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object, remove_temporary
 from tfsac.utils.imports import IMPORT_FOLDERS
 
@@ -151,7 +161,8 @@ def spaces_of(spec: Spec) -> dict[str, Any]:
 def _action_space(action: ActionSpec | FactorsSpec) -> dict[str, Any]:
     if isinstance(action, HybridSpec):
         leaves = {name: _action_space(leaf) for name, leaf in action.leaves.items()}
-        return {"structure": json.loads(json.dumps(action.structure)), "leaves": leaves}
+        structure = map_action(str, action.structure)  # TensorFlow has wrapped its dicts
+        return {"structure": json.loads(json.dumps(structure)), "leaves": leaves}
     shape = {"shape": list(action.shape)}
     if isinstance(action, DiscreteSpec):
         return shape | {"num_actions": action.num_actions, "start": action.start, "dtype": action.native_dtype}
