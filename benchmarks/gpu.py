@@ -9,8 +9,9 @@ measured. A case that takes longer than `--limit` seconds is stopped and left ou
 Autotuning is on.
 
 Updates: `mujoco_twin_sac` with 17 observations and 6 actions, two layers of 256, batch 256; "K" updates in one call,
-batches drawn from a full memory of 100 000 random transitions within the measured time. Median, least and most of the
-calls that are made in `--measure` seconds, at least three. "frames" has discrete SAC on stacks of four frames, 84 x 84.
+batches drawn from a full memory of 100 000 random transitions within the measured time, or from a larger one that has
+as many ("capacity"). Median, least and most of the calls that are made in `--measure` seconds, at least three. "frames"
+has discrete SAC on stacks of four frames, 84 x 84.
 The whole loop: one environment, and 16 and 1024 of a VectorEnv, that cost next to nothing; one update for every step of
 an environment, at most 64 updates for a step of all. "acting" is one call of a policy, in NumPy and through a graph; see acting.py.
 """
@@ -73,6 +74,10 @@ def frames(memory, compiled, together):
     return ours(memory, compiled, together, "discrete SAC, 84 x 84 x 4, batch 64", preset="atari_discrete_sac")
 
 
+def room_for(millions):
+    return ours("device", "XLA", 50, f"memory of {millions} million transitions", capacity=millions * 10**6)
+
+
 def loop(num_envs, memory, compiled):
     return {
         "case": f"whole loop, {num_envs} environments",
@@ -94,6 +99,7 @@ GROUPS = {
     "tests": [{"case": "pytest -m gpu", "kind": "tests"}],
     "rounding": [{"case": "mirrored", "kind": "mirrored"}],
     "frames": [frames("device", "XLA", 50), frames("RAM", "XLA", 50), frames("device", "graph", 50)],
+    "capacity": [room_for(10), room_for(100), room_for(200), room_for(400)],
     "sb3": [{"case": "Stable-Baselines3", "kind": "sb3", "K": 50}],
     "torch": [{"case": "PyTorch", "kind": "torch", "K": 50}],
     "others": [ours("device", "graph", 50), ours("device", "graph", 500), ours("device", "graph", 1),
@@ -178,7 +184,7 @@ def measure_updates(case, args):
     spec = Spec({"observation": stack}, DiscreteSpec(6)) if images else vector_spec(17, 6)
     agent = build_agent(preset, RunParameters(seed=1, jit_compile=case["compiled"] == "XLA"), spec)
     filters, rng = Filters(preset.environment.filters, spec), np.random.default_rng(1)
-    memory = TransitionMemory(spec, stored, reward_filter=filters.reward)
+    memory = TransitionMemory(spec, case.get("capacity", stored), reward_filter=filters.reward)
     batch = random_batches(spec, 100, 1)
     for i in range(stored):
         ended = np.full(1, i % 1000 == 999), np.zeros(1, bool)
@@ -528,7 +534,11 @@ def main():
     deadline = time.time() + args.seconds
     for name in args.only:
         if args.small:
-            GROUPS[name] = [case | ({"K": min(case["K"], 3)} if "K" in case else {}) for case in GROUPS[name]]
+            least = {"K": 3, "capacity": args.stored}
+            GROUPS[name] = [
+                case | {key: min(case[key], most) for key, most in least.items() if key in case}
+                for case in GROUPS[name]
+            ]
         print(f"== {name}, {deadline - time.time():.0f} s left", flush=True)
         run_group(name, args, deadline)
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import resume_tools
 import strategy_tools as tools
 import tensorflow as tf
 from toys import tiny_preset
@@ -48,3 +49,14 @@ def test_a_run_has_its_memory_on_the_gpu_and_resumes(tmp_path, jit_compile):
     resumed = Trainer(more, tmp_path / "run", dataclasses.replace(run), resume=True, quiet=True)
     resumed.run()
     assert resumed.counters.updates == 120 and resumed.agent.updates.numpy() == 120
+
+
+def test_a_deterministic_run_resumes_to_the_bit(tmp_path):  # the last test: a process cannot take determinism back
+    preset = resume_tools.preset(**{"agent.memory": {"kind": "uniform", "max_size": 120, "device": "accelerator"}})
+    run = dataclasses.replace(resume_tools.RUN, deterministic=True)
+    uninterrupted = Trainer(preset, tmp_path / "whole", run, quiet=True)
+    uninterrupted.run()
+    resume_tools.crashed(tmp_path / "run", 170, preset, run)
+    resumed = Trainer(preset, tmp_path / "run", run, resume=True, quiet=True)
+    resumed.run()
+    resume_tools.same_run(resumed, uninterrupted)
