@@ -29,6 +29,7 @@ from tfsac.utils.files import atomic_write, differences
 
 SB3_SCRIPT = pathlib.Path(__file__).with_name("learning_sb3.py")
 CURVE = ["env_steps", "wall_seconds"] + [f"evaluation/return_{name}" for name in ("mean", "std", "min", "max")]
+SUCCESS = "evaluation/is_success"  # of levels that have it
 ROW = [
     "name",
     "level",
@@ -148,6 +149,13 @@ class Records:
     def curve(self, run: Run) -> pathlib.Path:
         return self.folder / f"{run.name}.csv"
 
+    def success(self, run: Run) -> float | None:
+        """The success rate in the last evaluations of a run; None where its level has none."""
+        with self.curve(run).open(newline="") as file:
+            lines = [*csv.DictReader(file)][-self.last_evaluations :]
+        rates = [float(line[SUCCESS]) for line in lines if SUCCESS in line]
+        return sum(rates) / len(rates) if rates else None
+
     def has(self, run: Run) -> bool:
         """Whether the run, with these flags, has ended well."""
         row = self.rows.get(run.name)
@@ -168,8 +176,9 @@ class Records:
                 raise ValueError(failure)
             read = read_evaluations(path / "metrics.csv", run.level, self.last_evaluations)
             with (path / "metrics.csv").open(newline="") as file:
-                rows = [[line[column] for column in CURVE] for line in csv.DictReader(file) if line[CURVE[2]]]
-            write(self.curve(run), [CURVE, *rows])
+                lines = [line for line in csv.DictReader(file) if line[CURVE[2]]]
+            columns = [*CURVE, *[SUCCESS] * (SUCCESS in lines[0])]
+            write(self.curve(run), [columns, *([line[column] for column in columns] for line in lines)])
             row |= {"steps": read.steps[-1], "score": f"{read.last:.6g}", "wall_seconds": f"{read.seconds[-1]:.6g}"}
         except ValueError as error:
             row["failure"] = " ".join(str(error).split())

@@ -23,6 +23,7 @@ def tabulate(suite: Suite, records: Records, chosen: Sequence[Run]) -> str:
     Returns:
         the rows of the chosen runs' groups, with all their seeds, and notes
     """
+    rates = {run.name: rate for run in suite.runs() if records.has(run) and (rate := records.success(run)) is not None}
     columns = [
         "level",
         "group",
@@ -30,6 +31,7 @@ def tabulate(suite: Suite, records: Records, chosen: Sequence[Run]) -> str:
         "seeds",
         "mean",
         "interquartile mean",
+        *["success rate of each seed"] * bool(rates),
         "wall clock, s",
         *["published"] * bool(suite.published),
     ]
@@ -54,6 +56,8 @@ def tabulate(suite: Suite, records: Records, chosen: Sequence[Run]) -> str:
             steps = " to ".join(sorted({row["steps"] for row in rows[label]}, key=int))
             cells = [level.title, label, steps, str(len(read))]
             cells += [str(found["last_mean", label]), str(found["last_iqm", label])]
+            if rates:
+                cells.append(", ".join(f"{rates[row['name']]:.2f}" for row in rows[label] if row["name"] in rates))
             clocks = [float(row["wall_seconds"]) for row in rows[label] if row["shared_clock"] == "no"]
             cells.append(f"{np.median(clocks):.0f} ({len(clocks)})" if clocks else "")
             lines[level.title, label] = "| " + " | ".join(cells + [level.published] * bool(suite.published)) + " |"

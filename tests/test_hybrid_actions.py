@@ -2,6 +2,8 @@
 check of an environment refuses.
 """
 
+import importlib
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -148,6 +150,11 @@ def test_vector_environments_take_actions_batched_by_leaf(structure, mask, mode)
     makers = [lambda: HybridIdentity(structure, mask)] * 3
     report = check_environment(lambda: gym.vector.SyncVectorEnv(makers, autoreset_mode=mode), num_steps=20)
     assert report.usable, report
+
+
+def test_the_spec_of_platform_is_json_as_minari_records_it():
+    importlib.import_module("tfsac.environments.platform")  # registers it, without the package
+    assert "make_platform" in gym.spec("HybridPlatform-v0").to_json()
 
 
 def test_a_mask_without_a_value_of_a_factor_is_refused():

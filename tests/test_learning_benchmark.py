@@ -189,6 +189,17 @@ def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(module,
     assert (results / "tables.md").read_text() == page
 
 
+def test_a_success_rate_is_that_of_the_last_evaluations(module, tmp_path):
+    records = module("learning_runs").Records(tmp_path, 2)
+    run = module("learning_suites").SUITES["hindsight"].runs()[0]
+    for rates, expected in (("0.5", "1", "0.75"), 0.875), ((), None):
+        column = [",evaluation/is_success"] * bool(rates)
+        lines = ["env_steps,evaluation/return_mean", *(f"{step},-1" for step in range(3))]
+        extra = [*column, *(f",{rate}" for rate in rates)] or [""] * 4
+        records.curve(run).write_text("\n".join(map("".join, zip(lines, extra, strict=True))))
+        assert records.success(run) == expected
+
+
 def test_the_runs_of_every_suite_differ_and_can_be_trained(module):
     for suite in module("learning_suites").SUITES.values():
         runs = suite.runs()
