@@ -112,8 +112,8 @@ class Env(gym.Env):
 WRONG = {
     "too many": (MultiDiscrete([17] * 3), None, "4096"),
     "one action": (MultiDiscrete([1, 1]), None, "more than one"),
-    "MultiBinary": (MultiBinary(3), None, "MultiDiscrete"),
-    "MultiBinary inside": (Dict(a=MultiBinary(3)), None, "'a'"),
+    "MultiBinary": (MultiBinary(3), None, "MultiDiscrete of twos"),
+    "MultiBinary inside": (Dict(a=MultiBinary(3)), None, "'a' .* MultiDiscrete of twos"),
     "integers in a Box": (Dict(a=Box(0, 5, (2,), np.int64)), None, "floats"),
     "an unbounded Box": (Tuple((Discrete(2), Box(-np.inf, np.inf, (2,)))), None, "finite bounds"),
     "equal bounds": (Dict(a=Box(np.float32([0, 1]), np.float32([1, 1]))), None, "low < high"),

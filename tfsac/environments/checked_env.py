@@ -119,7 +119,8 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
     elif not isinstance(action, gym.spaces.Discrete) or team:
         yield (
             "actions must be a Box (A,) of floats, Discrete, MultiDiscrete, or a Dict or Tuple of these; for a team "
-            f"of P agents, with the key 'agent_state', a Box (P, A) or a MultiDiscrete of P equal sizes, got {action}"
+            "of P agents, with the key 'agent_state', a Box (P, A) or a MultiDiscrete of P equal sizes, got "
+            f"{action}{_instead_of_bits(action)}"
         )
 
 
@@ -140,7 +141,8 @@ def _several_problems(action: gym.Space[Any]) -> Iterator[str]:
                 yield f"the action {name!r} must be a Box of floats, or discrete, got {leaf}"
             yield from _bounds_problems(leaf)
         elif not isinstance(leaf, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
-            yield f"the action {name!r} must be a Box, a Discrete or a MultiDiscrete, got {leaf}"
+            kinds = "a Box, a Discrete or a MultiDiscrete"
+            yield f"the action {name!r} must be {kinds}, got {leaf}{_instead_of_bits(leaf)}"
     plain = all(re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and not keyword.iskeyword(name) for name in names)
     reserved = isinstance(action, gym.spaces.Dict) and any(re.fullmatch(r"action(_\d+)*", name) for name in names)
     if not plain or reserved or len({name.lower() for name in names}) < len(names):
@@ -152,6 +154,10 @@ def _several_problems(action: gym.Space[Any]) -> Iterator[str]:
         yield f"discrete actions must have at most {MAX_JOINT_ACTIONS} combinations, got {combinations}"
     if num == 1 and not spec.action_size:
         yield f"there must be more than one action, got {action}"
+
+
+def _instead_of_bits(space: gym.Space[Any]) -> str:
+    return "; a MultiDiscrete of twos does the same" if isinstance(space, gym.spaces.MultiBinary) else ""
 
 
 def time_limit_of(env: gym.Env | VectorEnv) -> int | None:
