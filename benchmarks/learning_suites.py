@@ -636,13 +636,14 @@ SUITES = {
             Level(
                 "gymnasium_robotics:FetchReach-v4",
                 (
-                    preset("fetch_hindsight", "tfsac, SAC with hindsight replay"),
+                    preset("fetch_hindsight", "tfsac, SAC with hindsight replay", improve(4_000)),
                     preset(
                         "fetch_hindsight", "tfsac, SAC", '--set=agent.memory={"kind": "uniform"}', variant="_uniform"
                     ),
                 ),
             ),
-        )
+        ),
+        last_evaluations=2,
     ),
     "robotics": Suite((Level("gymnasium_robotics:FetchReach-v4", (preset("taac_manipulation", "tfsac, TAAC"),)),)),
 }
