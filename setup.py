@@ -19,6 +19,7 @@ EXTRAS = {
     "robotics": ["gymnasium-robotics>=1.4", "mujoco<3.4"],
     # Platform, for the preset hybrid_sac; it imports numba without asking for it.
     "platform": ["hybrid-platform>=0.1", "numba>=0.60"],
+    "minatar": ["minatar>=1.0.15"],
     "multi-objective": ["mo-gymnasium>=1.3", "gymnasium[mujoco]>=1.2"],
     "multi-agent": ["pettingzoo>=1.25", "mpe2>=1.0"],
     # JAX with MuJoCo's XLA and Warp; 1.3 GB.

@@ -76,7 +76,7 @@ CASES = {
     "10 critics": lambda: ensemble(10),
     "REDQ": lambda: ensemble(10, critic_subset=2, policy_reduction="mean"),
     "DroQ": lambda: ensemble(2, DROQ, policy_reduction="mean"),
-    "CrossQ, 256 units": lambda: preset("small_crossq_mujoco"),
+    "CrossQ, 256 units": lambda: preset("continuous"),
     "CrossQ, 512 units": lambda: crossq(512),
     "CrossQ, 2048 units": lambda: crossq(2048),
     "XQC": lambda: preset("xqc_mujoco"),

@@ -296,7 +296,7 @@ def crossq(units: int, label: str, *flags: str, variant: str = "", seeds: tuple[
 
 
 NARROW_CROSSQ = crossq(512, "tfsac, CrossQ, 512 units", improve(95_000))
-SMALL_CROSSQ = preset("small_crossq_mujoco", "tfsac, CrossQ, 256 units", improve(95_000))
+SMALL_CROSSQ = preset("continuous", "tfsac, CrossQ, 256 units", improve(95_000))
 # 10 000 steps with updates: four times the arithmetic of 100 000 steps of SAC.
 FEW_STEPS = (improve(10_000), "--set=schedule.steps_between_evaluation_periods=2500", NARROW)
 WIDE_CROSSQ = crossq(2048, "tfsac, CrossQ, 2048 units, bfloat16", *FEW_STEPS, seeds=(1,))
@@ -323,7 +323,7 @@ def critics(body: dict[str, Any], **head: Any) -> tuple[str, ...]:
 
 DEFAULT_CANDIDATES = (
     *one_changed(
-        "small_crossq_mujoco",
+        "continuous",
         (improve(95_000),),
         {
             "_every_update": ("CrossQ, no policy delay", EVERY_UPDATE),

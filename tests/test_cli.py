@@ -241,7 +241,7 @@ WRONG = {
     "preset file": ("train --preset=nothing.py", "nothing.py"),
     "run parameters that do not fit": ("train --jit_compile --eager", "eager"),
     "level": ("train --level=Pendulm-v1", "`Pendulum`"),
-    "actions": ("train --preset=pendulum_sac --level=CartPole-v1", "cart_pole_discrete_sac"),
+    "actions": ("train --preset=pendulum_sac --level=CartPole-v1", "'discrete'"),
     "demonstrations": ("train --preset=pendulum_sqil --set=agent.memory.demonstrations=none.npz", "none.npz"),
     "weights of other networks": ("train --checkpoint_restore_dir={run} --run_dir={tmp}/new", "networks"),
     "resume no run": ("train --resume --run_dir={tmp}/none", "config.json"),

@@ -29,6 +29,8 @@ ENSEMBLES = [name for name in NAMES if getattr(load_preset(name).agent, "has_ens
 
 def needs_its_packages(name):
     """Skips the test where an environment of the preset cannot be made."""
+    if name == "images":
+        pytest.importorskip("minatar", reason="needs tfsac[minatar]")
     if name == "hybrid_sac":
         pytest.importorskip("gym_platform", reason="needs tfsac[platform]")
     if name.endswith(("many_environments", "many_environments_sac")):

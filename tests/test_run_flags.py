@@ -60,11 +60,11 @@ def test_every_field_is_a_flag_with_its_default_and_its_description(command, cls
 
 
 def test_without_a_preset_the_actions_of_the_level_choose_one(capsys):
-    levels = {"CartPole-v1": "cart_pole_discrete_sac", "MountainCarContinuous-v0": "pendulum_twin_sac"}
-    for level, preset in {**levels, "Hopper-v5": "mujoco_twin_sac"}.items():
+    levels = {"CartPole-v1": "discrete", "Hopper-v5": "continuous", "ALE/Pong-v5": "images"}
+    for level, preset in levels.items():
         f, _ = parse("train", [f"--level={level}"])
         assert requested_run(f)[0] == load_preset(preset, level)
-        assert run_dir_of(f, level, 0).parent.name == f"{preset}-{level}"
+        assert run_dir_of(f, level, 0).parent.name == f"{preset}-{level.replace('/', '-')}"
         said = capsys.readouterr()
-        assert said.err.count(preset) == 1 and not said.out
+        assert said.err.count(f"--preset={preset}\n") == 1 and not said.out
     assert requested_run(parse("train", [])[0])[0] == load_preset("pendulum_sac")

@@ -152,19 +152,18 @@ def _preset_for(level: str, texts: tuple[str, ...]) -> str:
     """Makes a level's environment once, says which preset suits its actions, and returns its name."""
     from tfsac.environments import maker, spec_of
     from tfsac.parameters import Preset, for_level, override, parse_assignment
-    from tfsac.preset_lookup import load_preset
     from tfsac.types import DiscreteSpec, HybridSpec
 
     environment = override(for_level(Preset(), level), dict(map(parse_assignment, texts))).environment
     (env := maker(environment)()).close()
-    action = spec_of(env).action
-    if isinstance(action, HybridSpec):
+    spec = spec_of(env)
+    if isinstance(spec.action, HybridSpec):
         actions, name = "several", "hybrid_sac"
-    elif isinstance(action, DiscreteSpec):
-        actions, name = "discrete", "cart_pole_discrete_sac"
+    elif isinstance(spec.action, DiscreteSpec):
+        sees_images = any(len(array.shape) == 3 for array in spec.observation.values())
+        actions, name = "discrete", "images" if sees_images else "discrete"
     else:
-        has_level = level in load_preset("mujoco_twin_sac").levels
-        actions, name = "continuous", "mujoco_twin_sac" if has_level else "pendulum_twin_sac"
+        actions, name = "continuous", "continuous"
     print(f"tfsac: {level} has {actions} actions, so --preset={name}", file=sys.stderr, flush=True)
     return name
 

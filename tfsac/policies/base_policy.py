@@ -102,7 +102,7 @@ class BasePolicy(ABC):
         discrete = isinstance(spec.action, DiscreteSpec)
         if parameters.discrete_actions not in (None, discrete):
             actions = "discrete" if discrete else "continuous"
-            preset = "cart_pole_discrete_sac" if discrete else "pendulum_twin_sac"
+            preset = actions
             if parameters.recurrent:
                 preset = "recurrent_discrete_sac" if discrete else "recurrent_sac_mujoco"
             instead = f"that of the preset {preset!r} can"

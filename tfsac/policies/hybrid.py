@@ -32,8 +32,8 @@ class HybridPolicy(StatelessPolicy):
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
         """Refuses other actions, several agents and rewards, and exploration in factors where there are none."""
         if not isinstance(spec.action, HybridSpec):
-            usual = "a Discrete, a Box or a team has agents of its own, as the presets 'cart_pole_discrete_sac' and"
-            actions = f"MultiDiscrete, Dict and Tuple actions; {usual} 'pendulum_twin_sac' show"
+            usual = "a Discrete, a Box or a team has agents of its own, as the presets 'discrete' and"
+            actions = f"MultiDiscrete, Dict and Tuple actions; {usual} 'continuous' show"
             raise TfsacError(f"The agent {parameters.kind!r} is for {actions}")
         check_single(parameters, spec)
         check_keys(spec, {"uniform"})
