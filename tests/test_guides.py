@@ -13,22 +13,31 @@ from tfsac import check_environment
 from tfsac.parameters import ParameterError, RunParameters, override, parse_assignment, to_json
 from tfsac.preset_lookup import load_preset
 
+PRESET = "--preset="
+
 
 def tiny_presets(folder, *names):
-    """Writes tiny presets beside a page and returns what to replace, so that the page trains them for a second."""
-    for name in names:
+    """Writes tiny presets beside a page and returns what to replace, names or `--preset=NAME`, so that the page trains
+    them for a second.
+    """
+    for name in (text.removeprefix(PRESET) for text in names):
         fitting = {path: value for path, value in tiny.SHORTER.items() if "acer" not in name or "heatup" not in path}
         preset = tiny.shrunk(load_preset(name), **fitting)
         (folder / f"tiny_{name}.json").write_text(
             json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())})
         )
-    return {name: f"tiny_{name}.json" for name in names}
+    return {text: f"{PRESET * text.startswith(PRESET)}tiny_{text.removeprefix(PRESET)}.json" for text in names}
 
 
 @pytest.mark.acceptance
 def test_the_first_steps_can_be_taken(tmp_path):
-    shorter = tiny_presets(tmp_path, "pendulum_twin_sac")
-    shorter |= {"4_000": "20", "--num_seeds=3": "--num_seeds=1", "--last_evaluations=3": "--last_evaluations=1"}
+    shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "--preset=continuous")
+    shorter |= {
+        "4_000": "20",
+        "5_000": "20",
+        "--num_seeds=3": "--num_seeds=1",
+        "--last_evaluations=3": "--last_evaluations=1",
+    }
     page = run_page(ROOT / "docs" / "first_steps.md", tmp_path, shorter, ["--notensorboard"])
     assert page["result"].reason == "finished"
     assert (tmp_path / "curve.png").stat().st_size > 1000 and (tmp_path / "exported" / "saved_model.pb").exists()
@@ -73,7 +82,7 @@ def test_the_loop_of_the_page_about_recurrent_sac_runs(tmp_path):
 
 @pytest.mark.acceptance
 def test_the_page_about_images_runs(tmp_path):
-    shorter = tiny_presets(tmp_path, "cart_pole_discrete_sac")
+    shorter = {"--preset=images": "--preset=images --set=schedule.heatup_steps=64", "15_000": "20"}
     shorter |= {'"num_filters":16': '"num_filters":2'}
     page = run_page(ROOT / "docs" / "images_and_atari.md", tmp_path, shorter, ["--notensorboard"])
     assert check_environment(page["stacked"], num_steps=50).usable

@@ -133,7 +133,7 @@ def test_a_preset_imports_the_modules_beside_it_and_its_run_finds_them_again(fol
 
 
 SHORT = {
-    "improve_steps=5_000": "improve_steps=20",
+    "improve_steps=10_000": "improve_steps=20",
     '"schedule.improve_steps": 2_000': '"schedule.improve_steps": 20, **SHORT',
 }
 
