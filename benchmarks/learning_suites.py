@@ -456,8 +456,15 @@ SUITES = {
     ),
     "discrete_sac": Suite(
         (
-            Level("CartPole-v1", (preset("cart_pole_discrete_sac", "tfsac, discrete SAC"),)),
+            Level(
+                "CartPole-v1",
+                (
+                    preset("cart_pole_discrete_sac", "tfsac, discrete SAC"),
+                    preset("discrete", "tfsac, discrete SAC, the preset to start with"),
+                ),
+            ),
             Level("LunarLander-v3", (preset("lunar_lander_discrete_sac", "tfsac, discrete SAC"),)),
+            Level("tfsac.environments.minatar:Breakout-v0", (preset("images", "tfsac, discrete SAC"),)),
         )
     ),
     "images": Suite(  # with PYTHONPATH=examples
