@@ -17,32 +17,42 @@ from tfsac import exporting
 from tfsac.environments import as_arrays
 from tfsac.exporting import loading
 from tfsac.exporting.exported import load_exported
-from tfsac.exporting.litert import litert_interpreter
 
 
 def ways(run_dir, folder):
     """Yields the name of each way to act, and a function of a raw observation."""
     policy = loading.load_policy(run_dir)
     exporting.export(policy, folder / "saved_model")
-    file = exporting.export(policy, folder / "lite", "tflite")
-    yield "`policy.act`", policy.act
-    saved = tf.saved_model.load(str(folder / "saved_model"))
-    serve = saved.signatures["serving_default"]
+    exporting.export(policy, folder / "lite", "tflite")
+    yield "`policy.act`", told(policy, policy.act)
+    for name, kind in (("SavedModel", "saved_model"), ("LiteRT", "lite")):
+        yield f"{name}, signature", signature(load_exported(folder / kind), policy.acting.spec)
+        exported = load_exported(folder / kind)
+        yield f"{name}, `load_exported`", told(exported, exported)
 
-    def signature(observation):
-        arrays = as_arrays(observation, policy.acting.spec)
-        return serve(**{key: tf.constant(value[None]) for key, value in arrays.items()})["action"].numpy()
 
-    yield "SavedModel, signature", signature
-    yield "SavedModel, `load_exported`", load_exported(folder / "saved_model")
-    runner = litert_interpreter(pathlib.Path(file)).get_signature_runner("serving_default")
+def told(policy, act):
+    """Returns a function that acts, and tells a policy that reads rewards one."""
 
-    def lite(observation):
-        arrays = as_arrays(observation, policy.acting.spec)
-        return runner(**{key: value[None] for key, value in arrays.items()})["action"]
+    def function(observation):
+        act(observation)
+        policy.observe(1.0)
 
-    yield "LiteRT, signature", lite
-    yield "LiteRT, `load_exported`", load_exported(folder / "lite")
+    return function
+
+
+def signature(exported, spec):
+    """Returns a function that calls the signature and keeps the state."""
+    state = {} if exported.initial is None else exported._run(exported.initial, {"rows": np.int32(1)})
+    value = np.asarray if exported.lite else tf.constant
+
+    def function(observation):
+        inputs = {key: array[None] for key, array in as_arrays(observation, spec).items()} | state
+        outputs = exported.serve(**{name: value(array) for name, array in inputs.items()})
+        outputs["action"] = np.asarray(outputs["action"])
+        state.update({name: outputs[name] for name in state if name in outputs})
+
+    return function
 
 
 def main():

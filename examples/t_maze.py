@@ -15,8 +15,8 @@ class TMaze(gymnasium.Env):
     learning with long short-term memory").
 
     The observation is the sign, -1 or 1 at the start and 0 after it, and 1 at the junction. Actions are forward, left
-    and right. In the corridor all but forward do nothing; at the junction left and right end the episode, with a reward
-    of 4 on the side of the sign and -0.1 on the other. Every step costs 0.1 / length.
+    and right. At the junction left and right end the episode, with a reward of 4 on the side of the sign and -0.1 on
+    the other. Whoever does not move loses 0.1: by turning in the corridor, or going forward at the junction.
     """
 
     def __init__(self, length: int = 10) -> None:
@@ -32,18 +32,13 @@ class TMaze(gymnasium.Env):
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Goes forward, or turns at the junction."""
-        at_junction, reward = self.position == self.length, -0.1 / self.length
+        at_junction = self.position == self.length
         if at_junction and action != 0:
             is_right_side = (action == 2) == (self.sign == 1)
-            return (
-                self._observe(),
-                reward + (4.0 if is_right_side else -0.1),
-                True,
-                False,
-                {"is_success": is_right_side},
-            )
-        self.position += int(not at_junction and action == 0)
-        return self._observe(), reward, False, False, {"is_success": False}
+            return self._observe(), 4.0 if is_right_side else -0.1, True, False, {"is_success": is_right_side}
+        moves = not at_junction and action == 0
+        self.position += int(moves)
+        return self._observe(), 0.0 if moves else -0.1, False, False, {"is_success": False}
 
     def _observe(self) -> np.ndarray:
         sign = self.sign if self.position == 0 else 0
