@@ -98,6 +98,8 @@ MUJOCO = (
     Group("sb3", SB3, ("--steps=100000",), "sb3"),
     Group("sb3_1e-3", f"{SB3}, learning rate 1e-3", ("--steps=100000", "--learning_rate=1e-3"), "sb3"),
 )
+# The preset to start with, and what is recorded of SAC.
+FIVE_LEVELS = (*MUJOCO, preset("continuous", "tfsac, CrossQ, 256 units", improve(95_000), seeds=(1, 2, 3, 4, 5)))
 NO_CONTACTS = {"include_cfrc_ext_in_observation": False}
 SPREAD = "pettingzoo:mpe2.simple_spread_v3"
 # The published numbers belong to runs of 3 million steps; these are mujoco_twin_sac's random steps and learning rate.
@@ -296,6 +298,16 @@ def crossq(units: int, label: str, *flags: str, variant: str = "", seeds: tuple[
 
 
 NARROW_CROSSQ = crossq(512, "tfsac, CrossQ, 512 units", improve(95_000))
+# Two critics and one update a step, a twentieth of RLPD's arithmetic; the policy has layer normalisation too.
+WITH_PRIOR_DATA = (
+    "--set=agent.networks.q.head_parameters.num_critics=2",
+    "--set=agent.networks.q.head_parameters.loss_weight=0.5",
+    '--set=agent.networks.policy.middleware_parameters.normalization={"kind": "layer"}',
+    "--set=agent.algorithm.critic_subset=null",
+    "--set=agent.algorithm.num_consecutive_training_steps=1",
+    "--set=agent.algorithm.num_updates_between_policy_updates=1",
+    improve(95_000),
+)
 SMALL_CROSSQ = preset("continuous", "tfsac, CrossQ, 256 units", improve(95_000))
 # 10 000 steps with updates: four times the arithmetic of 100 000 steps of SAC.
 FEW_STEPS = (improve(10_000), "--set=schedule.steps_between_evaluation_periods=2500", NARROW)
@@ -352,12 +364,12 @@ DEFAULT_CANDIDATES = (
 SUITES = {
     "mujoco": Suite(
         (
-            Level("HalfCheetah-v5", MUJOCO, "6156 ± 700"),
-            Level("Hopper-v5", MUJOCO, "1103 ± 368"),
-            Level("Walker2d-v5", MUJOCO, "690 ± 241"),
+            Level("HalfCheetah-v5", FIVE_LEVELS, "6156 ± 700"),
+            Level("Hopper-v5", FIVE_LEVELS, "1103 ± 368"),
+            Level("Walker2d-v5", FIVE_LEVELS, "690 ± 241"),
             Level("Ant-v5", MUJOCO, "747 ± 501", label="Ant-v5 with contact forces"),
-            Level("Ant-v5", MUJOCO, "747 ± 501", NO_CONTACTS, "-no-contacts", "Ant-v5 without contact forces"),
-            Level("Humanoid-v5", MUJOCO, "632 ± 170"),
+            Level("Ant-v5", FIVE_LEVELS, "747 ± 501", NO_CONTACTS, "-no-contacts", "Ant-v5 without contact forces"),
+            Level("Humanoid-v5", FIVE_LEVELS, "632 ± 170"),
         ),
         "SAC with a learning rate of 1e-3 on the v4 levels, 10 seeds, mean ± deviation. Observations and rewards of v5 "
         "differ; those of Ant v4 are without contact forces.",
@@ -587,7 +599,7 @@ SUITES = {
                 (
                     SMALL_CROSSQ,
                     NARROW_CROSSQ,
-                    preset("droq_mujoco", "tfsac, DroQ", seeds=(1, 2)),
+                    preset("droq_mujoco", "tfsac, DroQ"),
                     preset(
                         "droq_mujoco",
                         "tfsac, DroQ, dropout 0.01",
@@ -595,7 +607,8 @@ SUITES = {
                         variant="_dropout_0.01",
                         seeds=(1,),
                     ),
-                    preset("rlpd", "tfsac, RLPD, 4 episodes", improve(28_000), seeds=(1,)),
+                    preset("rlpd", "tfsac, RLPD, 4 episodes", improve(28_000)),
+                    preset("rlpd", "tfsac, SAC with prior data, 4 episodes", *WITH_PRIOR_DATA, variant="_sac"),
                     preset("xqc_mujoco", "tfsac, XQC, bfloat16", *FEW_STEPS, seeds=(1,)),
                     WIDE_CROSSQ,
                     REDQ,
@@ -617,9 +630,8 @@ SUITES = {
                         NARROW,
                         "--set=agent.networks.*.learning_rate=1e-3",
                         variant="_rate_1e-3",
-                        seeds=(1,),
                     ),
-                    preset("xqc_mujoco", "tfsac, XQC, bfloat16", improve(45_000), NARROW, seeds=(1,)),
+                    preset("xqc_mujoco", "tfsac, XQC, bfloat16", improve(45_000), NARROW),
                     WIDE_CROSSQ,
                     REDQ,
                     FLASH_SAC,
