@@ -68,6 +68,8 @@ class Reach(gym.Env):
         if self.wrong == "penalty":
             reward -= 0.1 * float(np.square(action).sum())
         self.steps += 1
+        if self.wrong == "own step":
+            reward -= 0.01 * self.steps
         fell = self.wrong == "last step" and self.steps == 30
         if fell:
             reward = -100.0
@@ -88,6 +90,10 @@ class Reach(gym.Env):
             return self.reward(achieved_goal, desired_goal) + info["bonus"]
         if self.wrong == "no number":
             return None
+        if self.wrong == "own step":
+            return self.reward(achieved_goal, desired_goal) - 0.01 * self.steps
+        if self.wrong == "own goal":
+            return self.reward(achieved_goal, self.goal)
         if self.wrong == "one norm":
             return -float(np.linalg.norm(achieved_goal - desired_goal) > 0.2)
         return self.reward(achieved_goal, desired_goal)

@@ -70,6 +70,13 @@ class Masking(Plain):
         return np.ones(1, bool)
 
 
+class MaskInInfo(Plain):
+    """Has the masks of Gymnasium's Taxi."""
+
+    def step(self, action):
+        return *super().step(action)[:4], {"action_mask": np.ones(1, np.int8)}
+
+
 class Continuing(gym.Wrapper):
     """Drops the end that a time limit makes."""
 
@@ -127,6 +134,7 @@ def test_the_check_makes_and_resets_environments_as_training_does():
     [
         (Unseeded, "self.np_random"),
         (Masking, "action_masks() is not read"),
+        (MaskInInfo, "info['action_mask'] is not read"),
         (Outliving, "reset everything else"),
         (lambda: Plain(terminated=False), "no time limit known"),
         (lambda: Continuing(gym.wrappers.TimeLimit(Plain(terminated=False), 15)), "though the time limit is 15"),

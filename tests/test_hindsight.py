@@ -229,6 +229,8 @@ def goals_of(env, limit=20):
         ("one norm", r"must return `\[K\]`"),
         ("no number", "gave None"),
         ("last step", "whose reward was -100"),
+        ("own step", "until the next reset"),
+        ("own goal", "depend on desired_goal"),
     ],
 )
 def test_rewards_that_goals_do_not_decide_are_refused_before_training(wrong, words, tmp_path):

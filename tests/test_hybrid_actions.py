@@ -97,9 +97,13 @@ def test_masks_go_between_both_forms(name):
         flat_mask((np.ones(2), np.ones(2)), action)
 
 
-def test_a_nested_mask_of_other_key_order_is_the_same():
+def test_a_nested_mask_of_other_key_order_or_in_lists_is_the_same():
     action = action_spec(Dict({"b": Discrete(2), "a": Discrete(3)}))
     np.testing.assert_array_equal(flat_mask({"b": [1, 0], "a": [0, 1, 1]}, action), [False, True, True, True, False])
+    lists = [np.int8([1, 0]), [0, 1, 1]]  # as a Tuple space may have them
+    np.testing.assert_array_equal(
+        flat_mask(lists, action_spec(MultiDiscrete([2, 3]))), [True, False, False, True, True]
+    )
 
 
 class Env(gym.Env):

@@ -170,6 +170,8 @@ def test_the_command_line_chooses_the_preset_by_the_actions(tmp_path, capsys):
 def test_a_policy_refuses_an_environment_with_other_factors(run_dir):
     with pytest.raises(tfsac.TfsacError, match="another environment"):
         loading.load_policy(run_dir, env_fn=lambda: OtherSizes())
+    with pytest.raises(tfsac.TfsacError, match=r"sizes is .*, got \[4, 2, 2\]"):
+        Trainer(tiny.hybrid(), run_dir.parent / "tuned", quiet=True, env_fn=OtherSizes, initial_weights=run_dir)
 
 
 class OtherSizes(HybridIdentity):

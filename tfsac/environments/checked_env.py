@@ -76,8 +76,12 @@ def _problems(env: gym.Env) -> Iterator[str]:
         if not number:
             yield f"'action_mask' needs discrete actions, got {action}"
         elif mask.shape != (*team, number):
-            advice = "; a mask of combinations needs a Discrete of all" if isinstance(of, HybridSpec) else ""
-            yield f"'action_mask' must have an entry for each action, shape {(*team, number)}, got {mask}{advice}"
+            entry, advice = "action", ""
+            if isinstance(of, HybridSpec):
+                entry = f"value of the discrete actions, whose sizes are {of.sizes}"
+                combinations = mask.shape == (of.num_joint_actions,)
+                advice = "; a mask of combinations needs a Discrete of all" if combinations else ""
+            yield f"'action_mask' must have an entry for each {entry}, shape {(*team, number)}, got {mask}{advice}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
             yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"

@@ -32,6 +32,7 @@ from tfsac.types import (
 )
 
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
+MASK_NOT_READ = f"is not read: masks are the key {ACTION_MASK!r} of a Dict observation"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
 
 
@@ -156,7 +157,7 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
         advice = "policies first try all of them; gymnasium.wrappers.TransformAction narrows them"
         report.warnings.append(f"actions are as large as {bound:g}, and {advice}")
     if ACTION_MASK not in spaces and env.has_wrapper_attr("action_masks"):
-        report.warnings.append(f"action_masks() is not read: masks are the key {ACTION_MASK!r} of a Dict observation")
+        report.warnings.append(f"action_masks() {MASK_NOT_READ}")
     for key, space in spaces.items():
         shape = space.shape or ()
         if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:
@@ -206,6 +207,8 @@ def _step(
             running[ended] = 0.0
         if single and not ended[0]:
             before = environments.state(), actions, environments.observation, environments.began
+    if ACTION_MASK not in environments.spec.observation and ACTION_MASK in (step.info[0] if single else step.info):
+        report.warnings.append(f"info[{ACTION_MASK!r}] {MASK_NOT_READ}")
     report.facts.append(f"{num_steps} random steps{'' if single else f' of {len(running)} environments'}")
     if episodes:
         returns, lengths, terminated = map(np.concatenate, zip(*episodes, strict=True))

@@ -24,8 +24,8 @@ class GoalFunctions:
     """`compute_reward` and, where there is one, `compute_terminated` of a goal environment, for many goals at once.
 
     Random steps check that `compute_reward(achieved_goal, desired_goal, {})` of the goal achieved after a step is the
-    reward of that step, and that pairs of goals give the same together as one by one. `compute_terminated` is called
-    pair by pair where they do not.
+    reward of that step, also in the next episode, that it depends on the desired goal, and that pairs of goals give the
+    same together as one by one. `compute_terminated` is called pair by pair where they do not.
 
     Args:
         env: whose observations are a Dict with the keys "achieved_goal" and "desired_goal"; it is reset and stepped.
@@ -43,9 +43,11 @@ class GoalFunctions:
         spaces = spaces_by_key(env.observation_space)
         goals = [spaces.get(key) for key in (ACHIEVED_GOAL, DESIRED_GOAL)]
         reward, self._terminated = (_function(env, name) for name in (REWARD, TERMINATED))
-        if None in goals or goals[0].shape != goals[1].shape or reward is None:  # type: ignore[union-attr]
+        wrong_goals = None in goals or goals[0].shape != goals[1].shape  # type: ignore[union-attr]
+        if wrong_goals or reward is None:
             needs = f"the observations {ACHIEVED_GOAL!r} and {DESIRED_GOAL!r} of one shape, and {REWARD}"
-            raise TfsacError(f"hindsight replay needs {needs}, got {self.name} with {env.observation_space}")
+            found = f"with {env.observation_space}" if wrong_goals else f"without {REWARD}"
+            raise TfsacError(f"hindsight replay needs {needs}, got {self.name} {found}")
         if AGENT_STATE in spaces or NUM_REWARDS in (env.metadata or {}):
             raise TfsacError(f"hindsight replay needs one agent and one reward a step, got {self.name}")
         self.dtypes = [goal.dtype for goal in goals]  # type: ignore[union-attr]
@@ -56,7 +58,7 @@ class GoalFunctions:
     def _check(self, env: gym.Env) -> None:
         space, pairs = copy.deepcopy(env.action_space), list[tuple[np.ndarray, np.ndarray]]()
         space.seed(0)
-        kind, ended = spec_of(env).action, True
+        kind, ended, rewards = spec_of(env).action, True, list[float]()
         for step in range(MAX_STEPS):
             if ended and step >= STEPS:
                 break
@@ -69,26 +71,37 @@ class GoalFunctions:
             observation, reward, terminated, truncated, _ = env.step(action)
             ended = terminated or truncated
             pairs.append((np.array(observation[ACHIEVED_GOAL]), np.array(goal)))
-            computed = self._call(self._reward, *pairs[-1])
-            is_number = np.shape(computed) == () and np.asarray(computed).dtype.kind in "biuf"
-            if not is_number or not np.isclose(float(computed), float(reward), rtol=1e-5, atol=1e-6):
-                raise TfsacError(
-                    f"hindsight replay needs rewards that follow from the goals alone: {REWARD} of {self.name} gave "
-                    f"{computed!r} for a step whose reward was {reward!r}"
-                )
+            rewards.append(float(reward))
+            self._confirm(*pairs[-1], rewards[-1])
         else:
             if self.time_limit is None:
                 needs = f"episodes that end, and none of {self.name} did in {MAX_STEPS} random steps"
                 raise TfsacError(f"hindsight replay needs {needs}: set environment.max_episode_steps")
+        env.reset(seed=MAX_STEPS)  # what the environment remembers is another step of another episode
         pairs = pairs[:STEPS]
+        for pair, reward in zip(pairs, rewards, strict=False):
+            self._confirm(*pair, reward, ", but only until the next reset")
         achieved = np.stack([goal for goal, _ in pairs])
         # Other goals too, and reached ones, whose rewards differ.
         pairs += [*zip(achieved, np.roll(achieved, 1, axis=0), strict=True), *zip(achieved, achieved, strict=True)]
         if not self._is_vectorised(self._reward, pairs):
             raise TfsacError(f"{REWARD} of {self.name} must return `[K]` for goals `[K, ...]`, each as for one goal")
+        by_goal = self.reward(*map(np.stack, zip(*pairs, strict=True))).reshape(3, -1)
+        if (by_goal == by_goal[0]).all():
+            raise TfsacError(f"{REWARD} of {self.name} must depend on desired_goal, got {by_goal[0, 0]} for all goals")
         if self._terminated and not self._is_vectorised(self._terminated, pairs):
             self.pair_by_pair = True
             self.notes.append(f"{TERMINATED} of {self.name} takes one goal, so it is called for each one.")
+
+    def _confirm(self, achieved: np.ndarray, desired: np.ndarray, reward: float, when: str = "") -> None:
+        """Refuses a reward for goals that is not the one of the step."""
+        computed = self._call(self._reward, achieved, desired)
+        is_number = np.shape(computed) == () and np.asarray(computed).dtype.kind in "biuf"
+        if not is_number or not np.isclose(float(computed), reward, rtol=1e-5, atol=1e-6):
+            raise TfsacError(
+                f"hindsight replay needs rewards that follow from the goals alone: {REWARD} of {self.name} gave "
+                f"{computed!r} for a step whose reward was {reward!r}{when}"
+            )
 
     def _is_vectorised(self, function: Callable[..., Any], pairs: list[tuple[np.ndarray, np.ndarray]]) -> bool:
         one_by_one = np.array([self._call(function, *pair) for pair in pairs])

@@ -24,7 +24,7 @@ from tfsac.types import ACTION_MASK
 
 EnvFn = Callable[..., gym.Env | VectorEnv]  # an env_fn: called without arguments, or with num_envs if it takes it
 ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # the beginning of these levels
-LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (atari, mujoco, ...)"
+LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (robotics, atari, ...)"
 
 
 class Maker:

@@ -249,7 +249,8 @@ class ByKind:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Returns Pydantic's description of the union."""
         classes: dict[str, Any] = {getattr(cls, "kind", cls.__name__): cls for cls in _classes_in(source)}
-        usual, *_ = kinds = [*classes]
+        usual, *_ = classes
+        kinds = [kind if hasattr(cls, "kind") else f"none ({kind})" for kind, cls in classes.items()]
         bases = (self.base,) if self.base else tuple(classes.values())
         choices: dict[Any, CoreSchema] = {}
         for kind, cls in classes.items():

@@ -273,7 +273,8 @@ def state_before(state: Arrays | None, is_first: np.ndarray | None, initial: Arr
     """
     expected, received = ({name: np.shape(x) for name, x in arrays.items()} for arrays in (initial, state or initial))
     if received != expected:
-        raise TfsacError(f"the policy's state must have the shapes {expected}, got {received}: start with an empty one")
+        advice = "call reset before acting in another number of environments"
+        raise TfsacError(f"the policy's state must have the shapes {expected}, got {received}: {advice}")
     if not state or is_first is None or not np.any(is_first):
         return state or initial
     first = np.asarray(is_first, bool)

@@ -89,8 +89,9 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
         if name in networks and network.observation_keys != networks[name].observation_keys
     ]
     if acting := [name for name in changed if name in agent.policy.acts_through]:
-        raise TfsacError(f"the policy of {directory.path} reads other observation_keys in network {acting[0]!r}")
-    directory.check_spaces(agent.spec, only="order")
+        read, reads = (x[acting[0]].observation_keys or "null" for x in (networks, agent.network_parameters))
+        raise TfsacError(f"{directory.path} has observation_keys={read} in network {acting[0]!r}, this run {reads}")
+    directory.check_spaces(agent.spec, only=("order", "sizes"))
     load_weights(directory.best, agent, filters, fresh=changed)
     filters.end_episodes()
     return changed

@@ -131,18 +131,19 @@ class RunDirectory:
         spaces = read_object(self.config).get("spaces")
         return spaces and spec_in(spaces)
 
-    def check_spaces(self, spec: Spec, keys: Collection[str] | None = None, only: str = "") -> None:
+    def check_spaces(self, spec: Spec, keys: Collection[str] | None = None, only: tuple[str, ...] = ("",)) -> None:
         """Refuses an environment with other spaces than those in which the policy was trained, if they are recorded.
 
         A policy that only acts needs its actions and the observations in `keys`; networks that are trained further read
-        all of them, in the same order. `only` names the one thing to compare, such as "order".
+        all of them, in the same order. `only` names what to compare, of "order" and the "sizes" of discrete actions.
         """
         trained, current = read_object(self.config).get("spaces"), spaces_of(spec)
         if trained is None:
             return
         for spaces, other in ((trained, current), (current, trained)):
             spaces["order"] = [key for key in spaces["observation"] if key in other["observation"]]
-        compared = (only,) if keys is None else ("action.", *(f"observation.{key}." for key in keys))
+            spaces["sizes"] = [n for leaf in spaces["action"].get("leaves", {}).values() for n in leaf.get("sizes", ())]
+        compared = only if keys is None else ("action.", *(f"observation.{key}." for key in keys))
         for name, before, now in differences(trained, current):
             kind = name.rpartition(".")[2] if name.startswith("action.") else ""
             compatible = kind == "dtype" or (kind in ("low", "high") and same_bounds(before, now))

@@ -193,7 +193,7 @@ class CheckpointManager:
     def _check_identity(self, checkpoint: pathlib.Path, identity: dict[str, Any]) -> None:
         changed = differences(identity if identity == self.identity else _with_defaults(identity), self.identity)
         if changed:
-            name, saved, current = changed[0]
+            name, saved, current = min(changed, key=lambda change: not change[0].endswith(".kind"))  # or the first
             raise CheckpointError(
                 f"a resumed run keeps its agent and environment: {checkpoint} has {name}={saved!r}, got {current!r}. "
                 "A new run may begin with its weights: initial_weights (--checkpoint_restore_dir)"
