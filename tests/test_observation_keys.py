@@ -282,7 +282,7 @@ def test_fine_tuning_keeps_the_policy_where_the_critics_read_other_keys(run, tmp
         assert ours["mean"]["sensors"] == theirs["mean"]["sensors"] and ours["counts"] == theirs["counts"]
     assert "Network 'q' reads other observations" in capsys.readouterr().out
     swapped = privileged(**NORMALISED, **{"agent.networks.policy.observation_keys": ["state"]})
-    with pytest.raises(TfsacError, match="observation_keys=.* in network 'policy'"):
+    with pytest.raises(TfsacError, match=r"observation_keys=.* in network 'policy'"):
         Trainer(swapped, tmp_path / "swapped", quiet=True, env_fn=Simulated, initial_weights=run)
 
 
