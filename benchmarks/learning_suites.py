@@ -558,12 +558,12 @@ SUITES = {
                 Level(
                     level,
                     (
-                        preset("recurrent_sac_mujoco", "tfsac, recurrent SAC", improve(290_000)),
+                        preset("recurrent_sac_mujoco", "tfsac, recurrent SAC", improve(90_000)),
                         preset(
                             "mujoco_twin_sac",
                             f"{TWIN}, without a memory",
                             f"--set=environment.visible_entries={[*range(positions)]}",
-                            improve(290_000),
+                            improve(90_000),
                             variant="_hidden",
                         ),
                     ),
@@ -589,6 +589,13 @@ SUITES = {
                 ),
                 variant="-without-velocities",
                 label="CartPole-v1 without velocities",
+            ),
+            Level(
+                "t_maze:TMaze-v0",
+                (
+                    preset("recurrent_discrete_sac", "tfsac, recurrent SAC", improve(19_000)),
+                    preset("cart_pole_discrete_sac", "tfsac, discrete SAC, without a memory", improve(19_000)),
+                ),
             ),
         )
     ),
