@@ -46,6 +46,12 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
         "0.25",
     ]
     assert len(header) == len(line)
+    terminal.write("evaluation", 2000, {**ROW, "evaluation/return_mean": 0.746, "evaluation/return_std": 20.0})
+    assert out.getvalue().splitlines()[-1].split()[1:4] == [
+        "0.75",
+        "±",
+        "20.00",
+    ]  # returns of at most 1, as many levels have them
 
 
 def test_the_success_rate_of_evaluations_is_printed_where_there_is_one(monkeypatch):

@@ -13,6 +13,7 @@ from absl import flags
 from tfsac.cli.command_registry import boolean, command, fields, integer, required, string, strings
 from tfsac.errors import TfsacError
 from tfsac.utils.machine import SIGNALLED
+from tfsac.utils.text import short
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
@@ -92,7 +93,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         return SIGNALLED + result.signal
     if not task.is_chief:
         return 0
-    best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
+    best = "" if result.best_return is None else f", best evaluation {short(result.best_return)}"
     best += "" if result.best_step is None else f" at step {result.best_step}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
     print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")

@@ -25,6 +25,7 @@ from tfsac.errors import TfsacError
 from tfsac.experiments.plots import read_curve
 from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object
 from tfsac.utils.machine import ending_signals, usable_cores
+from tfsac.utils.text import short
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 # Flags that a resumed run has from its config.
@@ -183,7 +184,7 @@ class Series:
         took = str(datetime.timedelta(seconds=round(time.monotonic() - began)))
         if status == 0:
             with contextlib.suppress(TfsacError):  # a run without evaluations
-                took = f"best evaluation {read_curve(run.path)[1].max():.1f}, {took}"
+                took = f"best evaluation {short(read_curve(run.path)[1].max())}, {took}"
             say(f"finished  {name}  {took}")
         elif self.signals:
             say(f"stopped   {name}")

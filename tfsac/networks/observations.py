@@ -114,7 +114,7 @@ def with_embedders(
             embedders[key] = dataclasses.replace(embedder, scheme=layers)
             which = "those of the scheme Medium" if usual == MEDIUM else "with a stride of 2"
             unsaid.append(
-                f"The preset does not say how to embed the image {key!r} of shape {shape}: convolutions {which} do."
+                f"The preset does not say how to embed the image {key!r} of shape {shape}: convolutions, {which}."
             )
         if not ((embedder.flatten or len(shape) == 1) if is_dense else len(shape) == 3 and have_room(layers, shape)):
             raise TfsacError(

@@ -12,6 +12,7 @@ import rich.console
 import rich.progress
 
 from tfsac.training.loggers.logger import Kind, RunInfo
+from tfsac.utils.text import short
 
 COLUMNS = ("evaluation/return_mean", "evaluation/return_std", "training/return_mean", "steps_per_second")
 SUCCESS = "evaluation/is_success"  # of environments that say it
@@ -61,7 +62,7 @@ class TerminalLogger:
 
     def advance(self, completed: int, speed: float, value: float | None) -> None:
         """Moves the bar to `completed` steps in the run's unit; shows environment steps a second and a mean return."""
-        self.bar.update(self.task, completed=completed, speed=speed, value="-" if value is None else f"{value:.1f}")
+        self.bar.update(self.task, completed=completed, speed=speed, value=short(value))
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Prints one evaluation."""
@@ -70,12 +71,11 @@ class TerminalLogger:
         if SUCCESS in values and not self.header_printed:
             self.extra = [SUCCESS, *self.extra]
         mean, std, training, speed = (values.get(column) for column in COLUMNS)
-        evaluated = "-" if mean is None else f"{mean:.1f} ± {std:<7.1f}"
-        trained = "-" if training is None else f"{training:.1f}"
+        evaluated = "-" if mean is None else f"{short(mean)} ± {short(std, mean):<7}"
         more = [f"{value:.4g}" if (value := values.get(name)) is not None else "-" for name in self.extra]
         widths = [*TITLES.values(), *(max(12, len(name)) for name in self.extra)]
         header = [] if self.header_printed else [[*TITLES, *self.extra]]
-        for cells in [*header, [str(step), evaluated, trained, f"{speed:.0f}", *more]]:
+        for cells in [*header, [str(step), evaluated, short(training), f"{speed:.0f}", *more]]:
             self.print("  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))
         self.header_printed = True
 
