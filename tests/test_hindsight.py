@@ -229,6 +229,7 @@ def goals_of(env, limit=20):
         ("one norm", r"must return `\[K\]`"),
         ("no number", "gave None"),
         ("last step", "whose reward was -100"),
+        ("no termination", "a bool, got None"),
         ("own step", "until the next reset"),
         ("own goal", "depend on desired_goal"),
     ],

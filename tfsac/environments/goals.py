@@ -105,6 +105,9 @@ class GoalFunctions:
 
     def _is_vectorised(self, function: Callable[..., Any], pairs: list[tuple[np.ndarray, np.ndarray]]) -> bool:
         one_by_one = np.array([self._call(function, *pair) for pair in pairs])
+        if one_by_one.dtype.kind not in "biuf":
+            returned = f"a number and a bool, got {one_by_one[0]!r}"
+            raise TfsacError(f"{REWARD} and {TERMINATED} of {self.name} must return {returned}")
         try:
             together = np.asarray(function(*map(np.stack, zip(*pairs, strict=True)), {}))
         except Exception:  # of any kind: it was not written for several
