@@ -668,6 +668,20 @@ SUITES = {
                     ),
                 ),
             ),
+            Level(
+                "gymnasium_robotics:FetchPush-v4",
+                (
+                    preset("fetch_hindsight", "tfsac, SAC with hindsight replay", improve(199_000), seeds=(1,)),
+                    preset(
+                        "fetch_hindsight",
+                        "tfsac, SAC",
+                        '--set=agent.memory={"kind": "uniform"}',
+                        improve(199_000),
+                        variant="_uniform",
+                        seeds=(1,),
+                    ),
+                ),
+            ),
         ),
         last_evaluations=2,
     ),
