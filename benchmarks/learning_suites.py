@@ -677,12 +677,12 @@ SUITES = {
             Level(
                 "gymnasium_robotics:FetchPush-v4",
                 (
-                    preset("fetch_hindsight", "tfsac, SAC with hindsight replay", improve(199_000), seeds=(1,)),
+                    preset("fetch_hindsight", "tfsac, SAC with hindsight replay", improve(99_000), seeds=(1,)),
                     preset(
                         "fetch_hindsight",
                         "tfsac, SAC",
                         '--set=agent.memory={"kind": "uniform"}',
-                        improve(199_000),
+                        improve(99_000),
                         variant="_uniform",
                         seeds=(1,),
                     ),
