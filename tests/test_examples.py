@@ -74,6 +74,8 @@ def test_the_t_maze_is_usable_and_rewards_turning_to_the_side_of_its_sign(monkey
     module = importlib.import_module("t_maze")
     assert tfsac.check_environment(module.TMaze, num_steps=100).usable
     env = gym.make("TMaze-v0")
+    env.reset(seed=0)
+    assert [env.step(action)[1] for action in (1, 0, 2)] == [-0.1, 0.0, -0.1]  # who does not move loses
     (sign, _), _ = env.reset(seed=0)
     observations, total, over = [], 0.0, False
     while not over:

@@ -214,7 +214,7 @@ def _parts_of(mask: Any, keys: Iterable[str] = ()) -> Iterator[Any]:
     """Yields the arrays of a mask, of a dict in the order of the keys."""
     if isinstance(mask, dict):
         mask = tuple(mask.get(key) for key in keys or mask)
-    if isinstance(mask, tuple) or (isinstance(mask, list) and not np.isscalar(mask[0])):  # a Tuple space has both
+    if isinstance(mask, tuple) or (isinstance(mask, list) and not all(map(np.isscalar, mask))):  # of a Tuple
         for part in mask:
             yield from _parts_of(part)
     elif mask is not None:
