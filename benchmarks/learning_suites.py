@@ -333,20 +333,21 @@ def critics(body: dict[str, Any], **head: Any) -> tuple[str, ...]:
     return f"--set=agent.networks.q.head_parameters={json.dumps(parameters)}", middleware
 
 
+CROSSQ_ATOMS = (
+    f"--set=agent.networks.q.head_parameters.distribution={json.dumps(ATOMS['distribution'])}",
+    *SCALED_RETURNS,
+)
 DEFAULT_CANDIDATES = (
     *one_changed(
         "continuous",
         (improve(95_000),),
         {
             "_every_update": ("CrossQ, no policy delay", EVERY_UPDATE),
-            "_atoms": (
-                "CrossQ, 101 atoms",
-                f"--set=agent.networks.q.head_parameters.distribution={json.dumps(ATOMS['distribution'])}",
-                *SCALED_RETURNS,
-            ),
+            "_atoms": ("CrossQ, 101 atoms", *CROSSQ_ATOMS),
+            "_every_update_atoms": ("CrossQ, no policy delay, 101 atoms", EVERY_UPDATE, *CROSSQ_ATOMS),
         },
         unchanged="CrossQ",
-        seeds=dict.fromkeys(("", "_every_update", "_atoms"), (11,)),
+        seeds={"": (11,), "_atoms": (11,), "_every_update_atoms": (11,)},
     ),
     *one_changed(
         "mujoco_twin_sac",
