@@ -347,7 +347,7 @@ DEFAULT_CANDIDATES = (
             "_every_update_atoms": ("CrossQ, no policy delay, 101 atoms", EVERY_UPDATE, *CROSSQ_ATOMS),
         },
         unchanged="CrossQ",
-        seeds={"": (11,), "_atoms": (11,), "_every_update_atoms": (11,)},
+        seeds={"": (11,), "_atoms": (11,)},
     ),
     *one_changed(
         "mujoco_twin_sac",
