@@ -337,7 +337,16 @@ CROSSQ_ATOMS = (
     *SCALED_RETURNS,
 )
 DEFAULT_CANDIDATES = (
-    preset("continuous", "CrossQ, 101 atoms, no policy delay", improve(95_000), seeds=(11, 12, 13)),
+    preset("continuous", "CrossQ, 101 atoms, no policy delay, first alpha 0.01", improve(95_000), seeds=(11, 12, 13)),
+    crossq(
+        256,
+        "CrossQ, 101 atoms, no policy delay",
+        improve(95_000),
+        EVERY_UPDATE,
+        *CROSSQ_ATOMS,
+        variant="_every_update_atoms",
+        seeds=(11,),
+    ),
     crossq(256, "CrossQ, 101 atoms", improve(95_000), *CROSSQ_ATOMS, variant="_atoms", seeds=(11,)),
     crossq(256, "CrossQ, no policy delay", improve(95_000), EVERY_UPDATE, variant="_every_update", seeds=(11, 12, 13)),
     crossq(256, "CrossQ", improve(95_000), seeds=(11,)),

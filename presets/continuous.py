@@ -13,6 +13,7 @@ preset = override(
     {
         "agent.algorithm.num_updates_between_policy_updates": 1,
         "agent.algorithm.target_reduction": "index_min",
+        "agent.algorithm.temperature.initial_alpha": 0.01,  # with 1, entropy alone exceeds the last atom at first
         "agent.networks.q.head_parameters.network_layers_sizes": (256, 256),
         "agent.networks.q.head_parameters.distribution": CategoricalValueParameters(num_atoms=101),
         "environment.filters.return_scaling": ReturnScalingParameters(bound=None),
