@@ -50,10 +50,10 @@ class Trained(NamedTuple):
 
 
 def trained() -> Iterator[Trained]:
-    """Yields what the table has: on each level the twin agent, then the ensembles."""
+    """Yields what the table has: on each level the twin agent and `continuous`, then the ensembles."""
     for level in SUITES["ensembles"].levels:
         plain = next(other for other in SUITES["mujoco"].levels if other.title == level.title)
-        yield Trained("mujoco", plain, plain.groups[0])
+        yield from (Trained("mujoco", plain, group) for group in plain.groups if group.package == "tfsac")
         yield from (Trained("ensembles", level, group) for group in level.groups)
 
 

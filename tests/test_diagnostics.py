@@ -10,6 +10,7 @@ import tiny
 from agent_tools import variables
 from toys import tiny_preset, vector_spec
 
+from tfsac import load_preset, override, train
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.compiled_updates import updates_that_report
 from tfsac.parameters import (
@@ -150,3 +151,10 @@ def test_a_resumed_run_diagnoses_every_nth_update(tmp_path):
     updates = int(rows[-1]["updates"])
     assert sum(int(row["averaged/losses"]) for row in rows) == updates == 65
     assert sum(int(row["averaged/diagnostics"]) for row in rows) == updates // 7
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1e-4])
+def test_a_run_tells_that_targets_lie_beyond_the_atoms(tmp_path, capsys, alpha):
+    preset = tiny.shrunk(load_preset("continuous"), **{"agent.algorithm.temperature.initial_alpha": alpha})
+    train(override(preset, {"environment.level": "Pendulum-v1"}), tmp_path / "run")
+    assert capsys.readouterr().out.count("beyond their atoms (q/clipped_mass)") == (alpha == 1.0)

@@ -25,6 +25,7 @@ AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates 
 RECENT_EPISODES = 10  # over which the progress bar averages, and by which runs without evaluations judge a policy
 RECENT = "training/recent_return_mean"  # column of such runs
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
+CLIPPED, MUCH_CLIPPED = "q/clipped_mass", 0.05  # of categorical critics
 STEPS_BETWEEN_CURVES = 1000  # environment steps over which loggers get the means of an update's metrics
 
 
@@ -109,7 +110,7 @@ class Reporter:
         self.returns, self.lengths = list[float](), list[int]()  # of episodes since the last row
         self.logged: dict[str, list[float]] = {key: [] for key in environment.logged_keys}
         self.updates, self.curves, self.curve_period = Means(names), Means(names), Period(STEPS_BETWEEN_CURVES)
-        self.wall_seconds = 0.0
+        self.wall_seconds, self.clipping_told = 0.0, False
         self.started = self.bar_moved = time.perf_counter()
         self.start_row()
 
@@ -185,6 +186,13 @@ class Reporter:
         self.csv.columns = list(dict.fromkeys([*self.csv.columns, *row]))  # also those that have no value yet
         self._write("evaluation", row)
         self._write("update", self.curves.take())
+        if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.clipping_told:
+            self.clipping_told = True
+            self.terminal.print(
+                f"{row[CLIPPED]:.0%} of the critics' targets lie beyond their atoms ({CLIPPED}). If it stays above "
+                f"{MUCH_CLIPPED:.0%}: a smaller temperature, environment.filters.return_scaling, or wider bounds, "
+                "agent.networks.q.head_parameters.distribution.low and high."
+            )
         return dict.fromkeys(self.csv.columns, np.nan) | row
 
     def advance(self) -> None:
