@@ -446,7 +446,7 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def machine(device: str) -> str:
+def machine(device: str = "cpu") -> str:
     """Returns the GPU if it is used, the processor, its cores and those of its instructions on which the speed of matrix
     products depends.
     """
