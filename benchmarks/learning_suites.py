@@ -337,7 +337,9 @@ CROSSQ_ATOMS = (
     *SCALED_RETURNS,
 )
 DEFAULT_CANDIDATES = (
-    preset("continuous", "CrossQ, 101 atoms, no policy delay, first alpha 0.01", improve(95_000), seeds=(11, 12, 13)),
+    preset("continuous", "CrossQ, no policy delay", improve(95_000), seeds=(11, 12, 13)),
+    crossq(256, "CrossQ", improve(95_000), seeds=(11,)),
+    crossq(256, "CrossQ, 101 atoms", improve(95_000), *CROSSQ_ATOMS, variant="_atoms", seeds=(11,)),
     crossq(
         256,
         "CrossQ, 101 atoms, no policy delay",
@@ -349,17 +351,14 @@ DEFAULT_CANDIDATES = (
     ),
     crossq(
         256,
-        "CrossQ, scaled returns, no policy delay, first alpha 0.01",
+        "CrossQ, 101 atoms, no policy delay, first alpha 0.01",
         improve(95_000),
         EVERY_UPDATE,
-        SCALED_RETURNS[0],
+        *CROSSQ_ATOMS,
         "--set=agent.algorithm.temperature.initial_alpha=0.01",
-        variant="_every_update_scaled",
+        variant="_every_update_atoms_alpha_0.01",
         seeds=(11,),
     ),
-    crossq(256, "CrossQ, 101 atoms", improve(95_000), *CROSSQ_ATOMS, variant="_atoms", seeds=(11,)),
-    crossq(256, "CrossQ, no policy delay", improve(95_000), EVERY_UPDATE, variant="_every_update", seeds=(11, 12, 13)),
-    crossq(256, "CrossQ", improve(95_000), seeds=(11,)),
     *one_changed(
         "mujoco_twin_sac",
         (improve(90_000), episodes(10)),
