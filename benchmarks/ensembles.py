@@ -77,7 +77,7 @@ CASES = {
     "REDQ": lambda: ensemble(10, critic_subset=2, policy_reduction="mean"),
     "DroQ": lambda: ensemble(2, DROQ, policy_reduction="mean"),
     "CrossQ, 256 units": lambda: crossq(256),
-    "CrossQ, 256 units, 101 atoms": lambda: preset("continuous"),
+    "continuous": lambda: preset("continuous"),
     "CrossQ, 512 units": lambda: crossq(512),
     "CrossQ, 2048 units": lambda: crossq(2048),
     "XQC": lambda: preset("xqc_mujoco"),
