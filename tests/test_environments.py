@@ -150,6 +150,23 @@ def test_a_mask_that_allows_no_action_or_does_not_fit_is_refused(environments, m
             envs.step(np.array(action, np.int32))
 
 
+class Popping(Moves):
+    """Takes an entry out of its argument."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.size = config.pop("size")
+
+
+gym.register("Popping-v0", entry_point=Popping)
+
+
+def test_an_environment_may_change_its_arguments():
+    parameters = EnvironmentParameters(level=f"{__name__}:Popping-v0", kwargs={"config": {"size": 5}})
+    assert [maker(parameters)().unwrapped.size for _ in range(2)] == [5, 5]
+    assert parameters.kwargs == {"config": {"size": 5}}
+
+
 def test_a_game_that_is_over_needs_no_valid_action(environments):
     result = environments(level=MOVES, kwargs={"mask": [0, 0, 0], "when": "end"}).step(np.array([2], np.int32))
     assert result.terminated.tolist() == [True]

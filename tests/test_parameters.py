@@ -230,6 +230,8 @@ def test_target_period_becomes_a_number_of_updates(period, playing, updates, exp
     [
         ("a.b=1e-3", "a.b", 0.001),
         ("a=x=y", "a", "x=y"),
+        ("environment.kwargs.a=False", "environment.kwargs.a", False),
+        ("a=None", "a", None),
         ('a="run_1_2"', "a", "run_1_2"),
     ],
 )

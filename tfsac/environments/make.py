@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
@@ -57,7 +58,8 @@ class Maker:
         """
         parameters = self.parameters
         if self.env_fn is None:
-            env: Any = _make_level(parameters, parameters.kwargs, num_envs or 1)
+            # A copy, because an environment may change its arguments.
+            env: Any = _make_level(parameters, copy.deepcopy(parameters.kwargs), num_envs or 1)
         else:
             argument = inspect.signature(self.env_fn).parameters.get("num_envs")
             given = argument is not None and (num_envs or argument.default is argument.empty)

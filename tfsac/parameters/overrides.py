@@ -17,6 +17,7 @@ from tfsac.utils.files import leaves
 
 def parse_assignment(text: str) -> tuple[str, Any]:
     """Splits ``path=value``; the value is JSON where it parses as such (1e-3, true, null, [64, 64]), else a string.
+    True, False and None are those of Python: an environment would take the string "False" for true.
 
     Raises:
         ParameterError: no equals sign, or a value with brackets that is no JSON.
@@ -26,6 +27,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise ParameterError(f"An override is written path=value, got {text!r}")
     if re.fullmatch(r"-?\d[\d_]*", value):  # underscores may group digits, as in Python
         value = value.replace("_", "")
+    value = {"True": "true", "False": "false", "None": "null"}.get(value, value)
     try:
         return path.strip(), json.loads(value)
     except ValueError as error:
