@@ -155,6 +155,6 @@ def test_a_resumed_run_diagnoses_every_nth_update(tmp_path):
 
 @pytest.mark.parametrize("alpha", [1.0, 1e-4])
 def test_a_run_tells_that_targets_lie_beyond_the_atoms(tmp_path, capsys, alpha):
-    preset = tiny.shrunk(load_preset("continuous"), **{"agent.algorithm.temperature.initial_alpha": alpha})
+    preset = tiny.shrunk(load_preset("xqc_mujoco"), **{"agent.algorithm.temperature.initial_alpha": alpha})
     train(override(preset, {"environment.level": "Pendulum-v1"}), tmp_path / "run")
     assert capsys.readouterr().out.count("beyond their atoms (q/clipped_mass)") == (alpha == 1.0)
