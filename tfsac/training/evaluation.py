@@ -211,7 +211,9 @@ class Evaluator:
             for kind, deterministic in kinds.items():
                 policy.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
                 arguments = self.policy, self.env, duration, deterministic, seed, env_steps
-                row |= evaluate_policy(*arguments, first_observation=first_observation).summary(kind)
+                evaluation = evaluate_policy(*arguments, first_observation=first_observation)
+                logged = [key for key in self.preset.environment.logged_keys if key in evaluation.info]
+                row |= evaluation._replace(info={key: evaluation.info[key] for key in logged}).summary(kind)
                 first_observation = None
         finally:
             policy.rng = training_rng
