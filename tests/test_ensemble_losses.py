@@ -42,12 +42,6 @@ def test_no_gradient_flows_into_targets():
         assert tape.gradient(made, [logits, log_prob]) == [None, None]
 
 
-def test_a_target_at_no_position_is_nan_in_its_row_alone():
-    position = tf.constant([[float("nan")] * 3, [0.0, 1.0, 2.0]])
-    made = distributional.projected_target(tf.fill([2, 3], 1 / 3), position).numpy()
-    assert np.isnan(made[0]).any() and np.allclose(made[1], 1 / 3)
-
-
 def test_everything_is_float32_for_networks_in_bfloat16():
     def half(*shape):
         return tf.cast(normal(*shape), tf.bfloat16)

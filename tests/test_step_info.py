@@ -87,6 +87,7 @@ def test_infos_become_columns_of_training_and_evaluations(trained):
         for kind, values in (("training", part), ("evaluation", played)):
             assert float(row[f"{kind}/number"]) == pytest.approx(values.mean())
             assert float(row[f"{kind}/is_success"]) == pytest.approx((values % 2).mean())
+            assert f"{kind}/action" not in row  # a number, which environment.logged_info does not name
             assert row.get(f"{kind}/three", "") == ("3.0" if 3 in values else "") and not row.get(f"{kind}/words")
 
 

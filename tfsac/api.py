@@ -184,9 +184,7 @@ def evaluate(
         number = EnvironmentEpisodes(episodes)
         return evaluate_policy(policy, env, number, deterministic, seed, AFTER_TRAINING, each_step)
 
-    evaluation = play(parameters, run_in, seed, render, dump_mp4, plot_actions, env_fn)
-    logged = [key for key in parameters.logged_keys if key in evaluation.info]
-    return evaluation._replace(info={key: evaluation.info[key] for key in logged})
+    return play(parameters, run_in, seed, render, dump_mp4, plot_actions, env_fn).logging(parameters.logged_keys)
 
 
 def record(

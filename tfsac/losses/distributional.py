@@ -88,18 +88,11 @@ def projected_target(next_prob: Tensor, position_BK: Tensor) -> Tensor:
     next_prob = _precise(next_prob)
     several = next_prob.shape.rank == 3
     assert_shapes(position=(position_BK, "BK"), next_prob=(next_prob, "BNK" if several else "BK"))
-    size, shape = position_BK.shape[-1], tf.shape(next_prob)
-    (position_BK,) = _alike(next_prob, position_BK)
-    inside = tf.clip_by_value(position_BK[:, None] if several else position_BK, 0.0, size - 1.0)
-    below = tf.clip_by_value(tf.cast(inside, tf.int32), 0, size - 2)  # 0 for NaN, which atom 0 then has
-    above = inside - tf.cast(below, inside.dtype)
-    # Atoms of all distributions are numbered in one row: pairs of atoms would be K / 2 times as many products.
-    atom = tf.reshape(tf.reshape(tf.range(0, tf.size(next_prob), size), [*tf.unstack(shape[:-1]), 1]) + below, [-1])
-
-    def moved(share: Tensor, to: Tensor) -> Tensor:
-        return tf.math.unsorted_segment_sum(tf.reshape(next_prob * share, [-1]), to, tf.size(next_prob))
-
-    return tf.stop_gradient(tf.reshape(moved(1.0 - above, atom) + moved(above, atom + 1), shape))
+    size, (position_BK,) = position_BK.shape[-1], _alike(next_prob, position_BK)
+    inside_BJ = tf.clip_by_value(position_BK, 0.0, size - 1.0)
+    part_BJK = tf.nn.relu(1.0 - tf.abs(inside_BJ[..., None] - tf.range(size, dtype=next_prob.dtype)))
+    moved = next_prob[..., None] * (part_BJK[:, None] if several else part_BJK)
+    return tf.stop_gradient(tf.reduce_sum(moved, axis=-2))
 
 
 def clipped_mass(

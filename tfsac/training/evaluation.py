@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pathlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -52,6 +52,10 @@ class Evaluation(NamedTuple):
         success = f", success rate {np.nanmean(self.info[SUCCESS]):.2f}" if SUCCESS in self.info else ""
         episodes = f"{len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
         return f"{estimate(mean, [self.returns])}{success}, {episodes}"
+
+    def logging(self, keys: Iterable[str]) -> Evaluation:
+        """Returns it with these keys of `info` alone."""
+        return self._replace(info={key: self.info[key] for key in keys if key in self.info})
 
     def summary(self, prefix: str) -> dict[str, float]:
         """Returns statistics of returns, lengths, `info` and how often it switched, as `prefix/name`."""
@@ -212,8 +216,7 @@ class Evaluator:
                 policy.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
                 arguments = self.policy, self.env, duration, deterministic, seed, env_steps
                 evaluation = evaluate_policy(*arguments, first_observation=first_observation)
-                logged = [key for key in self.preset.environment.logged_keys if key in evaluation.info]
-                row |= evaluation._replace(info={key: evaluation.info[key] for key in logged}).summary(kind)
+                row |= evaluation.logging(self.preset.environment.logged_keys).summary(kind)
                 first_observation = None
         finally:
             policy.rng = training_rng
