@@ -246,6 +246,12 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     much = {"schedule__improve_steps": 500, "schedule__evaluation_steps": "EnvironmentEpisodes(3)"}
     g = described("g", agent__algorithm__discount=0.98, environment__num_envs=2, **much)
     assert [*labels(a, g)] == [str(a), str(g)]
+    swimmer = described("swimmer", preset="continuous", level="Swimmer-v5")  # with a discount of its own
+    far, hopper = (
+        described("far", "continuous", "Swimmer-v5", agent__algorithm__discount=0.5),
+        described("h", "continuous"),
+    )
+    assert [*labels(hopper, swimmer, far).values()] == [[hopper, swimmer], [far]]
     x, y = described("x", environment__kwargs={"x": "1"}), described("y", environment__kwargs={"x": 1})
     assert labels(x, y) == {'x="1"': [x], "x=1": [y]}
 

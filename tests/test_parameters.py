@@ -321,6 +321,16 @@ def test_a_level_has_what_is_listed_of_it_and_no_other_levels_threshold(level, l
     assert new.validation.max_episodes_to_achieve_reward == (None if threshold is None else 500)
 
 
+def test_a_run_moves_to_a_third_level_without_what_the_second_had():
+    environment = p.EnvironmentParameters("Hopper-v5", visible_entries=(0, 2))
+    levels = {"Humanoid-v5": {SCALE: 20.0, "agent.networks.*.learning_rate": 0.1}}
+    preset = p.Preset(environment=environment, validation=p.PresetValidationParameters(2000.0), levels=levels)
+    discount = {"agent.algorithm.discount": 0.9}
+    run = p.from_json(p.Preset, p.to_json(p.override(p.for_level(preset, "Humanoid-v5"), discount)))
+    assert p.for_level(run, "Hopper-v5") == p.override(preset, discount)
+    assert p.for_level(run, "Ant-v5") == p.for_level(p.override(preset, discount), "Ant-v5")
+
+
 def test_epsilon_goes_down_as_described():
     exponential = p.EpsilonGreedyParameters(0.9, 0.1, 100)
     assert exponential.epsilon(0) == pytest.approx(0.9)

@@ -27,7 +27,7 @@ from tfsac.api import AFTER_TRAINING, play
 from tfsac.environments import EnvFn, spec_of
 from tfsac.errors import TfsacError
 from tfsac.experiments.bootstrap import estimate, mean
-from tfsac.experiments.plots import plot_run, read_curve
+from tfsac.experiments.plots import plot_run, trained_evaluations
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.exporting.loading import load_policy
 from tfsac.exporting.saving import export
@@ -233,7 +233,7 @@ def write_card(
     run, out = RunDirectory(run_dir), pathlib.Path(out)
     check_new_folder(out)
     environment, config = run.read()[0].environment, read_object(run.config)
-    steps, evaluations = read_curve(run.path)
+    steps, evaluations = trained_evaluations(run.path)
     new_file(out, replace=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
         folder = pathlib.Path(temporary, "card")

@@ -90,12 +90,19 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     """
     from tfsac.experiments.learning_curves import learning_parameters
     from tfsac.experiments.sweep import short_names
-    from tfsac.parameters.overrides import text_of
+    from tfsac.parameters import for_level, to_json
+    from tfsac.parameters.overrides import at_own_level, text_of
+    from tfsac.preset_lookup import read_config
+    from tfsac.utils.files import leaves
 
     groups: dict[str, tuple[dict[str, str], list[pathlib.Path]]] = {}
     for runs in experiments:
-        parameters = learning_parameters(runs[0]).items()
-        texts = {path: text_of(value) for path, value in parameters if not path.startswith(TASK_PARAMETERS)}
+        parameters = learning_parameters(runs[0])
+        preset, _ = read_config(runs[0] / "config.json")
+        own = at_own_level(preset)
+        if for_level(own, preset.environment.level) == preset:  # nobody changed what the table of levels says
+            parameters |= leaves(to_json(own))
+        texts = {path: text_of(value) for path, value in parameters.items() if not path.startswith(TASK_PARAMETERS)}
         groups.setdefault(json.dumps(texts, sort_keys=True), (texts, []))[1].extend(runs)
     if len({texts["agent"] for texts, _ in groups.values()}) == len(groups):
         return {texts["agent"]: runs for texts, runs in groups.values()}

@@ -69,6 +69,19 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
     return steps, np.array([by_step[step] for step in steps.tolist()])
 
 
+def trained_evaluations(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the steps and returns of a run's evaluations since its first update, from which on one can be its best.
+
+    Raises:
+        TfsacError: there is none.
+    """
+    (steps, returns), (update_steps, updates) = read_curve(path), read_curve(path, "updates")
+    first = np.searchsorted(steps, update_steps[updates == 0].max(initial=-1), "right")
+    if first == len(steps):
+        raise TfsacError(f"{path} has no evaluation after an update")
+    return steps[first:], returns[first:]
+
+
 def plot_curves(groups: Mapping[str, Sequence[Path]], out: Path, title: str = "", column: str = RETURN) -> pathlib.Path:
     """Plots a column of runs, or their CSV files, by label against environment steps, and returns the path of the PNG:
     the mean of each group with a 95 % interval, and every run as a thin line.

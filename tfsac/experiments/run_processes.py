@@ -22,7 +22,7 @@ from filelock import FileLock
 
 from tfsac.distributed.ray_cluster import end_with_parent, start_when_free
 from tfsac.errors import TfsacError
-from tfsac.experiments.plots import read_curve
+from tfsac.experiments.plots import trained_evaluations
 from tfsac.utils.files import LOCK, acquire, atomic_write, check_new_folder, differences, read_object
 from tfsac.utils.machine import ending_signals, usable_cores
 from tfsac.utils.text import short
@@ -184,7 +184,7 @@ class Series:
         took = str(datetime.timedelta(seconds=round(time.monotonic() - began)))
         if status == 0:
             with contextlib.suppress(TfsacError):  # a run without evaluations
-                took = f"best evaluation {short(read_curve(run.path)[1].max())}, {took}"
+                took = f"best evaluation {short(trained_evaluations(run.path)[1].max())}, {took}"
             say(f"finished  {name}  {took}")
         elif self.signals:
             say(f"stopped   {name}")

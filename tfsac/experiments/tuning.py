@@ -32,7 +32,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from tfsac.errors import TfsacError
 from tfsac.experiments.comparison import aligned
 from tfsac.experiments.learning_curves import read_run
-from tfsac.experiments.plots import read_curve
+from tfsac.experiments.plots import trained_evaluations
 from tfsac.experiments.run_processes import PlannedRun, Series, say
 from tfsac.experiments.sweep import short_names, split_values
 from tfsac.parameters import parse_assignment
@@ -341,11 +341,9 @@ def name_of(trial: Trial | FrozenTrial) -> str:
 def trained_returns(metrics: pathlib.Path, size: int) -> list[float]:
     """Returns the evaluations in a file of so many bytes after the first update: before it a policy means nothing."""
     try:
-        steps, returns = read_curve(metrics)
-        update_steps, updates = read_curve(metrics, "updates")
+        return trained_evaluations(metrics)[1].tolist()
     except (TfsacError, OSError):  # no evaluation yet
         return []
-    return returns[np.searchsorted(steps, update_steps[updates == 0].max(initial=-1), "right") :].tolist()
 
 
 def short_text(value: Any) -> str:

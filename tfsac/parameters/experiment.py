@@ -209,7 +209,8 @@ class Preset:
         schedule: how long and how often.
         validation: its acceptance threshold.
         levels: for presets of several levels, what another level changes: `{level: {path: value}}`; applied when the
-            level is chosen. A level that is not listed has no acceptance threshold.
+            level is chosen. A level that is not listed has no acceptance threshold. "own" leads back from a chosen
+            level to the preset's.
     """
 
     agent: AgentParameters = Field(default_factory=SoftActorCriticAgentParameters)

@@ -12,7 +12,9 @@ from tfsac.parameters.base import ParameterError, from_json, suggestion, to_json
 from tfsac.parameters.experiment import Preset, plain
 from tfsac.parameters.other_names import HIDDEN_LAYERS, PATHS, normalized
 from tfsac.parameters.steps import STEPS
-from tfsac.utils.files import leaves
+from tfsac.utils.files import differences, leaves
+
+OWN_LEVEL = "own"  # entry of `Preset.levels`: what leads back to the preset's own level
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -123,12 +125,24 @@ def _paths(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 def for_level(preset: Preset, level: str) -> Preset:
     """Returns the preset for another level, with what its `levels` table says of it. The preset's own threshold and
-    visible entries belong to another task.
+    visible entries belong to another task, and so does what the table says of the level that it has now.
     """
     if level == preset.environment.level:
         return preset
-    level_changes = preset.levels.get(level, {})
+    own = at_own_level(preset)
+    if level == own.environment.level:
+        return own
+    row = preset.levels.get(level, {})
     changes: dict[str, Any] = {"environment.level": level, "environment.visible_entries": None}
-    if "validation.min_reward_threshold" not in level_changes:
+    if "validation.min_reward_threshold" not in row:
         changes |= {"validation.min_reward_threshold": None, "validation.max_episodes_to_achieve_reward": None}
-    return override(preset, changes | level_changes)
+    moved = override(own, changes | row)
+    back = {path: old for path, old, _ in differences(to_json(own), to_json(moved))}
+    return override(moved, {"levels": {**own.levels, OWN_LEVEL: back}})
+
+
+def at_own_level(preset: Preset) -> Preset:
+    """Returns the preset as it was before `for_level`."""
+    levels = dict(preset.levels)
+    back = levels.pop(OWN_LEVEL, {})
+    return override(preset, {**back, "levels": levels})
