@@ -106,7 +106,10 @@ def test_a_run_begins_with_the_weights_of_another_and_stops_at_a_threshold(run_d
     assert "threshold reached at step 50," in printed
     assert "the preset's threshold of -1e+09 was reached" in printed
     assert [row["env_steps"] for row in tiny.rows(tmp_path / "run")] == ["50"]
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["initial_weights"] == str(run_dir)
+    config = tmp_path / "run" / "config.json"
+    assert json.loads(config.read_text())["initial_weights"] == str(run_dir)
+    assert cli.run(["train", f"--preset={config}", f"--run_dir={tmp_path / 'again'}"]) == 0
+    assert f"{config} began with the weights of --checkpoint_restore_dir={run_dir}" in capsys.readouterr().err
 
 
 def test_list_and_presets_print_a_line_for_every_preset(capsys):

@@ -121,6 +121,7 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         preset = _changed(preset, f)
     else:
         preset, run = requested_preset(f)
+        _say_weights_left_out(f)
     names = [field.name for field in dataclasses.fields(RunParameters) if field.name in f]
     changes: dict[str, Any] = {name: f[name].value for name in names if f[name].present}
     if changes.get("strategy", "mirrored") != "mirrored":  # the number of devices was of the strategy before
@@ -129,6 +130,17 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         actors = {"num_actors": RunParameters.num_actors, "actor_steps": RunParameters.actor_steps}
         changes = {**actors, **changes, "ray_address": None}
     return preset, dataclasses.replace(run, **changes)
+
+
+def _say_weights_left_out(f: flags.FlagValues) -> None:
+    """Says what a run had that --preset=RUN/config.json does not repeat."""
+    from tfsac.utils.files import read_object
+
+    path = pathlib.Path(preset_name(f))
+    config = read_object(path) if path.suffix == ".json" else {}
+    if (source := config.get("initial_weights")) and not f.checkpoint_restore_dir:
+        words = "weights and memory (--restore_memory)" if config.get("restore_memory") else "weights"
+        print(f"tfsac: {path} began with the {words} of --checkpoint_restore_dir={source}", file=sys.stderr, flush=True)
 
 
 def requested_preset(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
