@@ -31,7 +31,7 @@ from tfsac.types import (
     map_action,
 )
 
-LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
+LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD, SMALL_REWARD = 1e3, 1e2, 1e3, 0.05
 MASK_NOT_READ = f"is not read: masks are the key {ACTION_MASK!r} of a Dict observation"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
 
@@ -229,6 +229,9 @@ def _step(
     if largest_reward > LARGE_REWARD:
         advice = "environment.filters.reward_rescale_factor makes them smaller"
         report.warnings.append(f"rewards are as large as {largest_reward:.4g}; {advice}")
+    if 0 < largest_reward < SMALL_REWARD:
+        advice = "if good actions get no more, environment.filters.reward_rescale_factor makes them larger"
+        report.warnings.append(f"rewards are at most {largest_reward:.2g}, too small for critics; {advice}")
     if isinstance(environments, Environments):
         _replay(environments, before, report)
 
