@@ -1,15 +1,11 @@
 """The memory of whole episodes: rollouts, replayed stretches, eviction, and coming back from a checkpoint."""
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
+from toys import restored
 
-from tfsac.errors import TfsacError
 from tfsac.memories import EpisodicMemory
-from tfsac.training.checkpoints import CheckpointManager
-from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
 
 SPEC = Spec(
@@ -67,9 +63,9 @@ def play(memory, steps, terminated=(), truncated=()):
     return rollouts
 
 
-def of_lengths(*lengths, capacity=100, t_max=4, **fields):
+def of_lengths(*lengths, capacity=100, t_max=4):
     """Returns the memory of one environment that finished episodes of these lengths, whose steps count on."""
-    memory = EpisodicMemory(SPEC, capacity, t_max, **fields)
+    memory = EpisodicMemory(SPEC, capacity, t_max)
     play(memory, range(sum(lengths)), {(int(stop) - 1, 0) for stop in np.cumsum(lengths)})
     return memory
 
@@ -179,9 +175,7 @@ def test_the_oldest_episodes_make_room_as_a_whole(lengths, expected):
 
 def test_an_episode_longer_than_the_capacity_keeps_its_newest_steps_and_has_no_first_one():
     memory = of_lengths(3, 25, capacity=10)
-    restored = EpisodicMemory(SPEC, 10, 4)
-    put_back(restored, memory)
-    for each in (memory, restored):
+    for each in (memory, restored(memory, EpisodicMemory(SPEC, 10, 4))):
         assert kept(each) == [(18, 27)] and len(each) == 10 and each.total_rows == 4 + 11
         assert not replayed(each, 5, 50, np.random.default_rng(0)).is_first.any()
     play(memory, [28], terminated={(28, 0)})
@@ -199,20 +193,6 @@ def test_where_episodes_are_short_the_oldest_make_room_for_observations_too():
     assert (len(memory), memory.oldest_row, memory.total_rows) == (1500, 200, 3200)
     actions = [int(episode["action"][0]) for episode in episodes_of(memory)]
     assert actions == list(range(100, 1600))
-
-
-def test_several_environments_give_the_episodes_that_each_played():
-    memory, rng = EpisodicMemory(SPEC, 60, 4, num_envs=5), np.random.default_rng(0)
-    terminated, truncated = ({*map(tuple, np.argwhere(rng.random((300, 5)) < 0.05).tolist())} for _ in range(2))
-    play(memory, range(300), terminated, truncated)
-    expected, begin = [], [0] * 5
-    for step, env in sorted(terminated | truncated):
-        expected.append((begin[env], step, env))
-        begin[env] = step + 1
-    while sum(last - first + 1 for first, last, _ in expected) > 60:
-        expected.pop(0)
-    assert kept(memory) == [(first, last) for first, last, _ in expected]
-    assert [int(episode["action"][0]) % 10 - 1 for episode in episodes_of(memory)] == [env for *_, env in expected]
 
 
 # -- replayed stretches ------------------------------------------------------------------------------------------------
@@ -313,18 +293,6 @@ def test_replays_alone_end_the_rollout_too():
     check_column(rollout_of(memory, 2), 0, [31], after=31.5)
 
 
-# -- what cannot be stored ---------------------------------------------------------------------------------------------
-
-
-def test_sizes_that_make_no_memory_are_refused():
-    for arguments in ({"t_max": 11}, {"num_envs": 11}):
-        with pytest.raises(TfsacError, match="max_size"):
-            EpisodicMemory(SPEC, **{"capacity": 10, "t_max": 5} | arguments)
-    stacked = ArraySpec((2, 2, 4), "uint8", stacked=True)
-    with pytest.raises(TfsacError, match="max_size"):
-        EpisodicMemory(SPEC._replace(observation={"camera": stacked}), 3, 2)
-
-
 # -- the running episodes ----------------------------------------------------------------------------------------------
 
 
@@ -352,19 +320,6 @@ def test_running_episodes_are_ended_as_if_they_were_cut_off():
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
-ENDS = {"terminated": {(2, 0), (9, 0), (5, 1), (18, 0), (19, 1)}, "truncated": {(13, 0), (13, 1), (24, 1)}}
-
-
-def empty():
-    return EpisodicMemory(SPEC, 24, 4, 2, initial_state=LSTM)
-
-
-def put_back(new, old):
-    """Puts a memory's records into a new one, which then restores the rest."""
-    new.put(0, old.between(0, old.total_rows))
-    new.total_rows = old.total_rows
-    new.restore(old.state())
-
 
 def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_step_when_restored():
     old, new = EpisodicMemory(SPEC, 10, 2), EpisodicMemory(SPEC, 10, 2)
@@ -374,45 +329,3 @@ def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_s
     assert new.newest_actions(10)[0] == number(15) and new.newest_actions(11) is None
     add(new, 25, terminated=[0])
     assert kept(new) == [(16, 25)] and new.cut
-
-
-def manager_of(folder, memory):
-    return CheckpointManager(folder, tf.Module(), memory, {"preset": "episodes"})
-
-
-def resumed(folder):
-    """Returns a new memory, restored from a folder, and its manager."""
-    memory = empty()
-    manager = manager_of(folder, memory)
-    manager.restore()
-    return memory, manager
-
-
-def test_rows_are_written_once_and_those_of_evicted_episodes_are_left_out(tmp_path, monkeypatch):
-    old = empty()
-    manager, saved, write, written = manager_of(tmp_path, old), {}, np.save, []
-    monkeypatch.setattr(checkpoint_module.np, "save", lambda file, rows: (written.append(len(rows)), write(file, rows)))
-    for start, stop in itertools.pairwise((0, 3, 4, 8, 16, 22)):
-        play(old, range(start, stop), **ENDS)
-        manager.save(stop, {})
-        for path in manager.chunks.iterdir():
-            assert saved.setdefault(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
-        assert sum(written) == old.total_rows
-        new, again = resumed(tmp_path)
-        assert kept(new) == kept(old)
-        check_equal([new.state()], [old.state()])
-        assert again.saved_chunks == manager.saved_chunks
-    assert manager.saved_chunks[0]["start"] < old.oldest_row  # a file that begins with rows of evicted episodes
-
-
-def test_a_run_that_begins_new_episodes_after_a_restore_saves_what_it_ended(tmp_path):
-    old = empty()
-    play(old, range(8), **ENDS)
-    manager_of(tmp_path, old).save(8, {})
-    memory, manager = resumed(tmp_path)
-    memory.end_episodes()
-    manager.rewrite_newest_chunk()
-    manager.save(9, {})
-    again, _ = resumed(tmp_path)
-    check_equal([again.state()], [memory.state()])
-    assert kept(again) == kept(memory) == [(0, 2), (0, 5), (3, 7), (6, 7)]

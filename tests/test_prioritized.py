@@ -1,11 +1,11 @@
 """Prioritised replay: the tree, golden probabilities and weights, updates, and coming back from a checkpoint."""
 
-import io
 import json
 import pathlib
 
 import numpy as np
 import pytest
+from toys import restored
 
 from tfsac.errors import TfsacError
 from tfsac.memories import PrioritizedMemory
@@ -18,13 +18,13 @@ META = json.loads(str(GOLDEN["meta"]))
 VECTOR = np.array([0.05, 2.0, 1.0, 0.5, 4.0, 0.1, 3.0, 0.2])
 
 
-def add(memory, steps=1, **ends):
+def add(memory, steps=1):
     """Adds steps; environment i gets `step + i / 10` as reward."""
     for step in range(memory.total_rows, memory.total_rows + steps):
         number = step + np.arange(memory.num_envs) / 10
         observation = {"observation": np.stack([number, -number], axis=1)}
-        marks = [np.full(memory.num_envs, ends.get(name, False)) for name in ("terminated", "truncated")]
-        memory.add(observation, number[:, None], number, *marks, observation)
+        no = np.zeros(memory.num_envs, bool)
+        memory.add(observation, number[:, None], number, no, no, observation)
 
 
 def prioritized(priorities=None, steps=8, capacity=8, **fields):
@@ -174,14 +174,7 @@ def test_a_restored_memory_samples_the_same(steps):
         old.sample(2, 4, rng)
         old.update_priorities(3 * rng.random((2, 4)))
     add(old, min(steps, 1))  # a row that the tree does not know yet
-    file = io.BytesIO()
-    np.savez(file, **old.state())
-    file.seek(0)
-    new = prioritized(steps=0, **fields)
-    oldest = max(old.total_rows - old.rows, 0)
-    new.put(oldest, old.between(oldest, old.total_rows))
-    new.total_rows = old.total_rows
-    new.restore(dict(np.load(file)))
+    new = restored(old, prioritized(steps=0, **fields))
     for memory in (old, new):
         add(memory)
     for _ in range(3):

@@ -5,20 +5,16 @@ import itertools
 import numpy as np
 import pytest
 import tiny
+from toys import restored
 
 from tfsac.errors import TfsacError
 from tfsac.memories import SequenceMemory
 from tfsac.types import FIRST, LAST, MID, ArraySpec, Spec
 
-
-def extras_of(*fields):
-    """Returns what an agent whose trajectory has the given fields of three numbers stores beside each step."""
-    names = [f"{when}/tau_{field}" for when in ("state", "next_state") for field in fields]
-    return {**{name: ArraySpec((3,), "float32") for name in names}, "switch": ArraySpec((), "float32")}
-
-
 OBSERVATION = {"camera": ArraySpec((2, 2, 1), "uint8"), "speed": ArraySpec((2,), "float32")}
-SPEC = Spec(OBSERVATION, ArraySpec((1,), "float32"), extras_of("a"))
+TAU = ArraySpec((3,), "float32")
+EXTRAS = {"state/tau_a": TAU, "next_state/tau_a": TAU, "switch": ArraySpec((), "float32")}
+SPEC = Spec(OBSERVATION, ArraySpec((1,), "float32"), EXTRAS)
 # Environment 0 terminates at step 2 and is cut off at step 3, environment 1 terminates at step 0 and is cut off at 5.
 TERMINATED, TRUNCATED = {(2, 0), (0, 1)}, {(3, 0), (5, 1)}
 # What the sequences of four rows are, by environment and first step: kinds and steps, L the row after its step.
@@ -52,22 +48,19 @@ def numbers(step, env):
     }
 
 
-def add(memory, step, terminated=None, truncated=None):
-    """Adds step number `step` of every environment; episodes end as the tables say, or as given."""
+def add(memory, step, extras=None):
+    """Adds step number `step` of every environment, perhaps with other extras; episodes end as the tables say."""
     envs = range(memory.num_envs)
     rows = [numbers(step, env) for env in envs]
     columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    ends = [
-        np.array([(step, env) in table for env in envs]) if given is None else np.array(given)
-        for given, table in ((terminated, TERMINATED), (truncated, TRUNCATED))
-    ]
+    ends = [np.array([(step, env) in table for env in envs]) for table in (TERMINATED, TRUNCATED)]
     memory.add(
         {key: columns[key] for key in OBSERVATION},
         columns["action"],
         columns["reward"],
         *ends,
         {key: columns[f"next {key}"] for key in OBSERVATION},
-        {name: columns[name] for name in SPEC.extras},
+        extras or {name: columns[name] for name in SPEC.extras},
     )
 
 
@@ -167,18 +160,13 @@ def test_rows_have_the_previous_action_and_raw_reward_and_a_sequence_the_state_o
     spec = SPEC._replace(extras={f"state/{name}": array for name, array in previous.items()})
     state = {"hidden": ArraySpec((2,), "float32")}
     memory = SequenceMemory(spec, 16, 5, 2, recurrent_state=state, reward_filter=lambda reward: 100 * reward)
-    before = {"action": np.zeros((2, 1)), "reward": np.zeros(2)}
+    action, reward = np.zeros((2, 1)), np.zeros(2)
     for step in range(8):
-        rows = [numbers(step, env) for env in (0, 1)]
-        columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-        ends = [np.array([(step, env) in table for env in (0, 1)]) for table in (TERMINATED, TRUNCATED)]
-        extras = {"state/previous_action": before["action"], "state/previous_reward": before["reward"]}
         hidden = np.float32([[step, 0.5], [-step, 0.5]])
-        observation, following = ({key: columns[prefix + key] for key in OBSERVATION} for prefix in ("", "next "))
-        more = {**extras, "state/hidden": hidden}
-        memory.add(observation, columns["action"], columns["reward"], *ends, following, more)
-        ended = ends[0] | ends[1]
-        before = {"action": columns["action"] * ~ended[:, None], "reward": columns["reward"] * ~ended}
+        add(memory, step, {"state/previous_action": action, "state/previous_reward": reward, "state/hidden": hidden})
+        (row,) = tiny.newest(memory, 1)
+        goes_on = ~(row["terminated"] | row["truncated"])
+        action, reward = row["action"] * goes_on[:, None], row["reward"] * goes_on
     batch = memory.sequences_from(np.array([[2, 9]]))  # F.. of environment 0 from step 1, of 1 from step 4
     assert set(batch.extras) == {"state/previous_action", "state/previous_reward"}
     np.testing.assert_array_equal(batch.initial_state["hidden"], [[[1, 0.5], [-4, 0.5]]])
@@ -197,18 +185,8 @@ def test_rows_have_the_previous_action_and_raw_reward_and_a_sequence_the_state_o
 # -- rows in and out ---------------------------------------------------------------------------------------------------
 
 
-def continued(old, **fields):
-    """Returns a new memory with the rows of another, put back in two pieces as a checkpoint does."""
-    new = filled(0, old.ring.size, **fields)
-    oldest = max(old.total_rows - old.rows, 0)
-    for start, stop in ((oldest, oldest + 2), (oldest + 2, old.total_rows)):
-        new.put(start, old.between(start, stop))
-    new.total_rows = old.total_rows
-    return new
-
-
 def test_episodes_that_were_ended_after_a_restore_are_followed_by_first_steps():
-    memory = continued(filled(7))
+    memory = restored(filled(7), filled(0))
     memory.end_episodes()
     add(memory, 7)
     assert tiny.newest(memory, 2)["first"].tolist() == [[False, True], [True, True]]

@@ -337,6 +337,22 @@ def _draw(rng: np.random.Generator, array: ArraySpec, shape: tuple[int, ...]) ->
     return rng.standard_normal((*shape, *array.shape)).astype(array.dtype)
 
 
+def _actions(rng: np.random.Generator, spec: Spec, shape: tuple[int, ...]) -> Any:
+    if isinstance(spec.action, HybridSpec):
+        sizes, size = spec.action.sizes, spec.action.action_size
+        discrete = rng.integers(0, sizes, (*shape, len(sizes)), np.int32) if sizes else None
+        continuous = rng.uniform(-1, 1, (*shape, size)).astype(np.float32) if size else None
+        return spec.action.whole(discrete, continuous)
+    if isinstance(spec.action, DiscreteSpec):
+        return rng.integers(0, spec.action.num_actions, (*shape, *spec.action.shape), np.int32)
+    return rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
+
+
+def _states(rng: np.random.Generator, state: Mapping[str, ArraySpec] | None, shape: tuple[int, ...]) -> dict[str, Any]:
+    arrays = (state or {}).items()
+    return {name: rng.uniform(-1, 1, (*shape, *array.shape)).astype(np.float32) for name, array in arrays}
+
+
 def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> Transition:
     """Returns `[U, B, ...]` batches of noise that fit a spec; a tenth of the steps are terminal.
 
@@ -344,27 +360,17 @@ def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> 
     """
     rng = np.random.default_rng(seed)
     shape = (updates, batch_size)
-
-    def act() -> Any:
-        if isinstance(spec.action, HybridSpec):
-            sizes, size = spec.action.sizes, spec.action.action_size
-            discrete = rng.integers(0, sizes, (*shape, len(sizes)), np.int32) if sizes else None
-            continuous = rng.uniform(-1, 1, (*shape, size)).astype(np.float32) if size else None
-            return spec.action.whole(discrete, continuous)
-        if isinstance(spec.action, DiscreteSpec):
-            return rng.integers(0, spec.action.num_actions, (*shape, *spec.action.shape), np.int32)
-        return rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
-
     batch = Transition(
         observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
-        action=act(),
+        action=_actions(rng, spec, shape),
         reward=rng.standard_normal(shape).astype(np.float32),
         discount=np.float32(0.99) * (rng.random(shape) > 0.1).astype(np.float32),
         next_observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
         extras={key: _draw(rng, array, shape) for key, array in spec.extras.items()},
     )
     if "action_mask" in spec.observation:
-        for observation, valid in ((batch.observation, batch.action), (batch.next_observation, act())):
+        other = _actions(rng, spec, shape)
+        for observation, valid in ((batch.observation, batch.action), (batch.next_observation, other)):
             hybrid = isinstance(spec.action, HybridSpec)
             index = spec.action.parts(valid)[0] + spec.action.offsets if hybrid else valid[..., None]
             np.put_along_axis(observation["action_mask"], index, True, axis=-1)
@@ -412,10 +418,7 @@ def random_segments(
         observation["action_mask"][:, -1, :, 0] = True
     on_policy = np.zeros(shape, np.float32)
     on_policy[0] = 1
-    initial = {
-        name: rng.uniform(-1, 1, (updates, columns, *array.shape)).astype(np.float32)
-        for name, array in (state or {}).items()
-    }
+    initial = _states(rng, state, (updates, columns))
     for values in initial.values():
         values[1:] = 0
     return Segments(
@@ -470,11 +473,7 @@ def random_sequences(
     extras = {name: extra(array) for name, array in spec.extras.items()}
     rewards = () if spec.num_rewards is None else (spec.num_rewards,)
     observation = {key: _draw(rng, array, shape) for key, array in spec.observation.items()}
-    discrete = isinstance(spec.action, DiscreteSpec)
-    if discrete:
-        action = rng.integers(0, spec.action.num_actions, shape, np.int32)
-    else:
-        action = rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
+    action, discrete = _actions(rng, spec, shape), isinstance(spec.action, DiscreteSpec)
     if "action_mask" in observation:
         np.put_along_axis(observation["action_mask"], action[..., None], True, axis=-1)
     action, reward = of_steps(action), of_steps(rng.standard_normal((*shape, *rewards)).astype(np.float32))
@@ -483,10 +482,7 @@ def random_sequences(
         after = of_step[name] if name in of_step else extras[f"{NEXT_STATE}{name.removeprefix(STATE)}"]
         extras[name][:, 1:] = after[:, :-1]
         extras[name][step_type == FIRST] = -1 if discrete and name == STATE + PREVIOUS_ACTION else 0
-    initial = {
-        name: rng.uniform(-1, 1, (updates, batch_size, *array.shape)).astype(np.float32)
-        for name, array in (state or {}).items()
-    }
+    initial = _states(rng, state, (updates, batch_size))
     return Sequence(observation, action, reward, of_steps(nonterminal), step_type, extras, initial or ())
 
 
@@ -498,3 +494,11 @@ def statistics_of(rows, discount):
         returns.append(g)
         g = np.where(row["terminated"] | row["truncated"], 0.0, g)
     return np.array(returns), g
+
+
+def restored(old, new):
+    """Returns a new memory with the records and the state of another, as a checkpoint brings them back."""
+    new.put(old.oldest_row, old.between(old.oldest_row, old.total_rows))
+    new.total_rows = old.total_rows
+    new.restore(old.state())
+    return new
