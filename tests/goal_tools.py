@@ -45,8 +45,8 @@ class Reach(gym.Env):
         self.wrong, self.hybrid, goal = wrong, hybrid, Box(-2.0, 2.0, (2,), np.float64)
         self.observation_space = Dict(
             observation=Box(-2.0, 2.0, (2,), np.float64),
-            achieved_goal=Box(-2.0, 2.0, (3,), np.float64) if wrong == "shapes" else goal,
-            **({} if wrong == "keys" else {"desired_goal": goal}),
+            achieved_goal=goal,
+            desired_goal=goal,
         )
         self.action_space = move = Box(-1.0, 1.0, (2,), np.float32)
         if hybrid:
@@ -78,11 +78,7 @@ class Reach(gym.Env):
         return self.observation(), reward, fell, False, {"is_success": reward == 0.0, "bonus": 0.0}
 
     def observation(self):
-        achieved = np.append(self.point, 0.0) if self.wrong == "shapes" else self.point.copy()
-        seen = {"observation": self.point.copy(), "achieved_goal": achieved, "desired_goal": self.goal.copy()}
-        if self.wrong == "keys":
-            del seen["desired_goal"]
-        return seen
+        return {key: self.point.copy() for key in ("observation", "achieved_goal")} | {"desired_goal": self.goal.copy()}
 
     def reward(self, achieved, desired):
         return -(np.linalg.norm(achieved - desired, axis=-1) > 0.2).astype(np.float64)
@@ -90,8 +86,6 @@ class Reach(gym.Env):
     def compute_reward(self, achieved_goal, desired_goal, info):
         if self.wrong == "info":
             return self.reward(achieved_goal, desired_goal) + info["bonus"]
-        if self.wrong == "no number":
-            return None
         if self.wrong == "own step":
             return self.reward(achieved_goal, desired_goal) - 0.01 * self.steps
         if self.wrong == "own goal":

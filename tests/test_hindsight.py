@@ -8,8 +8,7 @@ import pytest
 import tiny
 from goal_tools import BITS, REACH, BitFlipping, Reach, Reaches
 from resume_tools import RUN, complete_run, crashed, same_run
-from scipy.stats import chisquare
-from toys import tiny_preset
+from toys import restored, tiny_preset
 
 import tfsac
 from tfsac.environments import GoalFunctions, maker
@@ -70,17 +69,6 @@ def filled(cls=HindsightMemory, capacity=3000, **fields):
     return memory
 
 
-def last_row(env, row):
-    return next(end - 1 for end in np.cumsum(LENGTHS[env]) if end > row)
-
-
-def assert_uniform(values, expected):
-    """Exactly the expected values occur, each as often as the others by a chi-square test."""
-    found, counts = np.unique(values, return_counts=True)
-    np.testing.assert_array_equal(found, np.sort(expected))
-    assert len(counts) == 1 or chisquare(counts).pvalue > 1e-4, counts
-
-
 def drawn(memory, uniform=DRAWS):
     """Returns row and environment of the transitions drawn, and the row of each goal, -1 for none."""
     index, goal = (slots[0] for slots in memory.draw(uniform))
@@ -93,40 +81,17 @@ def drawn(memory, uniform=DRAWS):
 
 
 @pytest.mark.parametrize("rows", [1000, 10])  # a ring of 10 has lost the first 6
-def test_steps_of_finished_episodes_are_sampled_equally_often_and_no_others(rows):
-    memory = filled(capacity=3 * rows)
-    row, env, _ = drawn(memory)
+def test_steps_of_finished_episodes_are_sampled_and_no_others(rows):
+    row, env, _ = drawn(filled(capacity=3 * rows))
     oldest = max(STEPS - rows, 0)
-    assert_uniform(1000 * env + row, [1000 * e + t for e, end in ((0, 13), (1, 14)) for t in range(oldest, end)])
-
-
-@pytest.mark.parametrize("rows", [1000, 10])
-@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
-def test_goals_are_sampled_equally_often_among_those_of_the_strategy(strategy, rows):
-    memory = filled(capacity=3 * rows, strategy=strategy)
-    row, env, goal = drawn(memory)
-    assert abs((goal >= 0).mean() - 0.8) < 0.01
-    oldest = max(STEPS - rows, 0)
-    for e, t in ((0, 8), (1, 9), (0, 12), (1, 6)):
-        last = last_row(e, t)
-        first = max(
-            last + 1 - next(n for n, end in zip(LENGTHS[e], np.cumsum(LENGTHS[e]), strict=True) if end > t), oldest
-        )
-        goals = {"future": range(t, last + 1), "final": [last], "episode": range(first, last + 1)}[strategy]
-        assert_uniform(goal[(env == e) & (row == t) & (goal >= 0)], [*goals])
+    assert {*zip(env, row, strict=True)} == {(e, t) for e, end in ((0, 13), (1, 14)) for t in range(oldest, end)}
 
 
 def test_the_memory_is_ready_with_the_first_finished_episode_that_it_still_has():
     memory = HindsightMemory(SPEC, 4, 1, goals=Numbers())
-    seen, zero, no, yes = (
-        dict.fromkeys(SPEC.observation, np.zeros((1, 1))),
-        np.zeros(1),
-        np.zeros(1, bool),
-        np.ones(1, bool),
-    )
-    ready = []
-    for truncated in (no, no, yes, no, no, no, no, yes):
-        memory.add(seen, zero, zero, no, truncated, seen)
+    seen, zero, ready = dict.fromkeys(SPEC.observation, np.zeros((1, 1))), np.zeros(1), []
+    for step in range(8):
+        memory.add(seen, zero, zero, np.array([False]), np.array([step in (2, 7)]), seen)
         ready.append(memory.ready)
     assert ready == [False, False, True, True, True, True, False, True]
 
@@ -169,18 +134,15 @@ def test_a_window_has_one_goal_and_ends_where_it_is_reached_or_the_episode_ends(
 def test_a_restored_memory_samples_the_same_and_running_episodes_that_end_count_as_truncated():
     memory = filled(capacity=30)
     memory.sample(2, 8, np.random.default_rng(0))
-    restored = HindsightMemory(SPEC, 30, 3, goals=Numbers())
-    restored.put(memory.oldest_row, memory.between(memory.oldest_row, STEPS))
-    restored.total_rows = STEPS
-    restored.restore(memory.state())
-    for one in (memory, restored):
+    copy = restored(memory, HindsightMemory(SPEC, 30, 3, goals=Numbers()))
+    for one in (memory, copy):
         one.end_episodes()
     for _ in range(2):
-        row, env, _ = drawn(restored)
-        assert_uniform(1000 * env + row, [1000 * e + t for e in range(3) for t in range(6, STEPS)])
-        for ours, theirs in zip(memory.draw(DRAWS), restored.draw(DRAWS), strict=True):
+        row, env, _ = drawn(copy)
+        assert {*zip(env, row, strict=True)} == {(e, t) for e in range(3) for t in range(6, STEPS)}
+        for ours, theirs in zip(memory.draw(DRAWS), copy.draw(DRAWS), strict=True):
             np.testing.assert_array_equal(ours, theirs)
-    assert restored.metrics() == memory.metrics() and np.isnan(memory.metrics()["replay/relabelled"])
+    assert copy.metrics() == memory.metrics() and np.isnan(memory.metrics()["replay/relabelled"])
 
 
 def test_steps_that_only_begin_an_episode_are_never_sampled_and_make_no_memory_ready():
@@ -191,11 +153,8 @@ def test_steps_that_only_begin_an_episode_are_never_sampled_and_make_no_memory_r
         autoreset = np.array([row in (3, 7)])
         memory.add(seen, np.zeros((1, 1)), np.zeros(1), no, np.array([row in (2, 6, 10)]), seen, autoreset=autoreset)
         if memory.ready:
-            restored = HindsightMemory(SPEC, 6, 1, goals=Numbers(), autoreset=True)
-            restored.put(memory.oldest_row, memory.between(memory.oldest_row, memory.total_rows))
-            restored.total_rows = memory.total_rows
-            restored.restore(memory.state())
-            batches = [one.sample(1, 200, np.random.default_rng(row)) for one in (memory, restored)]
+            copy = restored(memory, HindsightMemory(SPEC, 6, 1, goals=Numbers(), autoreset=True))
+            batches = [one.sample(1, 200, np.random.default_rng(row)) for one in (memory, copy)]
             for ours, theirs in zip(*map(flat, batches), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
             sampled.append(sorted({int(number) for number in batches[0].observation["observation"][0, :, 0]}))
@@ -222,12 +181,9 @@ def goals_of(env, limit=20):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ("keys", "'desired_goal'"),
-        ("shapes", "of one shape"),
         ("penalty", "follow from the goals alone"),
         ("info", "empty info, got KeyError"),
         ("one norm", r"must return `\[K\]`"),
-        ("no number", "gave None"),
         ("last step", "whose reward was -100"),
         ("no termination", "a bool, got None"),
         ("own step", "until the next reset"),
@@ -243,8 +199,6 @@ def test_rewards_that_goals_do_not_decide_are_refused_before_training(wrong, wor
 def test_a_wrapper_that_changes_rewards_and_an_environment_without_goals_are_refused():
     with pytest.raises(TfsacError, match="goals alone"):
         goals_of(gym.wrappers.TransformReward(Reach(), lambda reward: 2 * reward - 1))
-    with pytest.raises(TfsacError, match="'achieved_goal'"):
-        GoalFunctions(gym.make("Pendulum-v1"))
     with pytest.raises(TfsacError, match="max_episode_steps"):
         GoalFunctions(Reach())  # no episode ends
     assert goals_of(Reach()).time_limit == 20
@@ -275,9 +229,6 @@ def test_a_termination_for_one_goal_is_called_for_each_and_the_check_tells_so():
     ("changes", "words"),
     [
         ({"environment.filters.reward_normalization": True}, "reward_rescale_factor"),
-        ({"environment.filters.return_scaling": {}}, "reward_rescale_factor"),
-        ({"agent.memory.strategy": "random"}, "future"),
-        ({"agent.memory.goals_per_step": -1}, "greater than or equal to 0"),
         ({"agent.memory.max_size": 20}, "exceed the time limit, 20 steps"),
         ({"agent.networks.policy.observation_keys": ["observation"]}, "networks that read 'desired_goal'"),
         ({"environment.level": "Pendulum-v1"}, "'achieved_goal'"),
@@ -290,9 +241,8 @@ def test_what_does_not_go_with_hindsight_is_refused(changes, words, tmp_path):
 
 
 def test_agents_with_another_memory_refuse_hindsight():
-    for other in (tiny.taac(), tiny.acer()):
-        with pytest.raises(TfsacError, match="kind"):
-            override(other, {"agent.memory": {"kind": "hindsight"}})
+    with pytest.raises(TfsacError, match="kind"):
+        override(tiny.taac(), {"agent.memory": {"kind": "hindsight"}})
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
@@ -344,11 +294,8 @@ def test_a_run_that_crashed_continues_exactly_and_reports_its_samples(level, tmp
     ("changes", "settings"),
     [
         ({"environment.num_envs": 3}, {}),
-        pytest.param({"environment.num_envs": 3, "environment.vectorization": "subprocess"}, {}, marks=pytest.mark.slow),
-        pytest.param({"environment.evaluation": "shared"}, {}, marks=pytest.mark.slow),
         pytest.param({"environment.num_envs": 2, "environment.vectorization": "subprocess", "environment.step_timeout_seconds": 60}, {}, marks=pytest.mark.slow),
         pytest.param({}, {"asynchronous_collection": True, "memory_on_disk": True}, marks=pytest.mark.slow),
-        pytest.param({"environment.num_envs": 2}, {"ray_address": "local", "num_actors": 2, "actor_steps": 4}, marks=pytest.mark.acceptance),
     ],
     ids=str,
 )  # fmt: skip
@@ -374,14 +321,11 @@ def test_updates_that_no_finished_episode_allowed_are_made_up(tmp_path):
 
 
 @pytest.mark.usefixtures("untraced")
-def test_only_collected_observations_are_normalised_and_a_relabelled_goal_looks_as_when_it_was_achieved(tmp_path):
+def test_achieved_and_desired_goals_share_their_statistics(tmp_path):
     trainer = Trainer(preset(**MORE), tmp_path / "run", quiet=True)
     trainer.close()
     statistics = trainer.filters.observations
     assert statistics["achieved_goal"] is statistics["desired_goal"] is not statistics["observation"]
-    goal = np.float32([[0.3, -0.2]])
-    seen = trainer.filters.observation({"observation": goal, "achieved_goal": goal, "desired_goal": goal})
-    np.testing.assert_array_equal(seen["achieved_goal"], seen["desired_goal"])
     plain = override(preset(**MORE), {"agent.memory": {"kind": "uniform", "max_size": 1000}})
     other = Trainer(plain, tmp_path / "plain", quiet=True)
     other.close()
