@@ -79,6 +79,14 @@ class Simulator(Odd):
         self.process.join()
 
 
+class Continuing(gym.Wrapper):
+    """Drops the end that a time limit makes."""
+
+    def step(self, action):
+        observation, reward, terminated, _, info = self.env.step(action)
+        return observation, reward, terminated, False, info
+
+
 class Telling(gym.Env):
     """Has a number for each seed, and says it and other things in its infos; the last step says `is_success`."""
 

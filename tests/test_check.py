@@ -5,6 +5,7 @@ import random
 import gymnasium as gym
 import numpy as np
 import pytest
+from environment_tools import Continuing
 
 import tfsac
 from tfsac import cli
@@ -64,25 +65,13 @@ class Outliving(Plain):
 
 
 class Masking(Plain):
-    """Has the masks of sb3-contrib."""
+    """Has the masks of sb3-contrib, and those of Gymnasium's Taxi."""
 
     def action_masks(self):
         return np.ones(1, bool)
 
-
-class MaskInInfo(Plain):
-    """Has the masks of Gymnasium's Taxi."""
-
     def step(self, action):
         return *super().step(action)[:4], {"action_mask": np.ones(1, np.int8)}
-
-
-class Continuing(gym.Wrapper):
-    """Drops the end that a time limit makes."""
-
-    def step(self, action):
-        observation, reward, terminated, _, info = self.env.step(action)
-        return observation, reward, terminated, False, info
 
 
 gym.register("Plain-v0", entry_point=Plain)
@@ -134,7 +123,7 @@ def test_the_check_makes_and_resets_environments_as_training_does():
     [
         (Unseeded, "self.np_random"),
         (Masking, "action_masks() is not read"),
-        (MaskInInfo, "info['action_mask'] is not read"),
+        (Masking, "info['action_mask'] is not read"),
         (Outliving, "reset everything else"),
         (lambda: Plain(terminated=False), "no time limit known"),
         (lambda: Continuing(gym.wrappers.TimeLimit(Plain(terminated=False), 15)), "though the time limit is 15"),

@@ -6,14 +6,13 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
-from environment_tools import ODD, ZEROS, Odd, Simulator
+from environment_tools import ODD, ZEROS, Continuing, Odd, Simulator
 from toys import tiny_preset
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, Environments, make, vectorize
 from tfsac.environments.checked_env import time_limit_of
 from tfsac.environments.subprocesses import IsolatedEnvironment
-from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, override
 from tfsac.training import evaluation
 from tfsac.training.evaluation import evaluate
@@ -25,7 +24,6 @@ WRONG = {
     "a reward beyond float32": {"reward": 1e300},
     "NaN": {"observation": np.float32([0, np.nan])},
     "short observation": {"observation": np.zeros(1, np.float32)},  # would be broadcast
-    "observation of a dict": {"observation": {"x": ZEROS}},
     "four values": {"step": (ZEROS, 1.0, False, {})},
     "no info": {"info": None},
 }
@@ -90,8 +88,6 @@ def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action
 def test_an_error_of_a_constructor_keeps_its_type():
     with pytest.raises(KeyError, match="model"):
         make(ODD, action="constructor")
-    with pytest.raises(TfsacError, match="colour"):
-        make(ODD, colour=1)
 
 
 def test_environments_are_closed_where_another_cannot_be_made(tmp_path):
@@ -168,14 +164,6 @@ def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):
 
 
 # -- episodes that do not end ------------------------------------------------------------------------------------------
-
-
-class Continuing(gym.Wrapper):
-    """Drops the end that a time limit makes."""
-
-    def step(self, action):
-        observation, reward, terminated, _, info = self.env.step(action)
-        return observation, reward, terminated, False, info
 
 
 def test_an_evaluation_episode_without_end_is_cut_off_with_a_warning(monkeypatch):

@@ -150,21 +150,18 @@ def test_a_mask_that_allows_no_action_or_does_not_fit_is_refused(environments, m
             envs.step(np.array(action, np.int32))
 
 
-class Popping(Moves):
-    """Takes an entry out of its argument."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.size = config.pop("size")
+def popping(config):
+    """Makes an environment, and takes an entry out of its argument."""
+    return Moves(when=config.pop("when"))
 
 
-gym.register("Popping-v0", entry_point=Popping)
+gym.register("Popping-v0", entry_point=popping)
 
 
 def test_an_environment_may_change_its_arguments():
-    parameters = EnvironmentParameters(level=f"{__name__}:Popping-v0", kwargs={"config": {"size": 5}})
-    assert [maker(parameters)().unwrapped.size for _ in range(2)] == [5, 5]
-    assert parameters.kwargs == {"config": {"size": 5}}
+    parameters = EnvironmentParameters(level=f"{__name__}:Popping-v0", kwargs={"config": {"when": "end"}})
+    assert [maker(parameters)().unwrapped.when for _ in range(2)] == ["end", "end"]
+    assert parameters.kwargs == {"config": {"when": "end"}}
 
 
 def test_a_game_that_is_over_needs_no_valid_action(environments):

@@ -4,9 +4,7 @@ import importlib
 import json
 import pathlib
 import sys
-import threading
 
-import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -14,9 +12,8 @@ import tiny
 from pages import ROOT, run_page
 
 from tfsac import cli
-from tfsac.environments import make, maker
+from tfsac.environments import make
 from tfsac.errors import TfsacError
-from tfsac.parameters import EnvironmentParameters
 from tfsac.preset_lookup import load_preset, read_config
 from tfsac.utils import imports
 
@@ -40,22 +37,6 @@ class Mine(gymnasium.Env):
 gymnasium.register("Mine-v0", entry_point=f"{__name__}:Mine", max_episode_steps=5)
 """
 OWN = ("own_mine", "own_missing", "own_raising", "own_beside")
-
-
-class Locked(gym.Env):
-    """Has what no other process can have."""
-
-    observation_space = action_space = gym.spaces.Box(-1.0, 1.0, (1,))
-
-    def __init__(self):
-        self.lock = threading.Lock()
-
-
-def test_environments_that_were_made_stay_in_their_process():
-    one = maker(EnvironmentParameters(), Locked)
-    kept = one()
-    copy = cloudpickle.loads(cloudpickle.dumps(one))
-    assert isinstance(copy().unwrapped, Locked) and one.newest is kept.unwrapped
 
 
 @pytest.fixture

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import tiny
 from pages import ROOT, run_page
-from resume_tools import weights
 
-from tfsac.parameters import RunParameters, override, to_json
+from tfsac.parameters import RunParameters, to_json
 from tfsac.preset_lookup import load_preset
-from tfsac.training import Trainer
 
 pytest.importorskip("mujoco_playground", reason="needs tfsac[playground]")
 
@@ -93,21 +91,6 @@ def test_a_task_is_a_level_with_its_own_time_limit():
         observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
     assert np.isfinite(observation).all() and (np.asarray(reward) > 0.0).all() and not (terminated | truncated).any()
     assert env._step._cache_size() == 1  # one compilation
-
-
-def test_the_policy_reads_less_than_the_critics(walk, tmp_path):
-    changes = {
-        f"agent.networks.{name}.input_embedders_parameters": {key: {"scheme": "Empty"}}
-        for name, key in {"policy": "state", "q": "privileged_state"}.items()
-    }
-    changes |= {"environment.level": "tfsac.playground:CartpoleBalance", "environment.max_episode_steps": 5}
-    changes |= {"environment.num_envs": 3, "schedule.improve_steps": "EnvironmentSteps(30)"}
-    changes |= {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(3)"}
-    preset = override(tiny.shrunk(load_preset("flash_sac_many_environments"), **tiny.SHORTER), changes)
-    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=1, eager=True), quiet=True)
-    trainer.run()
-    first = {name.split("/")[0]: array for name, array in reversed(weights(trainer).items())}
-    assert first["policy"].shape == (1,) and first["q"].shape[-1] == 2 + 1  # the action, too
 
 
 def test_the_page_about_thousands_of_environments_runs(tmp_path):

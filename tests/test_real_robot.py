@@ -1,8 +1,6 @@
 """One environment that exists once: evaluations between its episodes, or none, and the page about a robot."""
 
-import csv
 import itertools
-import pathlib
 
 import gymnasium as gym
 import numpy as np
@@ -17,7 +15,6 @@ from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import RunParameters, override
 from tfsac.training import Trainer
 
-ROOT = pathlib.Path(__file__).parents[1]
 LENGTH = 12  # steps of an episode
 
 
@@ -194,15 +191,14 @@ def test_without_evaluations_the_best_ten_training_episodes_keep_the_policy(tmp_
     result = trainer.run()
     rewards = trainer.memory.ring["reward"][: len(trainer.memory), 0].reshape(-1, LENGTH).astype(np.float64)
     returns, judged = rewards.sum(axis=1), {}
-    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            step, mean = int(row["env_steps"]), row["training/recent_return_mean"]
-            ended = step // LENGTH
-            assert bool(mean) == (ended - 3 >= 10)  # three ended in the warm-up of 40 steps
-            if mean:
-                judged[step] = float(mean)
-                assert judged[step] == pytest.approx(returns[ended - 10 : ended].mean(), rel=1e-5)
-            assert not any(name.startswith("evaluation/") for name in row)
+    for row in tiny.rows(tmp_path / "run"):
+        step, mean = int(row["env_steps"]), row["training/recent_return_mean"]
+        ended = step // LENGTH
+        assert bool(mean) == (ended - 3 >= 10)  # three ended in the warm-up of 40 steps
+        if mean:
+            judged[step] = float(mean)
+            assert judged[step] == pytest.approx(returns[ended - 10 : ended].mean(), rel=1e-5)
+        assert not any(name.startswith("evaluation/") for name in row)
     assert result.best_return == max(judged.values()) and judged[result.best_step] == result.best_return
     assert result.accepted is True
     steps, values = tfsac.experiments.plots.read_curve(tmp_path / "run")
@@ -242,7 +238,7 @@ def test_a_robot_that_begins_elsewhere_repeats_no_actions(tmp_path):
 
 @pytest.mark.slow
 def test_the_page_about_a_robot_runs(tmp_path):
-    page = ROOT / "docs" / "real_robot.md"
+    page = pages.ROOT / "docs" / "real_robot.md"
     shorter = {f"EnvironmentEpisodes({n})": f"EnvironmentEpisodes({few})" for n, few in ((30, 10), (32, 11))}
     pages.run_page(page, tmp_path, shorter, ["--notensorboard"])
     assert len(tiny.rows(tmp_path / "runs" / "motor")) >= 1

@@ -32,16 +32,13 @@ def numbers(purpose, *where):
 
 class Watching(Callback):
     def __init__(self):
-        self.rows, self.steps = [], []
+        self.steps = []
 
     def on_training_begin(self, trainer):
         assert trainer.last_step is None
 
     def on_step(self, trainer):
         self.steps.append(trainer.last_step)
-
-    def on_evaluation(self, trainer, row):
-        self.rows.append(row)
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,8 @@ from tfsac.types import ArraySpec
 Box = gym.spaces.Box
 
 
-@pytest.fixture
-def environments():
-    """Makes environments and closes them at the end."""
-    made = []
-
-    def make_environments(num_envs=2, level=TWO, **fields):
-        made.append(Environments(EnvironmentParameters(level, num_envs=num_envs, **fields), seed=3))
-        return made[-1]
-
-    yield make_environments
-    for each in made:
-        each.close()
+def environments(level=TWO, **fields):
+    return Environments(EnvironmentParameters(level, num_envs=2, **fields), seed=3)
 
 
 def test_a_step_returns_the_sum_and_the_rewards_beside_it():
@@ -48,11 +38,12 @@ def test_an_environment_whose_reward_space_is_no_vector_has_one_reward(space):
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
-def test_steps_of_several_environments_return_all_rewards_also_where_an_episode_ends(environments, vectorization):
+def test_steps_of_several_environments_return_all_rewards_also_where_an_episode_ends(vectorization):
     envs = environments(vectorization=vectorization)
     assert envs.spec.num_rewards == 2
     actions = np.float32([[0.5], [-1.0]])
     kept = [envs.step(actions) for _ in range(4)]
+    envs.close()
     for result, steps in zip(kept, (1, 2, 3, 1), strict=True):
         assert result.reward.dtype == np.float32
         np.testing.assert_array_equal(result.reward, [[-0.25, 10 * steps], [-1, 10 * steps]])
@@ -66,7 +57,7 @@ def test_steps_of_several_environments_return_all_rewards_also_where_an_episode_
         ("too many", r"shape \(2,\).*\(environment 1, step 2\)$"),
     ],
 )
-def test_bad_rewards_of_one_of_several_environments_are_refused(environments, trouble, message):
+def test_bad_rewards_of_one_of_several_environments_are_refused(trouble, message):
     envs = environments(kwargs={"trouble": trouble})
     envs.step(np.zeros((2, 1), np.float32))
     with pytest.raises(EnvironmentFailure, match=message):
@@ -74,7 +65,7 @@ def test_bad_rewards_of_one_of_several_environments_are_refused(environments, tr
 
 
 @pytest.mark.filterwarnings("ignore")  # of the packages that MO-Gymnasium imports, and of its float64 bounds
-def test_a_level_of_mo_gymnasium(environments):
+def test_a_level_of_mo_gymnasium():
     pytest.importorskip("mo_gymnasium", reason="needs mo-gymnasium, whose environments have several rewards")
     envs = environments(level="mo_gymnasium:mo-mountaincarcontinuous-v0")
     assert envs.spec.num_rewards == 2 and envs.spec.observation == {"observation": ArraySpec((2,), "float32")}
