@@ -78,10 +78,7 @@ def rewrite(path, change=dict, **changes):
     np.savez_compressed(path, **arrays)
 
 
-def test_what_is_saved_is_loaded_exactly(saved, choices):
-    expected, loaded = demonstrations(), load_demonstrations(saved, SPEC)
-    np.testing.assert_array_equal(loaded.records, expected.records)
-    assert (loaded.level, loaded.returns.tolist()) == ("TfsacCameraArm-v0", [1.5, -2.25])
+def test_choices_of_a_team_are_loaded_as_they_were_saved(choices):
     team = load_demonstrations(choices, CHOICES, "pettingzoo:mpe2.simple_spread_v3").records
     assert team["action"].dtype == np.int32
     np.testing.assert_array_equal(team["action"], np.random.default_rng(0).integers(0, 4, (6, 3)))
@@ -100,11 +97,11 @@ def test_only_after_a_terminated_step_may_no_action_be_valid(choices):
         load_demonstrations(choices, CHOICES)
 
 
-def test_the_first_episodes_are_taken(saved):
+def test_what_is_saved_is_loaded_exactly_and_the_first_episodes_are_taken(saved):
     for num_episodes, count, returns in ((2, 7, [1.5, -2.25]), (1, 4, [1.5])):
         loaded = load_demonstrations(saved, SPEC, num_episodes=num_episodes)
         np.testing.assert_array_equal(loaded.records, demonstrations().records[:count])
-        assert loaded.returns.tolist() == returns
+        assert loaded.returns.tolist() == returns and loaded.level == "TfsacCameraArm-v0"
     for num_episodes in (3, 0):
         with pytest.raises(TfsacError, match="num_episodes must be 1 to 2"):
             load_demonstrations(saved, SPEC, num_episodes=num_episodes)
@@ -176,10 +173,8 @@ DAMAGED = {
     "empty": ("saved", steps(0, 0), "empty"),
     "stops in an episode": ("saved", steps(0, 6), "truncated"),
     "not finite": ("saved", with_array("observation/joints", lambda x: np.full_like(x, np.nan)), "observation/joints"),
-    "not finite in float32": ("saved", with_array("reward", lambda x: np.full(7, 1e300)), "reward"),
     "actions out of bounds": ("saved", with_array("action", lambda x: x - 1.5), "actions"),
     "actions that there are not": ("choices", with_array("action", lambda x: x + 4), "actions"),
-    "another kind of numbers": ("choices", with_array("action", lambda x: x.astype("float32")), "action must be int32"),
     "a missing field": ("saved", without("next_observation/joints"), "next_observation/joints"),
     "another format": ("saved", with_array("meta", lambda x: np.array('{"format": 2, "level": "x"}')), "format"),
     "pickled objects": ("saved", with_array("reward", lambda x: np.array([{}] * 7, object)), "not a demonstration file"),
@@ -283,23 +278,6 @@ def test_a_minari_dataset_is_read_step_by_step(minari, level, lengths):
     np.testing.assert_array_equal(first.records, rows[: ends[1] + 1])
 
 
-def test_a_minari_dataset_of_dicts_with_actions_of_uneven_bounds_is_read(minari):
-    tiny.register()
-    env = gym.make("TfsacCameraArm-v0")
-    spec = spec_of(env)
-    observation, _ = env.reset(seed=1)
-    actions = np.float32([[-2.0, 0.7], [2.5, 0.4]])
-    middle, last = env.step(actions[0])[0], env.step(actions[1])[0]
-    steps = [(observation, actions[0], 1.0, False, False, middle), (middle, actions[1], 2.0, False, True, last)]
-    create(minari, "arm-v3", [steps], observation_space=env.observation_space, action_space=env.action_space)
-    rows = load_demonstrations("minari:arm-v3", spec, "TfsacCameraArm-v0", inverse=action_map(spec).inverse).records
-    assert len(rows) == 2 and rows["truncated"].tolist() == [False, True]
-    np.testing.assert_allclose(rows["action"], [[-1, 1], [1, 0]], atol=1e-6)
-    for key, (_, dtype, *_) in spec.observation.items():
-        np.testing.assert_array_equal(rows["observation/" + key][0], observation[key].astype(dtype))
-        np.testing.assert_array_equal(rows["next_observation/" + key][1], last[key].astype(dtype))
-
-
 @pytest.mark.parametrize("structure", ["dict", "nested"])
 def test_a_minari_dataset_of_several_actions_is_read(minari, structure):
     env = HybridIdentity(structure, mask="flat", steps=4)
@@ -317,6 +295,9 @@ def test_a_minari_dataset_of_several_actions_is_read(minari, structure):
     for i, (_, action, *_) in enumerate(steps):
         for name, part in inverse(action).items():
             np.testing.assert_allclose(rows[f"action/{name}"][i], part, atol=1e-6)
+    for key in ("observation", "action_mask"):
+        np.testing.assert_array_equal(rows["observation/" + key], [seen[key] for seen, *_ in steps])
+        np.testing.assert_array_equal(rows["next_observation/" + key], [following[key] for *_, following in steps])
     other = spec_of(HybridIdentity("tuple", mask="flat"))
     with pytest.raises(TfsacError, match="does not fit the environment"):
         load_demonstrations("minari:mine/several-v0", other, inverse=action_map(other).inverse)
