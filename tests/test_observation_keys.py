@@ -1,41 +1,24 @@
 """Networks that read some keys of an observation: privileged critics, and a policy that never touches their keys."""
 
-import json
-
 import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from toys import random_batches, team_spec, tiny_preset
+from toys import tiny_preset
 
 import tfsac
-from tfsac.environments import Filters
 from tfsac.errors import TfsacError
-from tfsac.exporting.exported import load_exported
-from tfsac.parameters import (
-    BaseAgentParameters,
-    NetworkParameters,
-    RunParameters,
-    VHeadParameters,
-    from_json,
-    override,
-    to_json,
-)
+from tfsac.parameters import RunParameters, override
 from tfsac.preset_lookup import load_preset
-from tfsac.training import Policy, Trainer
+from tfsac.training import Trainer
 from tfsac.training.build import build_agent
-from tfsac.training.checkpoints import CheckpointError
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 SENSORS, STATE = ArraySpec((3,), "float32"), ArraySpec((2,), "float32")
 NUMBERS = ArraySpec((1,), "float32", np.float32([-2]), np.float32([2]))
 SPEC = Spec({"sensors": SENSORS, "state": STATE}, NUMBERS)
 BOTH = ("sensors", "state")
-KEYS = {
-    "agent.networks.*.observation_keys": ["sensors", "state"],
-    "agent.networks.policy.observation_keys": ["sensors"],
-}
 NORMALISED = {"environment.filters.observation_normalization": True}
 SHORT = {"environment.max_episode_steps": 10, **tiny.SHORTER}
 
@@ -45,8 +28,8 @@ class Simulated(gym.Env):
 
     action_space = gym.spaces.Box(-2.0, 2.0, (1,), np.float32)
 
-    def __init__(self, deployed=False, scale=1.0):
-        self.deployed, self.scale = deployed, scale
+    def __init__(self, deployed=False):
+        self.deployed = deployed
         spaces = {"sensors": gym.spaces.Box(-10.0, 10.0, (3,), np.float32)}
         if not deployed:
             spaces["state"] = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -64,7 +47,7 @@ class Simulated(gym.Env):
     def observation(self):
         noise = self.np_random.normal(0.0, 0.1, 3)
         seen = {"sensors": (np.append(self.state, 0.0) + noise).astype(np.float32)}
-        return seen if self.deployed else seen | {"state": (self.scale * self.state).astype(np.float32)}
+        return seen if self.deployed else seen | {"state": self.state.astype(np.float32)}
 
 
 def deployed():
@@ -134,42 +117,6 @@ def test_keys_are_read_in_the_order_of_the_list_each_through_its_own_embedder_or
     assert [*usual.embedders.values()] == [[], []]  # as the preset's for "observation"
 
 
-def test_the_embedders_way_reads_the_same_keys_and_gives_the_same_networks():
-    by_embedders = override(
-        PRESETS["twin"](),
-        {
-            "agent.networks.policy.input_embedders_parameters": {"sensors": {"scheme": []}},
-            "agent.networks.q.input_embedders_parameters": {key: {"scheme": []} for key in BOTH},
-        },
-    )
-    for ours, theirs in zip(*(agent_of(p).networks.values() for p in (privileged(), by_embedders)), strict=True):
-        assert [*ours.embedders] == [*theirs.embedders]
-        for a, b in zip(ours.variables, theirs.variables, strict=True):
-            np.testing.assert_array_equal(a.numpy(), b.numpy())
-
-
-def test_updates_differ_only_by_what_the_critics_read():
-    """The critics learn from the privileged key, and the policy through them alone."""
-    batches = random_batches(SPEC, 2, 32)
-    moved = batches._replace(observation={**batches.observation, "state": batches.observation["state"] + 1.0})
-    blind = privileged(**{"agent.networks.q.observation_keys": ["sensors"]})
-    for preset, differs in ((privileged(), True), (blind, False)):
-        losses = []
-        for batch in (batches, moved):
-            agent = agent_of(preset)
-            losses.append(agent.update(batch).metrics[0, agent.metric_names.index("loss/q1")])
-        assert (losses[0] != losses[1]) == differs
-
-
-def test_critics_of_a_team_read_two_keys():
-    spec = team_spec(2, discrete=False)
-    keys = {"agent.networks.policy.observation_keys": ["agent_state"]}
-    keys["agent.networks.q.observation_keys"] = ["agent_state", "global_state"]
-    agent = agent_of(override(PRESETS["twin"](), keys), spec)
-    assert [*agent.networks["q_target"].embedders] == ["agent_state", "global_state"]
-    agent.update(random_batches(spec, 1, 32))
-
-
 def test_custom_models_get_the_keys_of_their_network():
     read = {}
 
@@ -205,43 +152,9 @@ def test_a_loaded_policy_needs_and_carries_the_policys_keys_alone(run):
     state = policy.filters.state()
     assert [*state["mean"]] == [*state["squares"]] == ["sensors"] and state["count"] > 50
     observation = {"sensors": seen()["sensors"]}
-    action = policy.act(observation)
-    for other in (np.full((4, 2), np.nan), np.zeros((4, 7))):
-        np.testing.assert_array_equal(policy.act({**observation, "state": other}), action)
     both = tfsac.load_policy(run, env_fn=Simulated, critics=True)
-    np.testing.assert_array_equal(both.act(observation), action)
+    np.testing.assert_array_equal(both.act(observation), policy.act(observation))
     assert [*both.filters.state()["mean"]] == [*BOTH]
-    with pytest.raises(TfsacError, match="state"):
-        both.values(observation, action)
-    assert both.values(seen(), action)["q"].shape == (4,)
-
-
-def test_the_policy_is_evaluated_where_there_are_no_privileged_keys_and_as_in_training(run):
-    changed = {"environment.kwargs": {}}
-    played = tfsac.evaluate(run, episodes=2, env_fn=deployed, changes=changed)
-    np.testing.assert_array_equal(played.returns, tfsac.evaluate(run, episodes=2, env_fn=Simulated).returns)
-
-
-@pytest.mark.parametrize("kind", ["saved_model", pytest.param("tflite", marks=pytest.mark.slow)])
-def test_an_export_asks_for_the_policys_keys_and_its_values_for_those_of_the_critics(kind, run, tmp_path):
-    policy = tfsac.load_policy(run, env_fn=Simulated, critics=True)
-    path = tfsac.export(policy, tmp_path / "exported", kind, values=True)
-    observations = [{key: array[i] for key, array in seen().items()} for i in range(4)]
-    assert tfsac.verify(policy, path, observations) < 1e-5
-    assert [*load_exported(path).reads] == ["sensors"]
-    if kind == "tflite":
-        return
-    signatures = tf.saved_model.load(str(path)).signatures
-    assert sorted(signatures["values"].structured_input_signature[1]) == ["action", *BOTH]
-
-
-def test_normalisation_is_by_key_so_that_a_privileged_key_never_reaches_the_policy():
-    filters = [Filters(privileged(**NORMALISED).environment.filters, SPEC) for _ in range(2)]
-    agent, observation = agent_of(privileged(**NORMALISED)), seen()
-    for scale, one in zip((1.0, 1e4), filters, strict=True):
-        one.learn({"sensors": seen(rows=9)["sensors"], "state": scale * seen(rows=9)["state"]})
-    actions = [Policy(agent.policy, one).act({"sensors": observation["sensors"]}) for one in filters]
-    np.testing.assert_array_equal(*actions)
 
 
 def test_the_memory_has_all_keys_and_demonstrations_must_too(run, tmp_path):
@@ -249,54 +162,29 @@ def test_the_memory_has_all_keys_and_demonstrations_must_too(run, tmp_path):
     trainer.close()
     assert [*trainer.memory.observation] == [*BOTH]
     policy = tfsac.load_policy(run, env_fn=deployed)
-    for number, env in enumerate((Simulated(), deployed())):
-        shown = tfsac.demonstrate(policy.act, gym.wrappers.TimeLimit(env, 8), 2)
-        tfsac.save_demonstrations(tmp_path / f"{number}.npz", shown)
-    for number, missing in ((0, None), (1, "lacks 'observation/state'")):
-        memory = {"kind": "prior_data", "demonstrations": str(tmp_path / f"{number}.npz"), "max_size": 100}
-        preset = privileged(**{"agent.memory": memory})
-        if missing is None:
-            Trainer(preset, tmp_path / "with", quiet=True, env_fn=Simulated).close()
-            continue
-        with pytest.raises(TfsacError, match=missing):
-            Trainer(preset, tmp_path / "without", quiet=True, env_fn=Simulated)
-        assert not (tmp_path / "without").exists()
-
-
-def test_a_resume_keeps_the_keys(run):
-    other = privileged(**NORMALISED, **{"agent.networks.q.observation_keys": ["state"]})
-    with pytest.raises(CheckpointError, match="observation_keys"):
-        tfsac.train(other, run, RunParameters(seed=1), env_fn=Simulated, resume=True, quiet=True)
+    shown = tfsac.demonstrate(policy.act, gym.wrappers.TimeLimit(deployed(), 8), 2)
+    tfsac.save_demonstrations(tmp_path / "shown.npz", shown)
+    memory = {"kind": "prior_data", "demonstrations": str(tmp_path / "shown.npz"), "max_size": 100}
+    with pytest.raises(TfsacError, match="lacks 'observation/state'"):
+        Trainer(privileged(**{"agent.memory": memory}), tmp_path / "without", quiet=True, env_fn=Simulated)
 
 
 @pytest.mark.usefixtures("untraced")
 def test_fine_tuning_keeps_the_policy_where_the_critics_read_other_keys(run, tmp_path, capsys):
     other = privileged(**NORMALISED, **{"agent.networks.q.observation_keys": ["state"]})
-    with Fine(other, tmp_path / "other", run) as trainer:
-        source = tfsac.load_policy(run, env_fn=Simulated, critics=True)
-        networks = (agent.networks["policy"].variables for agent in (trainer.agent, source.acting))
-        for ours, theirs in zip(*networks, strict=True):
-            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-        assert [*trainer.agent.networks["q"].embedders] == ["state"]
-        ours, theirs = trainer.filters.state(), source.filters.state()
-        assert ours["mean"]["sensors"] == theirs["mean"]["sensors"] and ours["counts"] == theirs["counts"]
+    trainer = Trainer(other, tmp_path / "other", env_fn=Simulated, initial_weights=run)
+    trainer.close()
+    source = tfsac.load_policy(run, env_fn=Simulated, critics=True)
+    networks = (agent.networks["policy"].variables for agent in (trainer.agent, source.acting))
+    for ours, theirs in zip(*networks, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    assert [*trainer.agent.networks["q"].embedders] == ["state"]
+    ours, theirs = trainer.filters.state(), source.filters.state()
+    assert ours["mean"]["sensors"] == theirs["mean"]["sensors"] and ours["counts"] == theirs["counts"]
     assert "Network 'q' reads other observations" in capsys.readouterr().out
     swapped = privileged(**NORMALISED, **{"agent.networks.policy.observation_keys": ["state"]})
     with pytest.raises(TfsacError, match=r"observation_keys=.* in network 'policy'"):
         Trainer(swapped, tmp_path / "swapped", quiet=True, env_fn=Simulated, initial_weights=run)
-
-
-class Fine:
-    """A trainer that begins with a run's weights, not quiet, closed at the end."""
-
-    def __init__(self, preset, folder, source):
-        self.trainer = Trainer(preset, folder, env_fn=Simulated, initial_weights=source)
-
-    def __enter__(self):
-        return self.trainer
-
-    def __exit__(self, *error):
-        self.trainer.close()
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
@@ -305,7 +193,6 @@ class Fine:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"agent.networks.q.observation_keys": []}, "at least 1"),
         ({"agent.networks.q.observation_keys": ["state", "state"]}, "distinct"),
         ({"agent.networks.q.observation_keys": ["sensors", "stat"]}, "Did you mean 'state'"),
         ({"agent.networks.q.input_embedders_parameters": {"state": {}, "camera": {}}}, r"lack \['camera'\]"),
@@ -332,12 +219,3 @@ def test_a_shared_encoder_and_a_trunk_are_of_one_list():
     assert [*read.embedders] == ["state"]
     with pytest.raises(TfsacError, match=r"lack \['features'\]"):
         override(trunk, {"agent.networks.policy.observation_keys": ["sensors"]})
-
-
-def test_keys_survive_json_and_configs_without_them_are_read():
-    network = NetworkParameters(VHeadParameters(), observation_keys=("b", "a"))
-    content = to_json(network)
-    assert content["observation_keys"] == ["b", "a"] and from_json(NetworkParameters, json.dumps(content)) == network
-    del content["observation_keys"]
-    assert from_json(NetworkParameters, content).observation_keys is None
-    assert issubclass(type(privileged().agent), BaseAgentParameters)

@@ -7,18 +7,11 @@ import numpy as np
 import pytest
 
 import tfsac
-from tfsac.environments import (
-    Environments,
-    action_map,
-    as_arrays,
-    check,
-    checked_action,
-    spec_of,
-)
+from tfsac.environments import Environments, action_map, as_arrays, check, checked_action, spec_of
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
-from tfsac.types import ArraySpec, DiscreteSpec, Spec
+from tfsac.types import ArraySpec, Spec
 
 Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete
 MultiBinary, MultiDiscrete = gym.spaces.MultiBinary, gym.spaces.MultiDiscrete
@@ -43,15 +36,6 @@ def test_each_dimension_of_each_agent_is_rescaled_to_its_own_bounds_and_back():
     np.testing.assert_allclose(rescale.inverse(np.array(expected)), given)
     for outside, bound in ((-5.0, low), (5.0, high)):
         np.testing.assert_array_equal(rescale(np.full((1, 2, 2), outside, np.float32))[0], bound)
-
-
-def test_discrete_actions_are_numbered_from_zero_here_and_from_the_start_in_the_environment():
-    number = action_map(Spec({}, DiscreteSpec(3, (), 5)))
-    given = np.array([[0, 2], [1, 1]], np.int32)
-    theirs, ours = number(given), number.inverse(np.array([[5, 7], [6, 6]]))
-    np.testing.assert_array_equal(theirs, [[5, 7], [6, 6]])
-    np.testing.assert_array_equal(ours, given)
-    assert theirs.dtype == np.int64 and ours.dtype == np.int32
 
 
 class Contained(gym.Env):
@@ -133,17 +117,6 @@ def test_spec_holds_shapes_types_and_bounds():
     assert spec.action.shape == (2,)
     np.testing.assert_array_equal(spec.action.low, [-1, -2])
     np.testing.assert_array_equal(spec.action.high, [1, 3])
-
-
-@pytest.mark.parametrize("mask", [MultiBinary(3), Box(0, 1, (3,), np.int8)], ids=str)
-def test_spec_of_discrete_actions_has_its_start_and_a_mask_of_bools(mask):
-    env = spaces_env(Dict(state=VECTOR, action_mask=mask), Discrete(3, start=5))
-    check(env)
-    spec = spec_of(env)
-    assert spec.action == DiscreteSpec(3, (), 5) and spec.num_agents is None
-    assert spec.observation == {"state": ArraySpec((3,), "float32"), "action_mask": ArraySpec((3,), "bool")}
-    arrays = as_arrays({"state": np.zeros(3), "action_mask": np.array([0, 1, 1], mask.dtype)}, spec)
-    assert arrays["action_mask"].dtype == bool and arrays["action_mask"].tolist() == [False, True, True]
 
 
 PARTS = Spec(
