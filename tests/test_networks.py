@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from critic_tools import layers_of_critics
-from toys import random_batches, vector_spec
 
-from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward, Network, NumpyForward, forward_of
 from tfsac.networks.optimizers import build_optimizer, clip_gradients
@@ -27,9 +25,7 @@ from tfsac.parameters import (
     QuantileValueParameters,
     ResidualMiddlewareParameters,
     SACPolicyHeadParameters,
-    TwinSoftActorCriticAgentParameters,
     VHeadParameters,
-    twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.networks import Initializer
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -109,23 +105,6 @@ def test_a_mask_may_be_read_as_zeros_and_ones():
     mask = np.array([[True, False, False, True]])
     expected = np.concatenate([np.zeros((1, 5)), mask], axis=1) @ net.head.logits.kernel.numpy()
     assert_close(net({"observation": np.zeros((1, 5), np.float32), "action_mask": mask}), expected)
-
-
-def test_a_network_on_the_encoder_of_another_computes_with_its_layers_and_owns_the_rest():
-    embed = {"observation": InputEmbedderParameters((6,))}
-    parameters = NetworkParameters(
-        CategoricalPolicyHeadParameters(), embed, middleware_parameters=FCMiddlewareParameters((7,))
-    )
-    other = network(QHeadParameters((8,)), CHOICE, embed)
-    net, x = Network("policy", parameters, CHOICE, 1, encoder=other), {"observation": normal(3, 5)}
-    assert net.embedders is other.embedders and len(net.trainable_variables) == 6
-    own = [variable for layer in (net.middleware[0], net.head.logits) for variable in layer.weights]
-    assert [*map(id, net.own_variables)] == [*map(id, own)]
-    assert [*map(id, other.own_variables)] == [*map(id, other.trainable_variables)]
-    before = net(x).numpy()
-    other.embedders["observation"][0].bias.assign_add(np.ones(6))
-    assert (net(x).numpy() != before).all()
-    assert_close(NumpyForward(net)(x), net(x))
 
 
 # -- a state and trajectories ------------------------------------------------------------------------------------------
@@ -346,30 +325,6 @@ def test_a_graph_computes_what_numpy_cannot_and_sees_new_weights_at_once():
         randomise(q, seed)
         assert_close(forward({**x, **state}), policy({**x, **state}), 1e-4, 1e-5)
         assert_close(forward_q(x, action), q(x, action), 1e-4, 1e-5)
-
-
-def unnamed_models():
-    """A custom policy and critics whose inputs have no names, with a layer that is not dense."""
-
-    seen, action = {"observation": keras.Input((3,))}, keras.Input((2,))
-    x = keras.layers.LayerNormalization()(seen["observation"])
-    policy = keras.Model(seen, [keras.layers.Dense(2)(x) for _ in range(2)])
-    q = keras.layers.Dense(2)(keras.layers.Concatenate()([seen["observation"], action]))
-    return {"policy": policy, "q": keras.Model([seen, action], q)}
-
-
-@pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict:UserWarning")  # of Keras, about the names
-def test_a_custom_policy_with_unnamed_inputs_acts():
-    spec = vector_spec(3, 2)
-    parameters = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks((8, 8), batch_size=8))
-    agent = TwinSoftActorCriticAgent(parameters, spec, eager=True, models=unnamed_models)
-    net, x = agent.networks["policy"], {"observation": normal(16, 3)}
-    assert isinstance(agent.policy.forwards["policy"], GraphForward)
-    randomise(net)
-    before = net(x)[0].numpy()
-    agent.update(random_batches(spec, 1, 8))
-    assert np.abs(net(x)[0] - before).max() > 0
-    assert_close(agent.policy.act(x, mode="greedy").action, np.tanh(net(x)[0]))  # the graph sees new weights
 
 
 @pytest.mark.parametrize(

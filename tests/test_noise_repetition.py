@@ -1,9 +1,8 @@
-"""Noise repetition: the policy's noise is used for several steps, in collection alone, and survives a resume."""
+"""Noise repetition: the policy's noise is used for several steps, in collection alone."""
 
 import golden_tools as golden
 import numpy as np
 import pytest
-from resume_tools import crashed, same_run
 from toys import team_spec, tiny_preset, vector_spec
 
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
@@ -15,7 +14,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies import NoiseRepetition, SquashedGaussianPolicy
-from tfsac.training import Trainer
 from tfsac.training.build import build_policy
 from tfsac.training.collection import Collector
 from tfsac.training.ray_collector import RolloutActor, RolloutRequest
@@ -114,21 +112,6 @@ def test_agents_that_share_a_policy_have_noise_of_their_own_for_as_many_steps():
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("run", [{}, pytest.param({"asynchronous_collection": True}, marks=pytest.mark.acceptance)])
-@pytest.mark.slow
-def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
-    settings = RunParameters(seed=3, checkpoint_save_steps=31, updates_between_diagnostics=1, **run)
-    preset = tiny_preset(**EVERY_5, schedule__random_action_steps=20, schedule__improve_steps=40)
-    whole = Trainer(preset, tmp_path / "whole", settings, quiet=True)
-    whole.run()
-    crashed(tmp_path / "resumed", 127, preset, settings)
-    resumed = Trainer(preset, tmp_path / "resumed", settings, resume=True, quiet=True)
-    assert resumed.counters.env_steps == 124  # the noise of steps 120 to 124
-    assert resumed._collector.policy_state["noise_steps_left"].tolist() == [1]
-    resumed.run()
-    same_run(resumed, whole)
 
 
 def collector_of(seed=0):

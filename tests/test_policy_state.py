@@ -202,18 +202,6 @@ def tensors_of(arrays):
     return {name: tf.constant(value) for name, value in arrays.items()}
 
 
-def test_the_signatures_take_and_return_the_state(pendulum, tmp_path):
-    path = exporting.export(pendulum.policy, tmp_path / "policy", values=True)
-    signatures = tf.saved_model.load(str(path)).signatures
-    assert set(signatures) == {"serving_default", "initial_state", "sample", "values"}
-    state = {"tau_a": ([None, 1], "float32"), "repeats": ([None], "int32")}
-    seen = {"observation": ([None, 3], "float32")}
-    for name, more in (("serving_default", {}), ("sample", {}), ("values", {"action": ([None, 1], "float32")})):
-        inputs = signatures[name].structured_input_signature[1]
-        assert {key: (x.shape.as_list(), x.dtype.name) for key, x in inputs.items()} == {**seen, **state, **more}
-    assert signatures["serving_default"].structured_outputs.keys() == {"action", *state}
-
-
 @pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
 def test_whole_episodes_of_an_export_are_those_of_the_live_policy(case, exported, rows):
     signatures, initial = signatures_of(exported), case.policy.acting.initial_state(rows.stop)
@@ -244,19 +232,6 @@ def test_an_exported_policy_keeps_its_state_after_errors_until_it_is_reset(case,
                 policy({key: array[:1] for key, array in case.given(step).items()})
         np.testing.assert_allclose(policy(case.given(step)), live[step][0], rtol=0, atol=1e-5)
     assert policy.state.keys() == case.policy.acting.initial_state(1).keys()
-
-
-def test_verifying_compares_an_episode_and_finds_what_was_changed(case, exported):
-    observations = [case.raw(step, 0) for step in range(STEPS)]
-    for _ in range(2):  # whatever the policy did before
-        assert exporting.verify(case.policy, exported, observations) <= exporting.TOLERANCE
-    changed = case.policy.acting.networks["policy"].trainable_variables
-    before = [variable.numpy() for variable in changed]
-    for factor, close in ((1.1, False), (1.0, True)):
-        for variable, value in zip(changed, before, strict=True):
-            variable.assign(factor * value)
-        case.policy.acting.refresh()
-        assert (exporting.verify(case.policy, exported, observations) < 1e-3) == close
 
 
 @pytest.mark.parametrize("tie", [True, False])
@@ -306,17 +281,3 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, exported
     for name, value in after.items():
         np.testing.assert_allclose(done[name], value, rtol=0, atol=1e-5)
     assert done["repeats"][[0, 2]].tolist() == [1, 2]  # the last column draws the choice
-
-
-def test_exported_values_are_those_of_keeping_and_of_switching(case, exported):
-    acting, state, seen = case.policy.acting, case.live()[10][1], case.given(11)
-    inner = np.random.default_rng(3).uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
-    action = case.policy.to_environment(inner).astype(np.float32)
-    values = signatures_of(exported)("values", **seen, **state, action=action)
-    assert values.keys() == {"keep_q", "switch_q"}
-    previous = {name: state[name] for name in acting.trajectory.fields}
-    filtered = tensors_of(case.policy.filters.observation(seen))
-    taus = {"keep_q": acting.trajectory.step(previous), "switch_q": acting.trajectory.plan(inner, previous)}
-    for name, tau in taus.items():
-        q = acting.networks["q"](filtered, tf.constant(np.concatenate([*tau.values()], axis=-1))).numpy()
-        np.testing.assert_allclose(values[name], q.min(axis=1)[:, 0], rtol=1e-4, atol=1e-4)

@@ -1,6 +1,4 @@
-"""Several agents that share their networks: folding, acting, updates, what each network reads; tasks of one step
-are learned.
-"""
+"""Several agents that share their networks: acting, updates, what each network reads."""
 
 import dataclasses
 from functools import partial
@@ -8,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import tensorflow as tf
-from agent_tools import changed, one, weights
+from agent_tools import changed, weights
 from toys import random_batches, team_spec
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
@@ -26,7 +24,7 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
     twin_soft_actor_critic_networks,
 )
-from tfsac.policies.team_axis import fold, unfold
+from tfsac.policies.team_axis import fold
 from tfsac.types import Transition, Update
 
 TEAMS, AGENTS = 4, 3
@@ -86,45 +84,16 @@ def see(kind, teams=TEAMS, seed=2):
     return {key: value[0] for key, value in random_batches(spec_of(kind), 1, teams, seed).observation.items()}
 
 
-# -- folding -----------------------------------------------------------------------------------------------------------
+# -- demonstrations --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("as_array", [np.asarray, tf.constant], ids=["numpy", "tensors"])
-def test_folding_keeps_the_agents_of_a_team_together_and_unfolding_undoes_it(as_array):
-    tree = {"vector": as_array(np.arange(24.0).reshape(2, 3, 4)), "choice": as_array([[1, 2, 3], [4, 5, 6]])}
-    folded = fold(tree)
-    np.testing.assert_array_equal(folded["vector"], np.arange(24.0).reshape(6, 4))
-    np.testing.assert_array_equal(folded["choice"], [1, 2, 3, 4, 5, 6])
-    again = unfold(folded, 3)
-    for key, value in tree.items():
-        assert type(again[key]) is type(value)
-        np.testing.assert_array_equal(again[key], value)
-
-
-def rows_of_update(agent, stacked, monkeypatch):
-    """Returns what the agent's `update_once` is given."""
-    given = []
-    nothing = Update({}, tf.zeros(TEAMS * AGENTS))
-    monkeypatch.setattr(agent, "update_once", lambda batch: given.append(batch) or nothing)
-    agent.update(stacked)
-    (folded,) = given
-    return folded
-
-
-def test_what_is_told_of_a_team_counts_for_each_agent(monkeypatch):
-    stacked = batches("discrete", weight=[1, 2, 3, 4])
-    team, folded = one(stacked), rows_of_update(make_agent("discrete", memory=PRIORITIZED), stacked, monkeypatch)
-    np.testing.assert_array_equal(folded.reward.numpy().reshape(TEAMS, AGENTS), np.tile(team.reward[:, None], AGENTS))
-    np.testing.assert_array_equal(
-        folded.discount.numpy().reshape(TEAMS, AGENTS), np.tile(team.discount[:, None], AGENTS)
-    )
-    np.testing.assert_array_equal(folded.weight, [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4])
-    np.testing.assert_array_equal(folded.action[AGENTS : 2 * AGENTS], team.action[1])
-    np.testing.assert_array_equal(folded.next_observation["action_mask"][5], team.next_observation["action_mask"][1, 2])
+def test_what_is_an_experts_in_a_team_is_that_for_each_agent(monkeypatch):
     imitating = make_agent("discrete", memory=SQILExperienceReplayParameters(demonstrations="not read here"))
     halves = batches("discrete")._replace(extras={"expert": np.float32([[0, 1, 0, 1]])})
-    expert = rows_of_update(imitating, halves, monkeypatch).extras["expert"]
-    np.testing.assert_array_equal(expert, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1])
+    given, nothing = [], Update({}, tf.zeros(TEAMS * AGENTS))
+    monkeypatch.setattr(imitating, "update_once", lambda batch: given.append(batch) or nothing)
+    imitating.update(halves)
+    np.testing.assert_array_equal(given[0].extras["expert"], [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1])
 
 
 # -- acting ------------------------------------------------------------------------------------------------------------

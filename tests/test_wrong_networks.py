@@ -5,19 +5,14 @@ import pytest
 from tfsac import cli
 
 P, E = "agent.networks.", "agent.networks.policy.input_embedders_parameters"
-CONVOLUTION = '{"num_filters": 4, "kernel_size": 3, "stride": 1}'
 # Preset, what is set, a word of the error.
 WRONG = [
     ("pendulum_twin_sac", E + '={"observatoin": {"scheme": [8]}}', "'observation'"),
-    ("pendulum_twin_sac", E + '={"action_mask": {"scheme": [8]}}', "input_embedders_parameters"),
     ("pendulum_twin_sac", E + "={}", "input_embedders_parameters"),
-    ("pendulum_twin_sac", E + f".observation.scheme=[{CONVOLUTION}]", "nor an image"),
     ("pendulum_twin_sac", P + 'policy.middleware_parameters={"kind": "lstm"}', "LSTM"),
     ("pendulum_twin_sac", P + 'q.head_parameters={"kind": "v"}', "'q'"),
-    ("pendulum_twin_sac", P + "q.head_parameters.num_critics=0", "num_critics"),
     ("pendulum_twin_sac", P + "v.learning_rate=1e-3", "learning_rate"),
     ("pendulum_twin_sac", P + "policy.create_target_network=true", "target network"),
-    ("pendulum_twin_sac", "agent.hidden_layers=[64, -1]", "greater than 0"),
     ("acer_pendulum", P + "advantage.head_parameters.num_critics=2", "num_critics"),
 ]
 
