@@ -13,55 +13,8 @@ import tensorflow as tf
 from agent_tools import variables
 from toys import discrete_spec, hybrid_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 
-from tfsac.agents import (
-    DiscreteACERAgent,
-    DiscreteSoftActorCriticAgent,
-    EnsembleSoftActorCriticAgent,
-    GaussianACERAgent,
-    HybridSoftActorCriticAgent,
-    RecurrentDiscreteSoftActorCriticAgent,
-    RecurrentSoftActorCriticAgent,
-    SoftActorCriticAgent,
-    TemporallyAbstractActorCriticAgent,
-    TwinSoftActorCriticAgent,
-)
-from tfsac.parameters import (
-    AutoAlphaParameters,
-    CategoricalValueParameters,
-    Conv2d,
-    DiscreteSoftActorCriticAgentParameters,
-    DiscreteSoftActorCriticAlgorithmParameters,
-    FCMiddlewareParameters,
-    FixedAlphaParameters,
-    HybridSoftActorCriticAgentParameters,
-    HybridSoftActorCriticAlgorithmParameters,
-    NormalizationParameters,
-    PriorDataReplayParameters,
-    PrioritizedExperienceReplayParameters,
-    QHeadParameters,
-    QuantileValueParameters,
-    RecurrentDiscreteSoftActorCriticAgentParameters,
-    RecurrentDiscreteSoftActorCriticAlgorithmParameters,
-    RecurrentSoftActorCriticAgentParameters,
-    RecurrentSoftActorCriticAlgorithmParameters,
-    ResidualMiddlewareParameters,
-    SequenceReplayParameters,
-    SoftActorCriticAgentParameters,
-    SoftActorCriticAlgorithmParameters,
-    SQILExperienceReplayParameters,
-    TemporallyAbstractActorCriticAgentParameters,
-    TemporallyAbstractActorCriticAlgorithmParameters,
-    TrainingSteps,
-    TwinSoftActorCriticAgentParameters,
-    TwinSoftActorCriticAlgorithmParameters,
-    discrete_soft_actor_critic_networks,
-    ensemble_soft_actor_critic_networks,
-    hybrid_soft_actor_critic_networks,
-    recurrent_soft_actor_critic_networks,
-    soft_actor_critic_networks,
-    temporally_abstract_networks,
-    twin_soft_actor_critic_networks,
-)
+from tfsac import parameters as p
+from tfsac.agents import Agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec, arrays_of
 
 UPDATES, BATCH, STEPS = 5, 8, 4
@@ -70,147 +23,134 @@ IMAGES = Spec({"observation": ArraySpec((8, 8, 2), "uint8")}, DiscreteSpec(4))
 # A gradient of the wrong scale then changes Adam's step, and clipping what it is clipped to.
 TRAINED = {"learning_rate": 1e-2, "batch_size": BATCH, "optimizer_epsilon": 1e-3, "clip_gradients": 0.5}
 TEAM = {"policy_input": "agent_state", "critic_input": "global_state"}
-PRIORITIZED, SQIL = (
-    PrioritizedExperienceReplayParameters(),
-    SQILExperienceReplayParameters(demonstrations="not read here"),
-)
-FIXED = FixedAlphaParameters(0.2)
+UNIFORM, PRIORITIZED = p.ExperienceReplayParameters(), p.PrioritizedExperienceReplayParameters()
+SQIL = p.SQILExperienceReplayParameters(demonstrations="not read here")
+FIXED = p.FixedAlphaParameters(0.2)
 FALLING = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 2 * UPDATES}
 
 
-def with_v(memory=None, delay=1, **trained):
-    algorithm = SoftActorCriticAlgorithmParameters(
-        num_steps_between_copying_online_weights_to_target=TrainingSteps(2), num_updates_between_policy_updates=delay
+def with_v(memory=UNIFORM, delay=1, **trained):
+    algorithm = p.SoftActorCriticAlgorithmParameters(
+        num_steps_between_copying_online_weights_to_target=p.TrainingSteps(2), num_updates_between_policy_updates=delay
     )
-    networks = soft_actor_critic_networks((8, 8), **TRAINED, **trained)
-    return (
-        SoftActorCriticAgent,
-        SoftActorCriticAgentParameters(algorithm=algorithm, networks=networks, **memory or {}),
-        SPEC,
+    networks = p.soft_actor_critic_networks((8, 8), **TRAINED, **trained)
+    return p.SoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks), SPEC
+
+
+def twin(temperature, memory=UNIFORM, spec=SPEC, networks=None, **algorithm):
+    parameters = p.TwinSoftActorCriticAgentParameters(
+        algorithm=p.TwinSoftActorCriticAlgorithmParameters(temperature=temperature, **algorithm),
+        memory=memory,
+        networks=p.twin_soft_actor_critic_networks((8, 8), **TRAINED, **networks or {}),
     )
+    return parameters, spec
 
 
-def twin(temperature, memory=None, spec=SPEC, networks=None, **algorithm):
-    parameters = TwinSoftActorCriticAgentParameters(
-        algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=temperature, **algorithm),
-        networks=twin_soft_actor_critic_networks((8, 8), **TRAINED, **networks or {}),
-        **memory or {},
+def hybrid(spec, critics=2, memory=UNIFORM, **algorithm):
+    parameters = p.HybridSoftActorCriticAgentParameters(
+        algorithm=p.HybridSoftActorCriticAlgorithmParameters(**algorithm),
+        memory=memory,
+        networks=p.hybrid_soft_actor_critic_networks((8, 8), critics, **TRAINED),
     )
-    return TwinSoftActorCriticAgent, parameters, spec
+    return parameters, spec
 
 
-def hybrid(spec, critics=2, memory=None, **algorithm):
-    parameters = HybridSoftActorCriticAgentParameters(
-        algorithm=HybridSoftActorCriticAlgorithmParameters(**algorithm),
-        networks=hybrid_soft_actor_critic_networks((8, 8), critics, **TRAINED),
-        **memory or {},
+def ensemble(body, policy=None, critics=2, distribution=None, memory=UNIFORM, networks=None, **algorithm):
+    head = p.QHeadParameters(num_critics=critics, body_parameters=body, distribution=distribution)
+    policy = policy or p.FCMiddlewareParameters((8,))
+    parameters = p.TwinSoftActorCriticAgentParameters(
+        algorithm=p.TwinSoftActorCriticAlgorithmParameters(temperature=p.AutoAlphaParameters(0.05, 0.03), **algorithm),
+        memory=memory,
+        networks=p.ensemble_soft_actor_critic_networks(head, policy, **TRAINED, **networks or {}),
     )
-    return HybridSoftActorCriticAgent, parameters, spec
+    return parameters, SPEC
 
 
-def ensemble(body, policy=None, critics=2, distribution=None, memory=None, networks=None, **algorithm):
-    parameters = TwinSoftActorCriticAgentParameters(
-        algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=AutoAlphaParameters(0.05, 0.03), **algorithm),
-        networks=ensemble_soft_actor_critic_networks(
-            QHeadParameters(num_critics=critics, body_parameters=body, distribution=distribution),
-            policy or FCMiddlewareParameters((8,)),
-            **TRAINED,
-            **networks or {},
-        ),
-        **memory or {},
-    )
-    return EnsembleSoftActorCriticAgent, parameters, SPEC
-
-
-def discrete(memory=None, spec=CHOICE, networks=None, shared_encoder=False, **algorithm):
-    parameters = DiscreteSoftActorCriticAgentParameters(
-        algorithm=DiscreteSoftActorCriticAlgorithmParameters(**algorithm),
-        networks=discrete_soft_actor_critic_networks((16,), **TRAINED, **networks or {}),
+def discrete(memory=UNIFORM, spec=CHOICE, networks=None, shared_encoder=False, **algorithm):
+    parameters = p.DiscreteSoftActorCriticAgentParameters(
+        algorithm=p.DiscreteSoftActorCriticAlgorithmParameters(**algorithm),
+        memory=memory,
+        networks=p.discrete_soft_actor_critic_networks((16,), **TRAINED, **networks or {}),
         shared_encoder=shared_encoder,
-        **memory or {},
     )
-    return DiscreteSoftActorCriticAgent, parameters, spec
+    return parameters, spec
 
 
 def abstract(spec=SPEC, **algorithm):
-    given = {"alpha_learning_rate": 1e-2, **algorithm}
-    parameters = TemporallyAbstractActorCriticAgentParameters(
-        algorithm=TemporallyAbstractActorCriticAlgorithmParameters(**given),
-        memory=SequenceReplayParameters(sequence_length=STEPS),
-        networks=temporally_abstract_networks((8, 8), init_w=0.5, **TRAINED),
+    parameters = p.TemporallyAbstractActorCriticAgentParameters(
+        algorithm=p.TemporallyAbstractActorCriticAlgorithmParameters(alpha_learning_rate=1e-2, **algorithm),
+        memory=p.SequenceReplayParameters(sequence_length=STEPS),
+        networks=p.temporally_abstract_networks((8, 8), init_w=0.5, **TRAINED),
     )
-    return TemporallyAbstractActorCriticAgent, parameters, spec
+    return parameters, spec
 
 
-def recurrent(agent_class, spec, **algorithm):
-    discrete = agent_class is RecurrentDiscreteSoftActorCriticAgent
-    make, make_algorithm = RecurrentSoftActorCriticAgentParameters, RecurrentSoftActorCriticAlgorithmParameters
-    if discrete:
-        make = RecurrentDiscreteSoftActorCriticAgentParameters
-        make_algorithm = RecurrentDiscreteSoftActorCriticAlgorithmParameters
+def recurrent(spec, **algorithm):
+    make, make_algorithm = p.RecurrentSoftActorCriticAgentParameters, p.RecurrentSoftActorCriticAlgorithmParameters
+    if spec is CHOICE:
+        make = p.RecurrentDiscreteSoftActorCriticAgentParameters
+        make_algorithm = p.RecurrentDiscreteSoftActorCriticAlgorithmParameters
     parameters = make(
         algorithm=make_algorithm(burn_in=1, **algorithm),
-        memory=SequenceReplayParameters(sequence_length=STEPS),
-        networks=recurrent_soft_actor_critic_networks((8,), 5, (8,), discrete, **TRAINED),
+        memory=p.SequenceReplayParameters(sequence_length=STEPS),
+        networks=p.recurrent_soft_actor_critic_networks((8,), 5, (8,), spec is CHOICE, **TRAINED),
     )
-    return agent_class, parameters, spec
+    return parameters, spec
 
 
 def acer(kind, cells=None, shared=False):
     rmsprop = {"optimizer_type": "RMSProp", "learning_rate": 1e-3, "optimizer_epsilon": 1e-2, "clip_gradients": 0.5}
-    parameters = acer_tools.make_parameters(kind, cells, shared, STEPS, networks=rmsprop)
-    return DiscreteACERAgent if kind == "discrete" else GaussianACERAgent, parameters, acer_tools.SPECS[kind]
+    return acer_tools.make_parameters(kind, cells, shared, STEPS, networks=rmsprop), acer_tools.SPECS[kind]
 
 
-LAYER = NormalizationParameters("layer")
-BATCH_BEFORE = NormalizationParameters("batch", "before", normalize_input=True)
-RENORM_AFTER = NormalizationParameters("batch_renorm", "after", normalize_input=True)
-ATOMS = CategoricalValueParameters(11, -3.0, 3.0)
+LAYER = p.NormalizationParameters("layer")
+BATCH_BEFORE = p.NormalizationParameters("batch", "before", normalize_input=True)
+RENORM_AFTER = p.NormalizationParameters("batch_renorm", "after", normalize_input=True)
+ATOMS = p.CategoricalValueParameters(11, -3.0, 3.0)
 
-# Name -> class, parameters, spec. The first makes one update and then four in one call, the others make five in one.
-CASES = {
-    "twin, automatic temperature": twin(AutoAlphaParameters(0.05, 0.03), {"memory": PRIORITIZED}),
+# By name: parameters and spec. The first makes one update and then four in one call, the others make five in one.
+AGENTS = {
+    "twin, automatic temperature": twin(p.AutoAlphaParameters(0.05, 0.03), PRIORITIZED),
     "twin, temperature outside log space, policy delay": twin(
-        AutoAlphaParameters(0.05, 0.3, log_space=False, **FALLING),
-        {"memory": PRIORITIZED},
+        p.AutoAlphaParameters(0.05, 0.3, log_space=False, **FALLING),
+        PRIORITIZED,
         networks=FALLING,
         num_updates_between_policy_updates=2,
     ),
     "twin, fixed temperature, simultaneous": twin(FIXED, update_order="simultaneous"),
-    "twin, team": twin(AutoAlphaParameters(), {"memory": PRIORITIZED}, team_spec(3, discrete=False), TEAM),
-    "twin, imitation": twin(FIXED, {"memory": SQIL}),
+    "twin, team": twin(p.AutoAlphaParameters(), PRIORITIZED, team_spec(3, discrete=False), TEAM),
+    "twin, imitation": twin(FIXED, SQIL),
     "ensemble, subset": ensemble(
-        FCMiddlewareParameters((8, 8)),
-        critics=4,
-        critic_subset=2,
-        policy_reduction="mean",
-        memory={"memory": PRIORITIZED},
+        p.FCMiddlewareParameters((8, 8)), critics=4, critic_subset=2, policy_reduction="mean", memory=PRIORITIZED
     ),
     "ensemble, dropout, policy delay": ensemble(
-        FCMiddlewareParameters((8, 8), normalization=LAYER, dropout=0.3), num_updates_between_policy_updates=2
+        p.FCMiddlewareParameters((8, 8), normalization=LAYER, dropout=0.3), num_updates_between_policy_updates=2
     ),
     "ensemble, quantiles": ensemble(
-        FCMiddlewareParameters((8, 8)), critics=3, distribution=QuantileValueParameters(5, 1), target_reduction="pool"
+        p.FCMiddlewareParameters((8, 8)),
+        critics=3,
+        distribution=p.QuantileValueParameters(5, 1),
+        target_reduction="pool",
     ),
     "ensemble, batch renormalisation, no target": ensemble(
-        FCMiddlewareParameters((8, 8), normalization=RENORM_AFTER),
-        FCMiddlewareParameters((8,), normalization=RENORM_AFTER),
+        p.FCMiddlewareParameters((8, 8), normalization=RENORM_AFTER),
+        p.FCMiddlewareParameters((8,), normalization=RENORM_AFTER),
         joint_critic_forward=True,
         networks={"target_network": False},
         num_updates_between_policy_updates=3,
     ),
     "ensemble, atoms, batch normalisation, unit kernels": ensemble(
-        FCMiddlewareParameters((8, 8), normalization=BATCH_BEFORE),
-        FCMiddlewareParameters((8,), normalization=BATCH_BEFORE),
+        p.FCMiddlewareParameters((8, 8), normalization=BATCH_BEFORE),
+        p.FCMiddlewareParameters((8,), normalization=BATCH_BEFORE),
         distribution=ATOMS,
         joint_critic_forward=True,
         target_reduction="index_min",
         networks={"unit_weights": "kernels"},
-        memory={"memory": PRIORITIZED},
+        memory=PRIORITIZED,
     ),
     "ensemble, atoms, flash, unit weights": ensemble(
-        ResidualMiddlewareParameters("flash", 8),
-        ResidualMiddlewareParameters("flash", 8),
+        p.ResidualMiddlewareParameters("flash", 8),
+        p.ResidualMiddlewareParameters("flash", 8),
         distribution=ATOMS,
         joint_critic_forward=True,
         joint_policy_forward=True,
@@ -219,35 +159,37 @@ CASES = {
         networks={"unit_weights": "all"},
     ),
     "ensemble, simba": ensemble(
-        ResidualMiddlewareParameters("simba", 8), ResidualMiddlewareParameters("simba", 8), target_reduction="own"
+        p.ResidualMiddlewareParameters("simba", 8), p.ResidualMiddlewareParameters("simba", 8), target_reduction="own"
     ),
     "v": with_v(l2_regularization=0.01),
-    "v, prioritized, policy delay": with_v({"memory": PRIORITIZED}, delay=2),
-    "v, imitation": with_v({"memory": SQIL}),
-    "discrete": discrete({"memory": PRIORITIZED}),
-    "hybrid, masks": hybrid(hybrid_spec((3, 2), 2, masked=True), memory={"memory": PRIORITIZED}),
+    "v, prioritized, policy delay": with_v(PRIORITIZED, delay=2),
+    "v, imitation": with_v(SQIL),
+    "discrete": discrete(PRIORITIZED),
+    "hybrid, masks": hybrid(hybrid_spec((3, 2), 2, masked=True), memory=PRIORITIZED),
     "hybrid, factors, subset": hybrid(hybrid_spec((3, 2, 2), 0), 3, critic_subset=2, policy_reduction="mean"),
     "discrete, shared encoder, policy delay": discrete(
-        {"memory": PRIORITIZED},
+        PRIORITIZED,
         IMAGES,
-        {"embedder": (Conv2d(3, 4, 2), 8)},
+        {"embedder": (p.Conv2d(3, 4, 2), 8)},
         shared_encoder=True,
         num_updates_between_policy_updates=2,
     ),
-    "discrete, team": discrete({"memory": PRIORITIZED}, team_spec(3, masked=True), TEAM),
-    "discrete, imitation": discrete({"memory": SQIL}, temperature=FIXED),
+    "discrete, team": discrete(PRIORITIZED, team_spec(3, masked=True), TEAM),
+    "discrete, imitation": discrete(SQIL, temperature=FIXED),
     "taac": abstract(num_updates_between_policy_updates=2),
     "taacl": abstract(trajectory="linear", inverse_mode=False),
     "taacq, two rewards": abstract(
         SPEC._replace(num_rewards=2), trajectory="quadratic", reward_weights=(1.0, -0.5), compare_through="unbiased"
     ),
-    "recurrent": recurrent(RecurrentSoftActorCriticAgent, SPEC, num_updates_between_policy_updates=2),
-    "recurrent, discrete, stored": recurrent(RecurrentDiscreteSoftActorCriticAgent, CHOICE, initial_state="stored"),
+    "recurrent": recurrent(SPEC, num_updates_between_policy_updates=2),
+    "recurrent, discrete, stored": recurrent(CHOICE, initial_state="stored"),
     "acer, discrete": acer("discrete"),
     "acer, discrete, lstm": acer("discrete", cells=3),
     "acer, gaussian": acer("gaussian"),
     "acer, gaussian, lstm, trunk": acer("gaussian", cells=3, shared=True),
 }
+# The same with the class of the agent before them.
+CASES = {name: (p.class_of(parameters, Agent), parameters, spec) for name, (parameters, spec) in AGENTS.items()}
 
 
 def make_agent(name, **more):
@@ -366,7 +308,7 @@ def refusals(strategy):
             return str(error)
 
     with strategy.scope():
-        prior = PriorDataReplayParameters(demonstrations="not read here", share=0.25)
+        prior = p.PriorDataReplayParameters(demonstrations="not read here", share=0.25)
         uneven = [refusal("v", 7), refusal("v, imitation", 6), refusal("v", 12, prior)]
         return [*uneven, refusal("v", jit_compile=True)]
 

@@ -10,30 +10,8 @@ import numpy as np
 from toys import tiny_preset
 
 from tfsac import cli
+from tfsac import parameters as p
 from tfsac.environments import make
-from tfsac.parameters import (
-    FEATURES,
-    DiscreteACERAgentParameters,
-    EnvironmentSteps,
-    EpisodicReplayParameters,
-    ExperienceReplayParameters,
-    GaussianACERAgentParameters,
-    HybridSoftActorCriticAgentParameters,
-    Preset,
-    RecurrentDiscreteSoftActorCriticAgentParameters,
-    RecurrentSoftActorCriticAgentParameters,
-    RunParameters,
-    SequenceReplayParameters,
-    TemporallyAbstractActorCriticAgentParameters,
-    discrete_acer_networks,
-    gaussian_acer_networks,
-    hybrid_soft_actor_critic_networks,
-    override,
-    recurrent_soft_actor_critic_networks,
-    soft_actor_critic_networks,
-    temporally_abstract_networks,
-    to_json,
-)
 from tfsac.parameters.overrides import covers
 from tfsac.preset_lookup import load_preset
 
@@ -56,6 +34,9 @@ TINY_IMAGE = [{"num_filters": 4, "kernel_size": 8, "stride": 8}, 16]
 # The same with hardly any learning, where only what happens around it matters.
 SHORTER = {"schedule.heatup_steps": 40, "schedule.improve_steps": 20}
 SHORTER |= {"schedule.steps_between_evaluation_periods": "EnvironmentSteps(50)", "environment.max_episode_steps": 10}
+# For agents that learn from sequences, the first of which are complete after a while.
+SIXTY_STEPS = {"schedule.heatup_steps": 40, "schedule.improve_steps": 60}
+SIXTY_STEPS |= {"schedule.steps_between_evaluation_periods": 50}
 
 
 def assignments(changes):
@@ -72,10 +53,10 @@ def train(run_dir, *flags, shorter=True, changes=None):
     return cli.run(["train", f"--run_dir={run_dir}", *preset, *one_graph, *assignments(changes), *flags])
 
 
-def shrunk(preset: Preset, **more) -> Preset:
+def shrunk(preset: p.Preset, **more) -> p.Preset:
     """Returns a preset with the same algorithm and tiny numbers."""
-    if isinstance(preset.agent.memory, EpisodicReplayParameters):
-        return override(preset, {**shrunk_segments(preset), **more})
+    if isinstance(preset.agent.memory, p.EpisodicReplayParameters):
+        return p.override(preset, {**shrunk_segments(preset), **more})
     without_v = "v" not in preset.agent.networks
     fitting = {
         path: value for path, value in CHANGES.items() if not (without_v and path.startswith("agent.networks.v."))
@@ -103,20 +84,20 @@ def shrunk(preset: Preset, **more) -> Preset:
         fitting |= {
             f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")
         }
-    return override(preset, {**fitting, **more})
+    return p.override(preset, {**fitting, **more})
 
 
-def shrunk_segments(preset: Preset) -> dict:
+def shrunk_segments(preset: p.Preset) -> dict:
     """Returns the changes that make a preset tiny whose agent learns from segments, perhaps with a trunk or LSTMs."""
     changes = {path: value for path, value in CHANGES.items() if "heatup" not in path and "networks" not in path}
     changes |= {"agent.algorithm.t_max": 8, "agent.memory.replay_start_size": 10}
     changes["agent.networks.*.batch_size"] = max(4, preset.environment.num_envs)
     for name, network in preset.agent.networks.items():
         place = f"agent.networks.{name}"
-        for key, embedder in to_json(network)["input_embedders_parameters"].items():
+        for key, embedder in p.to_json(network)["input_embedders_parameters"].items():
             image = isinstance(embedder["scheme"], list) and isinstance(embedder["scheme"][0], dict)
             changes[f"{place}.input_embedders_parameters.{key}.scheme"] = TINY_IMAGE if image else "Empty"
-        if FEATURES not in network.input_embedders_parameters:
+        if p.FEATURES not in network.input_embedders_parameters:
             changes[f"{place}.middleware_parameters.scheme"] = [16]
         if network.middleware_parameters.kind == "lstm":
             changes[f"{place}.middleware_parameters.number_of_lstm_cells"] = 8
@@ -125,74 +106,64 @@ def shrunk_segments(preset: Preset) -> dict:
     return changes
 
 
-def ensemble(name="flash_sac_mujoco", level="Pendulum-v1", **changes) -> Preset:
+def ensemble(name="flash_sac_mujoco", level="Pendulum-v1", **changes) -> p.Preset:
     """Returns a tiny run of a preset whose critics are an ensemble."""
     return shrunk(load_preset(name), **{"environment.level": level, **SHORTER, **changes})
 
 
-def taac(level="Pendulum-v1", **changes) -> Preset:
+def taac(level="Pendulum-v1", **changes) -> p.Preset:
     """Returns a tiny run of a policy that keeps or switches trajectories; its critics are far from zero from the
     beginning.
     """
-    agent = TemporallyAbstractActorCriticAgentParameters(
-        memory=SequenceReplayParameters(max_size=1000, sequence_length=4),
-        networks=temporally_abstract_networks((16,), init_w=0.5, learning_rate=1e-3, batch_size=16),
+    agent = p.TemporallyAbstractActorCriticAgentParameters(
+        memory=p.SequenceReplayParameters(max_size=1000, sequence_length=4),
+        networks=p.temporally_abstract_networks((16,), init_w=0.5, learning_rate=1e-3, batch_size=16),
     )
-    shorter = {
-        "schedule.heatup_steps": 40,
-        "schedule.improve_steps": 60,
-        "schedule.steps_between_evaluation_periods": 50,
-    }
-    return override(dataclasses.replace(tiny_preset(level), agent=agent), {**shorter, **changes})
+    return p.override(dataclasses.replace(tiny_preset(level), agent=agent), {**SIXTY_STEPS, **changes})
 
 
-def recurrent(level="Pendulum-v1", discrete=False, **changes) -> Preset:
+def recurrent(level="Pendulum-v1", discrete=False, **changes) -> p.Preset:
     """Returns a tiny run of recurrent soft actor-critic, from sequences of seven steps, two of them for burn-in."""
-    kind = RecurrentDiscreteSoftActorCriticAgentParameters if discrete else RecurrentSoftActorCriticAgentParameters
+    kind = p.RecurrentDiscreteSoftActorCriticAgentParameters if discrete else p.RecurrentSoftActorCriticAgentParameters
     agent = kind(
         algorithm={"burn_in": 2},
-        memory=SequenceReplayParameters(max_size=1000, sequence_length=8),
-        networks=recurrent_soft_actor_critic_networks((8,), 6, (8,), discrete, learning_rate=1e-3, batch_size=4),
+        memory=p.SequenceReplayParameters(max_size=1000, sequence_length=8),
+        networks=p.recurrent_soft_actor_critic_networks((8,), 6, (8,), discrete, learning_rate=1e-3, batch_size=4),
     )
-    shorter = {
-        "schedule.heatup_steps": 40,
-        "schedule.improve_steps": 60,
-        "schedule.steps_between_evaluation_periods": 50,
-    }
-    return override(dataclasses.replace(tiny_preset(level), agent=agent), {**shorter, **changes})
+    return p.override(dataclasses.replace(tiny_preset(level), agent=agent), {**SIXTY_STEPS, **changes})
 
 
-def hybrid(level="toys:HybridIdentity-v0", **changes) -> Preset:
+def hybrid(level="toys:HybridIdentity-v0", **changes) -> p.Preset:
     """Returns a tiny run with several actions."""
-    agent = HybridSoftActorCriticAgentParameters(
-        memory=ExperienceReplayParameters(max_size=1000),
-        networks=hybrid_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32),
+    agent = p.HybridSoftActorCriticAgentParameters(
+        memory=p.ExperienceReplayParameters(max_size=1000),
+        networks=p.hybrid_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32),
     )
-    return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
+    return p.override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
 
 
-def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> Preset:
+def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> p.Preset:
     """Returns a tiny run of actor-critic with experience replay, discrete or Gaussian as the level's actions are."""
     env = make(level)
     discrete = isinstance(env.action_space, gym.spaces.Discrete)
     env.close()
-    networks = discrete_acer_networks if discrete else gaussian_acer_networks
+    networks = p.discrete_acer_networks if discrete else p.gaussian_acer_networks
     widths = {} if discrete else {"advantage_layers": (8,)}
-    agent = (DiscreteACERAgentParameters if discrete else GaussianACERAgentParameters)(
-        memory=EpisodicReplayParameters(max_size=1000, replay_start_size=40),
+    agent = (p.DiscreteACERAgentParameters if discrete else p.GaussianACERAgentParameters)(
+        memory=p.EpisodicReplayParameters(max_size=1000, replay_start_size=40),
         networks=networks(
             (16,), lstm_cells=8 if lstm else None, shared=shared, learning_rate=1e-3, batch_size=4, **widths
         ),
     )
     preset = tiny_preset(level)
-    schedule = dataclasses.replace(preset.schedule, heatup_steps=EnvironmentSteps(0))
+    schedule = dataclasses.replace(preset.schedule, heatup_steps=p.EnvironmentSteps(0))
     shorter = {
         "schedule.improve_steps": 120,
         "schedule.steps_between_evaluation_periods": 60,
         "agent.algorithm.t_max": 6,
         "agent.algorithm.n_times_replay": 2,
     }
-    return override(dataclasses.replace(preset, agent=agent, schedule=schedule), {**shorter, **changes})
+    return p.override(dataclasses.replace(preset, agent=agent, schedule=schedule), {**shorter, **changes})
 
 
 def one_step_task(**changes):
@@ -203,7 +174,7 @@ def one_step_task(**changes):
         "schedule__improve_steps": 1500,
         "schedule__evaluation_steps": "EnvironmentEpisodes(50)",
         "schedule__steps_between_evaluation_periods": 1700,
-        "agent__networks": soft_actor_critic_networks((16, 16), learning_rate=3e-3, batch_size=32),
+        "agent__networks": p.soft_actor_critic_networks((16, 16), learning_rate=3e-3, batch_size=32),
     }
     return tiny_preset("toys:Identity-v0", **usual | changes)
 
@@ -216,10 +187,10 @@ def untrained_run(folder, level, preset=None):
     from tfsac.training.policy_weights import save_weights
 
     preset = preset or shrunk(load_preset("pendulum_sac"))
-    preset, directory = override(preset, {"environment.level": level}), RunDirectory(folder)
+    preset, directory = p.override(preset, {"environment.level": level}), RunDirectory(folder)
     spec = spec_of(maker(preset.environment)())
-    directory.create(preset, RunParameters())
-    agent = build_agent(preset, RunParameters(), spec)
+    directory.create(preset, p.RunParameters())
+    agent = build_agent(preset, p.RunParameters(), spec)
     save_weights(directory.best, agent, Filters(preset.environment.filters, spec))
     return folder
 
