@@ -1,13 +1,31 @@
-"""What the command line prints and leaves: the line of returns, sizes of pictures, the content of a folder."""
+"""How the command line is typed, and what it prints and leaves."""
 
+import os
 import pathlib
 import re
+import sys
+
+import pytest
+
+from tfsac import cli
+
+# Of processes that see the packages of this one.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 RETURN = re.compile(
     r"^return  mean (-?[\d.]+)  std ([\d.]+)  min (-?[\d.]+)  max (-?[\d.]+)  "
     r"over (\d+) episodes of (\d+) steps on average$",
     re.MULTILINE,
 )
+
+
+def refusal(words, capsys):
+    """Types a command that is refused, and returns the one line that says why."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("tfsac: "))
+    assert ended.value.code == 2
+    return line
 
 
 def parts(returns):

@@ -5,12 +5,16 @@ import json
 import pathlib
 import pickle
 import socket
+import subprocess
+import sys
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import acer_tools
 import numpy as np
 import tensorflow as tf
 from agent_tools import variables
+from cli_tools import ENVIRONMENT
 from toys import discrete_spec, hybrid_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
 
 from tfsac import parameters as p
@@ -294,23 +298,24 @@ def read_updated(path):
 
 
 def refusals(strategy):
-    """Returns what agents say that cannot be made on two devices."""
-
-    def refusal(name, batch_size=BATCH, memory=None, **more):
-        agent_class, parameters, spec = CASES[name]
-        networks = {
-            key: dataclasses.replace(network, batch_size=batch_size) for key, network in parameters.networks.items()
-        }
+    """Returns what agents say that cannot be made on two devices: of half a batch, or of XLA."""
+    agent_class, parameters, spec = CASES["v"]
+    networks = {name: dataclasses.replace(network, batch_size=7) for name, network in parameters.networks.items()}
+    uneven, found = dataclasses.replace(parameters, networks=networks), []
+    for given, jit_compile in ((uneven, False), (parameters, True)):
         try:
-            memory = memory or parameters.memory
-            agent_class(dataclasses.replace(parameters, networks=networks, memory=memory), spec, **more)
+            with strategy.scope():
+                agent_class(given, spec, jit_compile=jit_compile)
         except ValueError as error:
-            return str(error)
+            found.append(str(error))
+    return found
 
-    with strategy.scope():
-        prior = p.PriorDataReplayParameters(demonstrations="not read here", share=0.25)
-        uneven = [refusal("v", 7), refusal("v, imitation", 6), refusal("v", 12, prior)]
-        return [*uneven, refusal("v", jit_compile=True)]
+
+def two_devices():
+    """Makes two devices of this processor, before TensorFlow is used, and returns a strategy for them."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
 def free_ports(count):
@@ -328,3 +333,23 @@ def cluster(ports, worker):
     """Returns the TF_CONFIG of a worker on this machine."""
     addresses = [f"127.0.0.1:{port}" for port in ports]
     return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": worker}})
+
+
+def start_workers(commands):
+    """Starts a Python with arguments for each worker, which find each other by TF_CONFIG."""
+    ports, processes = free_ports(len(commands)), []
+    for index, command in enumerate(commands):
+        environment = {**ENVIRONMENT, "TF_CONFIG": cluster(ports, index)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen([sys.executable, *command], env=environment, **pipes))
+    return processes
+
+
+def end_workers(processes):
+    """Waits for workers and returns what each wrote to stdout and stderr."""
+    try:
+        with ThreadPoolExecutor(len(processes)) as pool:  # a full pipe of one would stop them all
+            return list(pool.map(lambda process: process.communicate(timeout=900), processes))
+    finally:
+        for process in processes:
+            process.kill()

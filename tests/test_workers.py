@@ -3,9 +3,7 @@
 import dataclasses
 import functools
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -13,20 +11,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from strategy_tools import cluster, free_ports
+from cli_tools import refusal
+from strategy_tools import cluster, end_workers, start_workers
 from toys import statistics_of, tiny_preset
 
+from tfsac import parameters as p
 from tfsac.distributed.partition import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments
 from tfsac.errors import TfsacError
-from tfsac.parameters import (
-    PrioritizedExperienceReplayParameters,
-    RunParameters,
-    TwinSoftActorCriticAgentParameters,
-    override,
-    twin_soft_actor_critic_networks,
-)
+from tfsac.preset_lookup import read_config
 from tfsac.training import Trainer
 
 SAVED = {"seed": 3, "checkpoint_save_steps": 100, "updates_between_diagnostics": 1}
@@ -36,15 +30,15 @@ NORMALISED = {f"environment.filters.{name}_normalization": True for name in ("ob
 
 def prioritized():
     """Returns a run with priorities, statistics of observations and rewards, a reset and noise that is repeated."""
-    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
-    memory = PrioritizedExperienceReplayParameters(max_size=1_000)
-    agent = TwinSoftActorCriticAgentParameters(memory=memory, networks=networks)
+    networks = p.twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
+    memory = p.PrioritizedExperienceReplayParameters(max_size=1_000)
+    agent = p.TwinSoftActorCriticAgentParameters(memory=memory, networks=networks)
     more = {"agent.algorithm.reset_steps": [150], "agent.exploration": {"kind": "noise_repetition"}}
-    return override(dataclasses.replace(tiny_preset(), agent=agent), {**ENVS, **NORMALISED, **more})
+    return p.override(dataclasses.replace(tiny_preset(), agent=agent), {**ENVS, **NORMALISED, **more})
 
 
 PRESETS = {
-    "uniform": lambda: override(tiny_preset(), {**ENVS, **NORMALISED}),
+    "uniform": lambda: p.override(tiny_preset(), {**ENVS, **NORMALISED}),
     "prioritized": prioritized,
     "taac": lambda: tiny.taac(**{**ENVS, "environment.filters.return_scaling": {"bound": 5.0}}),
     "acer": lambda: tiny.acer(
@@ -91,26 +85,6 @@ def known(trainer):
     }
 
 
-def start(commands):
-    """Starts one process for each command, which find each other by TF_CONFIG."""
-    ports, processes = free_ports(len(commands)), []
-    path = os.pathsep.join(path for path in sys.path if path)
-    for index, command in enumerate(commands):
-        environment = {**os.environ, "TF_CONFIG": cluster(ports, index), "PYTHONPATH": path}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen([sys.executable, *command], env=environment, **pipes))
-    return processes
-
-
-def end(processes):
-    """Waits for processes and returns what each wrote to stdout and stderr."""
-    try:
-        return [process.communicate(timeout=600) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-
-
 # -- two processes -----------------------------------------------------------------------------------------------------
 
 
@@ -122,10 +96,10 @@ def together(tmp_path_factory, request):
 
     @functools.cache
     def run(name):
-        processes = start(
+        processes = start_workers(
             [["-c", WORKER, str(folder), str(request.path.parent), str(index), name] for index in range(2)]
         )
-        said = end(processes)
+        said = end_workers(processes)
         assert [process.returncode for process in processes] == [0, 0], said[0][1][-2000:] + said[1][1][-2000:]
         return folder, [json.loads(out.splitlines()[-1]) for out, _ in said]
 
@@ -205,8 +179,8 @@ def test_returns_are_of_what_all_workers_got(together):
 def test_one_process_goes_on_with_the_memories_of_two(together, name):
     folder = together(name)[0]
     rows = [arrays["rows"] for arrays in had(folder, name)]
-    longer = override(PRESETS[name](), {"schedule.improve_steps": 120})
-    trainer = Trainer(longer, folder / name, RunParameters(**SAVED), resume=True, quiet=True)
+    longer = p.override(PRESETS[name](), {"schedule.improve_steps": 120})
+    trainer = Trainer(longer, folder / name, p.RunParameters(**SAVED), resume=True, quiet=True)
     np.testing.assert_array_equal(
         trainer.memory.between(0, trainer.memory.total_rows - 1), np.concatenate(rows, axis=1)[:-1]
     )
@@ -231,8 +205,8 @@ def newest_states(run_dir):
 @pytest.mark.acceptance
 def test_one_process_goes_on_with_the_episodes_of_two(together):
     folder = together("acer")[0]
-    preset = override(PRESETS["acer"](), {"schedule.improve_steps": 240})
-    trainer = Trainer(preset, folder / "acer", RunParameters(**SAVED), resume=True, quiet=True)
+    preset = p.override(PRESETS["acer"](), {"schedule.improve_steps": 240})
+    trainer = Trainer(preset, folder / "acer", p.RunParameters(**SAVED), resume=True, quiet=True)
     lengths = []
     for path in newest_states(folder / "acer"):
         with np.load(path) as state:
@@ -262,57 +236,43 @@ def wait_for(path, processes):
 @pytest.mark.acceptance
 def test_a_worker_that_is_killed_ends_the_run_which_goes_on_from_its_checkpoint(tmp_path):
     run_dir = tmp_path / "run"
-    processes = start([typed(run_dir, "--checkpoint_save_steps=100")] * 2)
+    processes = start_workers([typed(run_dir, "--checkpoint_save_steps=100")] * 2)
     wait_for(run_dir / "checkpoints" / "000000200", processes)
     processes[1].kill()
-    (_, error), _ = end(processes)
+    (_, error), _ = end_workers(processes)
     assert [process.returncode for process in processes] == [2, -signal.SIGKILL]
     assert "tfsac: Another worker of this run" in error and f"tfsac train --run_dir={run_dir} --resume" in error
 
     # Two go on, and end together when one of them is asked to.
-    processes = start([["-m", "tfsac", "train", f"--run_dir={run_dir}", "--resume"]] * 2)
+    processes = start_workers([["-m", "tfsac", "train", f"--run_dir={run_dir}", "--resume"]] * 2)
     wait_for(run_dir / "checkpoints" / "000000500", processes)
     processes[1].send_signal(signal.SIGTERM)
-    (said, _), (other, _) = end(processes)
+    (said, _), (other, _) = end_workers(processes)
     assert [process.returncode for process in processes] == [128 + signal.SIGTERM] * 2
     assert "Continuing" in said and "Stopped by SIGTERM at step" in said and other == ""
-    trainer = Trainer(*saved_run(run_dir), resume=True, quiet=True)
+    preset, _ = read_config(run_dir / "config.json")
+    trainer = Trainer(preset, run_dir, p.RunParameters(), resume=True, quiet=True)
     steps = trainer.counters.env_steps
     assert f"at step {steps};" in said and len(trainer.memory) == min(steps, 1000)
     trainer.environments.close()
 
 
-def saved_run(run_dir):
-    from tfsac.preset_lookup import read_config
-
-    return read_config(run_dir / "config.json")[0], run_dir, RunParameters()
-
-
 @pytest.mark.parametrize(
-    ("flags", "environ", "message"),
+    ("flags", "config", "message"),
     [
-        (["--strategy=multi_worker"], {}, "TF_CONFIG"),
-        (
-            ["--strategy=multi_worker", "--num_envs=2"],
-            {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}},
-            "--run_dir",
-        ),
-        (["--num_devices=2"], {}, "num_devices"),
+        ("--strategy=multi_worker", "", "TF_CONFIG"),
+        ("--strategy=multi_worker --num_envs=2", cluster([1, 2], 0), "--run_dir"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(
-    tmp_path, monkeypatch, capsys, flags, environ, message
+    tmp_path, monkeypatch, capsys, flags, config, message
 ):
-    from tfsac import cli
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TF_CONFIG", json.dumps(environ) if environ else "")
+    monkeypatch.setenv("TF_CONFIG", config)
     monkeypatch.setitem(sys.modules, "tfsac.training", None)  # importing it raises
     monkeypatch.setitem(sys.modules, "tfsac.api", None)
-    with pytest.raises(SystemExit) as status:
-        cli.main(["train", "--preset=pendulum_twin_sac", *flags])
-    assert status.value.code == 2 and not any(tmp_path.iterdir())
-    assert message in capsys.readouterr().err
+    assert message in refusal(["train", "--preset=pendulum_twin_sac", *flags.split()], capsys)
+    assert not any(tmp_path.iterdir())
 
 
 # -- one process -------------------------------------------------------------------------------------------------------
