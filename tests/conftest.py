@@ -48,6 +48,16 @@ def untraced(monkeypatch):
     monkeypatch.setattr("tfsac.agents.compiled_updates.CompiledUpdates.trace", lambda self, single: [])
 
 
+@pytest.fixture
+def figures(monkeypatch):
+    """Returns a list that gets every figure instead of its file."""
+    from matplotlib.figure import Figure
+
+    saved = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **kwargs: saved.append(figure))
+    return saved
+
+
 @pytest.fixture(scope="session")
 def run_python():
     """Runs a program in a fresh interpreter that sees the same packages and returns what it printed."""

@@ -2,8 +2,8 @@
 
 A run is evaluated five times: once before its first update, then to 25, 50, 75 and 100 % of 100 * discount, and its seed
 is added. Variables, which controls.json beside a copy of this file may hold for processes of another machine, name runs
-or folders of runs. WAIT: evaluates three times to -1000, waits for a signal, and saves. BREAK: fails. SLOW: takes half a
-second before the last evaluation. TOGETHER, for all: waits for a second process.
+or folders of runs. WAIT: evaluates three times to -1000, waits for a signal, and saves. BREAK: fails. TOGETHER, for all:
+waits for a second process.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ def train(arguments):
     }
     content["threads"] = [os.environ.get(f"TF_NUM_{kind}_THREADS") for kind in ("INTRAOP", "INTEROP")]
     config.write_text(json.dumps({**content, "initial_weights": "runs/first"}))
-    chosen = {name for name in ("BREAK", "WAIT", "SLOW") if os.environ.get(name) in (run.name, run.parent.name)}
+    chosen = {name for name in ("BREAK", "WAIT") if os.environ.get(name) in (run.name, run.parent.name)}
     if "BREAK" in chosen:
         sys.exit("tfsac: broken")
     end = time.monotonic() + 20
@@ -52,9 +52,6 @@ def train(arguments):
         time.sleep(0.01)
     returns = [-1000] * 3 if "WAIT" in chosen else [25 * n * discount + seed for n in (1, 2, 3, 4)]
     rows = [f"{10 * (i + 1)},{i + 1},{i + 1},{value}\n" for i, value in enumerate(returns)]
-    if "SLOW" in chosen:
-        (run / "metrics.csv").write_text(HEADER + "".join(rows[:-1]))
-        time.sleep(0.5)
     (run / "metrics.csv").write_text(HEADER + "".join(rows))
     if "WAIT" in chosen:
 
@@ -70,12 +67,11 @@ def train(arguments):
     print("done")
 
 
-def send_when(path, number, after=0.0):
+def send_when(path, number):
     """Sends this process a signal as soon as a file exists."""
 
     def send():
         wait_for(path)
-        time.sleep(after)
         os.kill(os.getpid(), number)
 
     threading.Thread(target=send).start()

@@ -23,16 +23,6 @@ def run(tmp_path):
     return write
 
 
-@pytest.fixture
-def figures(monkeypatch):
-    """Returns a list that gets every figure instead of its file."""
-    from matplotlib.figure import Figure
-
-    saved = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **kwargs: saved.append(figure))
-    return saved
-
-
 def curve_rows(values, every=1000):
     return [f"{(i + 1) * every},0,,{value},{value - 1},{value + 1}" for i, value in enumerate(values)]
 
@@ -60,18 +50,10 @@ def test_of_repeated_steps_the_last_counts_and_half_a_line_is_left_out(run):
     assert read_curve(recent)[1].tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize(
-    ("rows", "header", "message"),
-    [
-        (ROWS, HEADER, "only .*q/q1"),
-        (["1000,many"], "env_steps,q/q2", "numbers"),
-        (["1000,"], "env_steps,q/q2", "no values"),
-    ],
-)
-def test_what_cannot_be_read_is_named(run, rows, header, message):
-    header = header.replace("updates", "q/q1")
+@pytest.mark.parametrize(("cell", "message"), [("many", "numbers"), ("", "no values")])
+def test_what_cannot_be_read_is_named(run, cell, message):
     with pytest.raises(TfsacError, match=message):
-        read_curve(run(rows=rows, header=header), "q/q2")
+        read_curve(run(rows=[f"1000,{cell}"], header="env_steps,q/q2"), "q/q2")
 
 
 def test_several_labels_and_seeds_are_drawn(run, figures, tmp_path):

@@ -13,6 +13,7 @@ import sys
 import pytest
 import stand_in as stand_in_for_train
 import tiny
+from cli_tools import tree
 from filelock import FileLock
 from stand_in import kill_when, send_when, wait_for
 
@@ -88,8 +89,7 @@ def test_values_in_names_are_short_and_fit_into_one_folder(values, words):
 
 
 @pytest.mark.parametrize(
-    ("grid", "message"),
-    [("a.b", "PATH=VALUE"), ("a.b=", "PATH=VALUE"), ("seed=1,2", "level, num_envs"), ("a.b=[1],(1)", "must differ")],
+    ("grid", "message"), [("a.b", "PATH=VALUE"), ("seed=1,2", "level, num_envs"), ("a.b=[1],(1)", "must differ")]
 )
 def test_a_grid_that_cannot_be_understood_is_refused(grid, message):
     with pytest.raises(TfsacError, match=message):
@@ -130,10 +130,6 @@ def starts(folder):
     }
 
 
-def content(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 ALL = [f"discount={discount}/seed{seed}" for discount in ("0.2", "0.9") for seed in (1, 2)]
 
 
@@ -158,11 +154,11 @@ def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, cap
     assert printed[:2] == [f"{stand_in}: 2 of 4 runs are finished", f"started   {ALL[1]}"]
     assert printed[-2:] == [f"table   {stand_in / 'comparison.csv'}", f"figure  {stand_in / 'comparison.png'}"]
 
-    before = content(stand_in)
+    before = tree(stand_in)
     for again in (lambda: run(stand_in), lambda: cli.run(["compare", str(stand_in)])):
         (stand_in / "comparison.csv").unlink()
         assert again() == 0
-        assert content(stand_in) == before
+        assert tree(stand_in) == before
 
 
 def test_a_signal_is_passed_on_and_the_same_command_continues(stand_in, monkeypatch, capsys):
@@ -174,13 +170,13 @@ def test_a_signal_is_passed_on_and_the_same_command_continues(stand_in, monkeypa
     printed = capsys.readouterr().out.splitlines()
     assert printed[-2] == f"stopped   {ALL[1]}" and number.name in printed[-1] and f"{stand_in}" in printed[-1]
     assert list(starts(stand_in)) == ALL[:2] and not (stand_in / "comparison.csv").exists()
-    finished = content(stand_in / ALL[0])
+    finished = tree(stand_in / ALL[0])
 
     monkeypatch.delenv("WAIT")
     assert run(stand_in, "--level=Pendulum-v1", "--preset=pendulum_sac", "--num_envs=1") == 0
     made = starts(stand_in)
     assert {name: len(calls) for name, calls in made.items()} == dict(zip(ALL, [1, 2, 1, 1], strict=True))
-    assert content(stand_in / ALL[0]) == finished
+    assert tree(stand_in / ALL[0]) == finished
     # What a resumed run has from its config is not given to it again.
     assert made[ALL[1]][1] == ["--eager", f"--set={DISCOUNT}=0.2", "--resume", f"--run_dir={stand_in / ALL[1]}"]
     assert "--level=Pendulum-v1" in made[ALL[2]][0] and "--num_envs=1" in made[ALL[2]][0]
@@ -237,25 +233,19 @@ def test_a_failing_run_is_named_and_does_not_stop_the_others(stand_in, monkeypat
 
 def test_without_a_folder_one_is_made_and_printed(stand_in, monkeypatch, capsys):
     monkeypatch.chdir(stand_in.parent)
-    flags = ["sweep", "--eager", f"--grid={DISCOUNT}=0.2"]
-    assert cli.run(flags) == 0
+    assert cli.run(["sweep", "--eager", f"--grid={DISCOUNT}=0.2"]) == 0
     [folder] = pathlib.Path("runs/pendulum_sac-Pendulum-v1").iterdir()
     assert re.fullmatch(r"\d{8}-\d{6}", folder.name)
     assert capsys.readouterr().out.startswith(f"{folder}: 0 of 1 runs are finished\n")
-    assert cli.run([*flags, "--experiment_name=mine", "--num_envs=2"]) == 0
-    assert [path.name for path in pathlib.Path("runs/mine").glob("*/sweep.json")] == ["sweep.json"]
 
 
 def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
     run(stand_in, seeds=1)
-    before = content(stand_in)
+    before = tree(stand_in)
     for more, grid, message in (([], "0.2,0.8", "grid"), (["--set=agent.memory.max_size=5000"], "0.2,0.9", "max_size")):
         with pytest.raises(TfsacError, match=message):
             run(stand_in, *more, grid=grid)
-    assert content(stand_in) == before
-    (stand_in / "sweep.json").write_text("{")
-    with pytest.raises(TfsacError, match=r"sweep\.json is damaged"):
-        run(stand_in, seeds=1)
+    assert tree(stand_in) == before
     (mine := stand_in.with_name("mine")).mkdir()
     (mine / "notes").touch()
     with pytest.raises(FileExistsError, match="empty folder"):
@@ -265,10 +255,10 @@ def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
 def test_one_sweep_at_a_time_trains_in_a_folder_and_one_process_a_run(stand_in, monkeypatch):
     monkeypatch.setattr(ray_cluster, "LOCK_TIMEOUT", 0.0)
     run(stand_in, seeds=1)
-    before = content(stand_in)
+    before = tree(stand_in)
     with FileLock(stand_in / ".lock"), pytest.raises(BlockingIOError, match="is being trained"):
         run(stand_in)
-    assert content(stand_in) == before
+    assert tree(stand_in) == before
     (stand_in / ALL[3]).mkdir()
     with FileLock(stand_in / ALL[3] / ".lock"), pytest.raises(BlockingIOError, match=ALL[3]):
         run(stand_in)
@@ -330,11 +320,11 @@ def test_a_real_sweep_that_was_stopped_goes_on_and_trains_nothing_again(tmp_path
     wait_for(second / "metrics.csv")
     process.send_signal(signal.SIGTERM)
     assert "stopped by SIGTERM; " in process.communicate(timeout=120)[0] and process.returncode == 143
-    before = content(first)
+    before = tree(first)
     [entry] = (second / "checkpoints").glob("0*")
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "resumed   discount=0.9/seed3\n" in done.stdout, done.stdout + done.stderr
-    assert content(first) == before and len(table(tmp_path / "sweep")) == 2
+    assert tree(first) == before and len(table(tmp_path / "sweep")) == 2
     resumed = json.loads((second / "config.json").read_text())["resumed"]
     assert [entry["env_steps"] for entry in resumed] == [int(entry.name)]
     for path, discount in ((first, 0.5), (second, 0.9)):

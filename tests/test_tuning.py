@@ -11,6 +11,7 @@ import signal
 import pytest
 import stand_in as stand_in_for_train
 import tiny
+from cli_tools import tree
 from stand_in import send_when
 
 from tfsac import cli
@@ -47,7 +48,7 @@ def test_a_dimension_is_read(text):
     assert parse_dimension(dimension.text) == dimension
 
 
-@pytest.mark.parametrize("text", ["a.b", "a.b=loguniform(1, 2)", "a.b=uniform(2, 1)", "a.b=int(1, x)"])
+@pytest.mark.parametrize("text", ["a.b=loguniform(1, 2)", "a.b=uniform(2, 1)"])
 def test_a_text_that_is_no_dimension_is_refused(text):
     with pytest.raises(TfsacError, match="--space must be"):
         parse_dimension(text)
@@ -110,16 +111,9 @@ def test_own_dimensions_and_set_parameters_take_the_place_of_default_ones():
         assert line.startswith(f"not searched: {default}=") and default not in [dimension.path for dimension in space]
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["agent.algorithm.discont=uniform(0.9, 1)"], "discont"),
-        ([f"{DISCOUNT}=uniform(0.9, 1.5)"], "discount"),
-    ],
-)
-def test_what_the_preset_refuses_is_refused_before_anything_is_trained(texts, message):
-    with pytest.raises(TfsacError, match=message):
-        search_space(texts, described())
+def test_a_range_that_the_preset_refuses_is_refused_before_anything_is_trained():
+    with pytest.raises(TfsacError, match="discount"):
+        search_space([f"{DISCOUNT}=uniform(0.9, 1.5)"], described())
 
 
 # -- studies, with a stand-in for training -----------------------------------------------------------------------------
@@ -291,15 +285,11 @@ def test_a_signal_is_passed_on_and_the_trial_is_continued(stand_in, monkeypatch,
 
 def test_another_preset_or_space_is_refused(stand_in, monkeypatch):
     assert run(stand_in, trials=1) == 0
-    before = {path: path.read_bytes() for path in stand_in.rglob("*") if path.is_file()}
-    for more, message in (
-        ("--preset=pendulum_twin_sac", "experiment.preset"),
-        (f"--space={DISCOUNT}=uniform(0.5, 0.9)", r"uniform\(0.5, 0.9\)"),
-        ("--num_seeds=2", "seeds"),
-    ):
-        with pytest.raises(TfsacError, match=message):
+    before = tree(stand_in)
+    for more, word in (("--preset=pendulum_twin_sac", "preset"), (f"--space={DISCOUNT}=uniform(0.5, 0.9)", "uniform")):
+        with pytest.raises(TfsacError, match=word):
             resume(stand_in, more)
-    assert {path: path.read_bytes() for path in stand_in.rglob("*") if path.is_file()} == before
+    assert tree(stand_in) == before
     assert resume(stand_in, "--preset=pendulum_sac") == 0
     (stand_in / "tuning.json").write_text("{")
     with pytest.raises(TfsacError, match=r"tuning\.json is damaged"):
