@@ -12,12 +12,10 @@ class Arm(gym.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
 
-    def __init__(self, render_mode=None, low=LOW, fails_at=None, discrete=False):
-        self.render_mode, self.fails_at = render_mode, fails_at
+    def __init__(self, render_mode=None, low=LOW):
+        self.render_mode = render_mode
         self.observation_space = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
-        self.action_space = (
-            gym.spaces.Discrete(3) if discrete else gym.spaces.Box(np.float32([low]), np.float32([HIGH]))
-        )
+        self.action_space = gym.spaces.Box(np.float32([low]), np.float32([HIGH]))
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -26,8 +24,6 @@ class Arm(gym.Env):
 
     def step(self, action):
         self.steps += 1
-        if self.steps == self.fails_at:
-            raise RuntimeError("the arm broke")
         reward = -float(np.abs(np.sum(action) + 2))
         return self.np_random.uniform(-1, 1, 3).astype(np.float32), reward, False, self.steps >= 10, {}
 
@@ -73,31 +69,21 @@ def arm():
     return Arm()
 
 
-def dense(x, size, width=8):
-    return keras.layers.Dense(size)(keras.layers.Dense(width, "silu")(x))
+def dense(x, size):
+    return keras.layers.Dense(size)(keras.layers.Dense(8, "silu")(x))
 
 
-def critics(inputs, x, shape):
-    """Returns two critics in one model, `[B, 2, ...]` of `shape`."""
-    values = [dense(x, shape) for _ in range(2)]
-    return keras.Model(inputs, keras.ops.stack(values, axis=1) if shape > 1 else keras.layers.Concatenate()(values))
-
-
-def gaussian(with_v=False, width=8, actions=1, observations=3):
+def gaussian():
     """Returns the networks of soft actor-critic with real actions."""
-    seen, action = {"observation": keras.Input((observations,), name="observation")}, keras.Input((actions,))
-    x = keras.layers.Dense(width, "silu")(seen["observation"])
-    made = {"policy": keras.Model(seen, [keras.layers.Dense(actions)(x) for _ in range(2)])}
-    if with_v:
-        made["v"] = keras.Model(seen, keras.layers.Reshape(())(dense(seen["observation"], 1)))
-    return {**made, "q": critics([seen, action], keras.layers.Concatenate()([seen["observation"], action]), 1)}
+    seen, action = {"observation": keras.Input((3,), name="observation")}, keras.Input((1,))
+    x = keras.layers.Dense(8, "silu")(seen["observation"])
+    policy = keras.Model(seen, [keras.layers.Dense(1)(x) for _ in range(2)])
+    both = keras.layers.Concatenate()([seen["observation"], action])
+    values = keras.layers.Concatenate()([dense(both, 1), dense(both, 1)])
+    return {"policy": policy, "q": keras.Model([seen, action], values)}
 
 
 def with_v():
-    return gaussian(with_v=True)
-
-
-def categorical():
-    """Returns the networks of soft actor-critic with three discrete actions."""
+    """Returns the same with a value of states."""
     seen = {"observation": keras.Input((3,), name="observation")}
-    return {"policy": keras.Model(seen, dense(seen["observation"], 3)), "q": critics(seen, seen["observation"], 3)}
+    return {**gaussian(), "v": keras.Model(seen, keras.layers.Reshape(())(dense(seen["observation"], 1)))}

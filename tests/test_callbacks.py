@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import tiny
-from toys import tiny_preset
+from tiny import short_preset
 
 from tfsac.environments import EnvironmentFailure
 from tfsac.errors import TfsacError
@@ -13,12 +13,11 @@ from tfsac.parameters import RunParameters, override
 from tfsac.training import Callback, Trainer
 
 HOOKS = ("on_training_begin", "on_step", "on_updates", "on_evaluation", "metrics", "on_training_end")
-SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
 
 
 def preset(**changes):
-    return tiny_preset(**{**SHORT, **changes})
+    return short_preset(schedule__improve_steps=30, **changes)
 
 
 def places(trainer):
@@ -129,16 +128,10 @@ class Length(Callback):
 @pytest.mark.slow
 def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
     Trainer(preset(), tmp_path / "run", RUN, callbacks=[Length()]).run()
-    assert [(row["mine/steps"], row.get("mine/rest")) for row in tiny.rows(tmp_path / "run")] == [
-        ("50.0", ""),
-        ("70.0", ""),
-    ]
+    rows = tiny.rows(tmp_path / "run")
+    assert [(row["mine/steps"], row["mine/rest"]) for row in rows] == [("50.0", ""), ("70.0", "")]
     printed = [line.split()[-2:] for line in capsys.readouterr().out.splitlines()]
-    assert [words for words in printed if words[1:] in (["mine/rest"], ["-"])] == [
-        ["mine/steps", "mine/rest"],
-        ["50", "-"],
-        ["70", "-"],
-    ]
+    assert ["mine/steps", "mine/rest"] in printed and printed.count(["50", "-"]) == printed.count(["70", "-"]) == 1
 
 
 @pytest.mark.slow
@@ -164,8 +157,6 @@ def test_a_memory_larger_than_ram_is_refused_before_anything_is_written(tmp_path
     large = override(preset(), {"agent.memory.max_size": 10**12})
     with pytest.raises(TfsacError, match="RAM"):
         Trainer(large, tmp_path / "run", quiet=True)
-    with pytest.raises(OSError, match="disk"):
-        Trainer(large, tmp_path / "run", RunParameters(memory_on_disk=True), quiet=True)
     assert not (tmp_path / "run").exists()
 
 

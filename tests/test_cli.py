@@ -3,8 +3,6 @@
 import contextlib
 import io
 import json
-import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -15,15 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from cli_tools import RETURN, parts, png_size, tree
+from cli_tools import ENVIRONMENT, RETURN, parts, png_size, refusal, tree
+from pages import ROOT
 
-from tfsac import api, cli, exporting
+from tfsac import api, cli
 from tfsac.cli.command_registry import flag_values, help_of
-from tfsac.exporting import loading
 from tfsac.exporting.exported import Exported
 from tfsac.preset_lookup import load_preset, preset_names, read_config
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +55,7 @@ def test_a_run_leaves_its_results_and_says_where_they_are(tiny_run):
     assert all(f'Model: "{name}"' in printed for name in ("policy", "v", "v_target", "q"))
 
 
-def test_the_config_tells_what_was_run_the_metrics_how_well_and_the_export_is_the_best_policy(run_dir):
+def test_the_config_tells_what_was_run_and_the_metrics_how_well(run_dir):
     config = json.loads((run_dir / "config.json").read_text())
     assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(200)"
     assert {network["batch_size"] for network in config["preset"]["agent"]["networks"].values()} == {32}
@@ -74,10 +70,6 @@ def test_the_config_tells_what_was_run_the_metrics_how_well_and_the_export_is_th
     names = [f"{kind}/{name}" for kind in kinds for name in ("return_mean", "return_min", "length_mean")]
     assert all(np.isfinite(float(last[name])) for name in (*names, "loss/policy", "loss/v", "loss/q1", "loss/q2"))
     assert last["evaluation/return_mean"] != last["stochastic_evaluation/return_mean"]
-    policy = loading.load_policy(run_dir)
-    observations = api.observations_of(run_dir, policy)
-    assert len(observations) == 50
-    assert exporting.verify(policy, run_dir / "policy", observations) <= exporting.TOLERANCE
 
 
 @pytest.mark.usefixtures("training_alone")
@@ -184,19 +176,13 @@ def test_export_writes_the_policy_and_ends_with_status_1_where_it_acts_different
     assert "MORE THAN 1e-05" in capsys.readouterr().out
 
 
-def test_plot_draws_one_run_into_its_folder_and_several_together_by_flag_or_as_plain_words(run_dir, tmp_path, capsys):
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for name in ("config.json", "metrics.csv"):
-        shutil.copy(run_dir / name, copy)
+def test_plot_draws_one_run_into_its_folder_and_several_together(run_dir, tmp_path, capsys):
+    copy, together = shutil.copytree(run_dir, tmp_path / "copy"), tmp_path / "together.png"
+    (copy / "learning_curve.png").unlink()
     assert cli.run(["plot", f"--run_dir={copy}"]) == 0
-    assert capsys.readouterr().out == f"{copy / 'learning_curve.png'}\n"
-    assert min(png_size(copy / "learning_curve.png")) > 300
-    one, two = tmp_path / "one.png", tmp_path / "two.png"
-    assert cli.run(["plot", f"--run_dir={run_dir}", f"--run_dir={copy}", f"--out={one}", "--title=Two"]) == 0
-    assert cli.run(["plot", f"--out={two}", "--title=Two", str(run_dir), str(copy)]) == 0
-    assert capsys.readouterr().out == f"{one}\n{two}\n"
-    assert one.read_bytes() == two.read_bytes()
+    assert cli.run(["plot", f"--out={together}", "--title=Two", str(run_dir), str(copy)]) == 0
+    assert capsys.readouterr().out == f"{copy / 'learning_curve.png'}\n{together}\n"
+    assert min(png_size(copy / "learning_curve.png")) > 300 and min(png_size(together)) > 300
 
 
 # -- help --------------------------------------------------------------------------------------------------------------
@@ -228,72 +214,40 @@ def test_a_preset_is_a_program_that_trains_it_with_the_flags_given_and_helps_wit
         patch.setattr(sys, "argv", ["presets/pendulum_sac.py", "--seed=1", "--num_envs=2"])
         cli.run_preset("presets/pendulum_sac.py")
     assert seen == [["train", "--preset=presets/pendulum_sac.py", "--seed=1", "--num_envs=2"]]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     program = [sys.executable, "-X", "importtime", "presets/pendulum_sac.py", "--help"]
-    done = subprocess.run(program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(program, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.startswith("tfsac train: ")
     assert "tfsac.cli" in done.stderr and not re.search(r"\| +(tensorflow|keras)\b", done.stderr)
 
 
 # -- what cannot be carried out ----------------------------------------------------------------------------------------
 
-# Arguments, with {run} a finished run, {tmp} a folder and {file} a file in it, and a word that must be printed: one of a
-# kind, for parameters, environments and files have tests of their own.
+# Arguments, with {run} a finished run, {tmp} a folder and {file}.npz a file in it, and a word that must be printed: one
+# of a kind, for parameters, environments and files have tests of their own.
 WRONG = {
     "preset": ("train --preset=pendulum_sca", "pendulum_sac"),
-    "preset file": ("train --preset=nothing.py", "nothing.py"),
     "run parameters that do not fit": ("train --jit_compile --eager", "eager"),
-    "level": ("train --level=Pendulm-v1", "`Pendulum`"),
     "actions": ("train --preset=pendulum_sac --level=CartPole-v1", "'discrete'"),
-    "demonstrations": ("train --preset=pendulum_sqil --set=agent.memory.demonstrations=none.npz", "none.npz"),
-    "weights of other networks": ("train --checkpoint_restore_dir={run} --run_dir={tmp}/new", "networks"),
     "resume no run": ("train --resume --run_dir={tmp}/none", "config.json"),
-    "resume another algorithm": ("train --resume --run_dir={run} --set=agent.algorithm.discount=0.5", "discount"),
-    "sweep where no cluster is": ("sweep --run_dir=new --ray_address=127.0.0.1:1", "127.0.0.1:1"),
-    "film over a file": ("evaluate --run_dir={run} --episodes=1 --dump_mp4={file}.gif", "file.gif"),
-    "export into an existing folder": ("export --run_dir={run} --out={run}", "folder"),
     "record over a file": ("record --run_dir={run} --out={file}.npz", "file.npz"),
     "plot two runs to nowhere": ("plot {run} {run}", "--out"),
 }
 
 
-# Gymnasium warns about old versions before it refuses them.
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_what_cannot_be_carried_out_is_one_line_and_leaves_nothing(name, run_dir, tmp_path, monkeypatch, capsys):
     line, word = WRONG[name]
-    for file in ("file", "file.npz", "file.gif"):
-        (tmp_path / file).write_text("mine")
+    (tmp_path / "file.npz").write_text("mine")
     monkeypatch.chdir(tmp_path)
     before, run_before = tree(tmp_path), tree(run_dir)
-    with pytest.raises(SystemExit) as ended:
-        cli.main(line.format(run=run_dir, tmp=tmp_path, file=tmp_path / "file").split(" "))
-    lines = [text for text in capsys.readouterr().err.splitlines() if text.startswith("tfsac: ")]
-    assert ended.value.code == 2 and len(lines) == 1 and word in lines[0]
+    words = line.format(run=run_dir, tmp=tmp_path, file=tmp_path / "file").split(" ")
+    assert word in refusal(words, capsys)
     assert tree(tmp_path) == before and tree(run_dir) == run_before
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def of_another_network(path):
-    with np.load(path) as file:
-        np.savez(path, **{**file, "policy/0": np.zeros((3, 8), np.float32)})
-
-
-DAMAGED = {
-    "weights cut": ("best.npz", cut, "best.npz"),
-    "weights of another network": ("best.npz", of_another_network, "policy/0"),
-}
-
-
-@pytest.mark.parametrize("name, damage, word", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_run_is_refused_by_the_name_of_its_file(name, damage, word, run_dir, tmp_path, capsys):
-    for file in ("config.json", "best.npz"):
-        shutil.copy(run_dir / file, tmp_path)
-    damage(tmp_path / name)
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["evaluate", f"--run_dir={tmp_path}", "--episodes=1"])
-    printed = capsys.readouterr()
-    assert ended.value.code == 2 and printed.out == "" and word in printed.err
+def test_weights_of_another_network_are_refused_by_their_name(run_dir, tmp_path, capsys):
+    shutil.copy(run_dir / "config.json", tmp_path)
+    with np.load(run_dir / "best.npz") as file:
+        np.savez(tmp_path / "best.npz", **{**file, "policy/0": np.zeros((3, 8), np.float32)})
+    assert "policy/0" in refusal(["evaluate", f"--run_dir={tmp_path}", "--episodes=1"], capsys)

@@ -1,7 +1,5 @@
 """The command line around its commands: help, version, what it describes, and how it fails."""
 
-import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -10,6 +8,8 @@ import time
 
 import pytest
 from absl import flags
+from cli_tools import ENVIRONMENT, refusal
+from pages import ROOT
 
 from tfsac import cli
 from tfsac.cli.command_registry import Command, flag_values
@@ -17,9 +17,7 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import override
 from tfsac.preset_lookup import load_preset, read_config
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def flags_of(name):
@@ -70,9 +68,8 @@ def test_a_parameter_is_set_once_but_a_later_flag_may_set_a_part(capsys):
     assert cli.run(["show", "--preset=pendulum_twin_sac", every, one]) == 0
     printed = capsys.readouterr().out
     assert "policy.learning_rate=0.0001\n" in printed and "q.learning_rate=0.002\n" in printed
-    for twice in ((one, every), (one, one)):
-        with pytest.raises(TfsacError, match="twice"):
-            cli.run(["show", "--preset=pendulum_twin_sac", *twice])
+    with pytest.raises(TfsacError, match="twice"):
+        cli.run(["show", "--preset=pendulum_twin_sac", one, every])
 
 
 @pytest.mark.slow
@@ -127,19 +124,13 @@ def test_any_other_error_keeps_its_traceback(monkeypatch):
     [
         ("trian", "'train'"),
         ("train --sed=1", "Did you mean: seed ?.*--help.*--set"),
-        ("train --num_seeds=0", "num_seeds"),
         ("train pendulum_sac", "--name=value.*'pendulum_sac'"),
         ("evaluate", "--run_dir is required"),
-        ("train --num_seeds=2 --ray_address=local", "--ray_address"),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_one_line(line, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        cli.main(line.split())
-    said = capsys.readouterr().err
-    assert end.value.code == 2 and said.startswith("tfsac: ") and said.count("\n") == 1
-    assert re.search(words, said) and not list(tmp_path.iterdir())
+    assert re.search(words, refusal(line.split(), capsys)) and not list(tmp_path.iterdir())
 
 
 def test_the_end_of_the_reader_of_the_output_is_no_error():

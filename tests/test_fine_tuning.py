@@ -7,9 +7,7 @@ import signal
 import numpy as np
 import pytest
 import tiny
-from pages import ROOT, run_page
 from resume_tools import weights
-from toys import tiny_preset
 
 import tfsac
 from tfsac.errors import TfsacError
@@ -19,9 +17,8 @@ from tfsac.training import RunDirectory, Trainer
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.policy_weights import save_weights
 
-SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 PRESETS = {
-    "v": lambda: tiny_preset(**SHORT, environment__filters__observation_normalization=True),
+    "v": lambda: tiny.short_preset(environment__filters__observation_normalization=True),
     "twin": lambda: tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER),
     "taac": lambda: tiny.taac(),
     "acer": lambda: tiny.acer(lstm=True),
@@ -87,33 +84,26 @@ def other_statistics(folder):
     return disturbed(Trainer(PRESETS["v"](), folder.with_name("unused"), quiet=True), folder)
 
 
-def no_evaluation(folder):
-    RunDirectory(folder).create(tiny_preset(**SHORT), tfsac.RunParameters())
-    return folder
-
-
 WRONG = {
-    "another agent": (other_agent, TfsacError, "other networks"),
-    "normalised": (other_statistics, TfsacError, "observation_normalization"),
-    "no evaluation": (no_evaluation, FileNotFoundError, "weights"),
-    "no run": (lambda folder: folder, FileNotFoundError, "config.json"),
+    "another agent": (other_agent, "other networks"),
+    "normalised": (other_statistics, "observation_normalization"),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_weights_that_do_not_fit_are_refused_before_anything_is_written(name, tmp_path):
-    make, error, message = WRONG[name]
+    make, message = WRONG[name]
     source = make(tmp_path / "source")
-    with pytest.raises(error, match=message):
-        tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, initial_weights=source)
+    with pytest.raises(TfsacError, match=message):
+        tfsac.train(tiny.short_preset(), tmp_path / "run", quiet=True, initial_weights=source)
     assert not (tmp_path / "run").exists()
 
 
 # -- the memory of another run ----------------------------------------------------------------------------------------
 
 MEMORIES = {
-    "uniform": lambda: tiny_preset(**SHORT, environment__filters__reward_normalization=True),
+    "uniform": lambda: tiny.short_preset(environment__filters__reward_normalization=True),
     "prioritised": lambda: override(PRESETS["twin"](), {"agent.memory": {"kind": "prioritized", "max_size": 45}}),
     "taac": lambda: tiny.taac(),
     "acer": lambda: tiny.acer(lstm=True),
@@ -185,41 +175,28 @@ def test_a_run_that_began_with_a_memory_is_resumed_and_saved_whole(with_memory, 
     assert config["preset"]["schedule"]["random_action_steps"] is None
 
 
-def rows_gone(folder):
-    next((folder / "checkpoints" / "memory").iterdir()).write_bytes(b"rows")
-
-
-def no_checkpoint(folder):
-    shutil.rmtree(folder / "checkpoints")
-
-
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("changes", "damage", "error", "word"),
-    [
-        ({"agent.memory.max_size": 500}, None, CheckpointError, "max_size"),
-        ({"agent.memory": {"kind": "prioritized", "max_size": 1000}}, None, CheckpointError, "kind"),
-        ({"environment.visible_entries": [0, 1, 2]}, rows_gone, CheckpointError, "rows-"),
-        ({}, no_checkpoint, CheckpointError, "no checkpoint"),
-    ],
+    ("changes", "damaged", "word"),
+    [({"agent.memory.max_size": 500}, False, "max_size"), ({"environment.visible_entries": [0, 1, 2]}, True, "rows-")],
 )
 def test_a_memory_that_does_not_fit_is_refused_before_anything_is_written(
-    with_memory, tmp_path, changes, damage, error, word
+    with_memory, tmp_path, changes, damaged, word
 ):
     source = tmp_path / "source"
     shutil.copytree(with_memory, source)
-    if damage:
-        damage(source)
+    if damaged:
+        next((source / "checkpoints" / "memory").iterdir()).write_bytes(b"rows")
     preset = override(MEMORIES["uniform"](), changes)
-    with pytest.raises(error, match=word):
+    with pytest.raises(CheckpointError, match=word):
         Trainer(preset, tmp_path / "run", quiet=True, initial_weights=source, restore_memory=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_memory_is_that_of_the_run_whose_weights_are_taken(tmp_path):
     with pytest.raises(TfsacError, match="initial_weights"):
-        Trainer(tiny_preset(**SHORT), tmp_path / "run", quiet=True, restore_memory=True)
+        Trainer(tiny.short_preset(), tmp_path / "run", quiet=True, restore_memory=True)
 
 
 class Interrupted(tfsac.Callback):
@@ -232,7 +209,7 @@ class Interrupted(tfsac.Callback):
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, capsys):
-    preset, run = tiny_preset(**SHORT), tfsac.RunParameters(seed=3, checkpoint_save_steps=50)
+    preset, run = tiny.short_preset(), tfsac.RunParameters(seed=3, checkpoint_save_steps=50)
     tfsac.train(preset, tmp_path / "run", run, quiet=True)
     capsys.readouterr()
     same = tfsac.train(preset, tmp_path / "run", resume=True)
@@ -248,19 +225,3 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)"
     assert config["run"] == to_json(run) and [entry["env_steps"] for entry in config["resumed"]] == [60, 60, 61]
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize(
-    ("page", "section", "shorter"),
-    [
-        ("own_networks", "Custom Keras models", {"9000": "240"}),
-        ("runs", "Fine-tuning", {"20000": "220", "25000": "240"}),
-    ],
-)
-def test_the_page_says_what_happens(page, section, shorter, tmp_path):
-    preset = "import tiny\nfrom tfsac.preset_lookup import load_preset\n"
-    preset += "preset = tiny.shrunk(load_preset('pendulum_twin_sac'), **{'schedule.heatup_steps': 40})\n"
-    (tmp_path / "short_preset.py").write_text(preset)
-    shorter["pendulum_twin_sac"] = "short_preset.py"
-    run_page(ROOT / "docs" / f"{page}.md", tmp_path, shorter, section=section)

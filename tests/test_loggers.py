@@ -18,7 +18,7 @@ from tfsac.parameters import RunParameters
 from tfsac.training import Callback, Trainer, reporting
 from tfsac.training.loggers import CSVLogger, Logger, MLflowLogger, RunInfo, TensorBoardLogger, WandbLogger, services
 
-SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
+PRESET = tiny.short_preset(schedule__improve_steps=30)
 RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
 
 
@@ -54,8 +54,8 @@ def test_a_logger_of_the_users_gets_everything_that_the_csv_gets(tmp_path):
     assert isinstance(Kept(), Logger)
     first, second = Kept(), Kept()
     stop = [StopAt(55)]
-    tfsac.train(tiny_preset(**SHORT), tmp_path / "run", RUN, callbacks=stop, quiet=True, loggers=[first])
-    tfsac.train(tiny_preset(**SHORT), tmp_path / "run", RUN, resume=True, quiet=True, loggers=[second])
+    tfsac.train(PRESET, tmp_path / "run", RUN, callbacks=stop, quiet=True, loggers=[first])
+    tfsac.train(PRESET, tmp_path / "run", RUN, resume=True, quiet=True, loggers=[second])
     assert (first.resumed_at, second.resumed_at) == (None, 55)
     assert (first.closed, second.closed) == (["test"], ["finished"])
     assert first.run.path == tmp_path / "run" and first.run.preset["environment"]["level"] == "Pendulum-v1"
@@ -74,7 +74,7 @@ def test_a_logger_of_the_users_gets_everything_that_the_csv_gets(tmp_path):
 def test_loggers_know_that_a_run_failed(tmp_path):
     kept, failing = Kept(), Callback()
     failing.on_step = lambda trainer: 1 / 0
-    trainer = Trainer(tiny_preset(**SHORT), tmp_path / "run", RUN, callbacks=[failing], quiet=True, loggers=[kept])
+    trainer = Trainer(PRESET, tmp_path / "run", RUN, callbacks=[failing], quiet=True, loggers=[kept])
     with pytest.raises(ZeroDivisionError):
         trainer.run()
     assert kept.closed == ["failed: ZeroDivisionError"]
@@ -163,7 +163,7 @@ def test_wandb_itself_takes_the_rows_offline(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="this logger needs: pip install 'tfsac[wandb]'")
     monkeypatch.setenv("WANDB_SILENT", "true")
     logger = WandbLogger("pendulum", mode="offline")
-    Trainer(tiny_preset(**SHORT), tmp_path / "run", RUN, quiet=True, loggers=[logger]).run()
+    Trainer(PRESET, tmp_path / "run", RUN, quiet=True, loggers=[logger]).run()
     wandb.teardown()
     known = json.loads((tmp_path / "run" / "wandb_run.json").read_text())
     assert known["env_steps"] == 70

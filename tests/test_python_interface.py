@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import copy
-import os
 import pathlib
 import pickle
 import shutil
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from toys import tiny_preset
+from cli_tools import ENVIRONMENT
 
 import tfsac
 from tfsac import cli
@@ -23,8 +22,7 @@ from tfsac.errors import TfsacError
 from tfsac.training import devices
 from tfsac.utils import machine
 
-SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
-PRESET = tiny_preset(**SHORT)
+PRESET = tiny.short_preset()
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +36,9 @@ def policy(run_dir):
 
 
 REFUSED = {
-    "a preset of another name": (lambda r: tfsac.train("pendulum_sax", "new"), TfsacError, "pendulum_sac"),
     "a film of another kind": (lambda r: tfsac.evaluate(r, 1, dump_mp4="new/a.avi"), TfsacError, "mp4"),
     "no run": (lambda r: tfsac.evaluate("nowhere"), FileNotFoundError, "nowhere"),
     "a window without a display": (lambda r: tfsac.evaluate(r, 1, render="human"), TfsacError, "display"),
-    "an argument of another library": (lambda r: tfsac.train(PRESET, "new", seed=7), TypeError, "seed"),
-    "a name of another library": (lambda r: tfsac.PPO, AttributeError, "PPO"),
 }
 
 
@@ -94,9 +89,9 @@ def test_a_forked_process_is_told_to_be_spawned(run_dir, tmp_path, monkeypatch):
     tiny.register()
     changes = {"environment.level": "TfsacCameraArm-v0", **tiny.camera_networks()}
     preset = tfsac.override(tiny.shrunk(tfsac.load_preset("pendulum_sac")), changes)
-    of_images = tfsac.load_policy(tiny.untrained_run(tmp_path / "camera", "TfsacCameraArm-v0", preset), critics=True)
+    of_images = tfsac.load_policy(tiny.untrained_run(tmp_path / "camera", "TfsacCameraArm-v0", preset))
     seen = {"joints": np.zeros(3), "camera": np.zeros((8, 8, 3), np.uint8)}
-    dense, action = tfsac.load_policy(run_dir), of_images.act(seen)
+    dense = tfsac.load_policy(run_dir)
     exported = tfsac.load_exported(tfsac.export(dense, tmp_path / "exported"))
     lite = tfsac.load_exported(tfsac.export(dense, tmp_path / "lite", "tflite"))
     expected = dense.act(np.ones(3))
@@ -107,14 +102,11 @@ def test_a_forked_process_is_told_to_be_spawned(run_dir, tmp_path, monkeypatch):
         lambda: tfsac.train(PRESET, tmp_path / "run", quiet=True),
         lambda: tfsac.load_policy(run_dir),
         lambda: of_images.act(seen),
-        lambda: of_images.values(seen, action),
         lambda: exported(np.ones(3)),
-        lambda: tfsac.load_exported(tmp_path / "exported"),
-        lambda: tfsac.export(dense, tmp_path / "again"),
     ):
         with pytest.raises(TfsacError, match="spawn"):
             use()
-    assert not (tmp_path / "run").exists() and not (tmp_path / "again").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_threads_share_a_policy_and_get_the_actions_of_their_own_observations(policy, tmp_path, monkeypatch):
@@ -141,8 +133,6 @@ def test_samples_are_other_ones_at_every_load_unless_a_seed_is_given(run_dir):
 
     assert samples(seed=3) == samples(seed=3) != samples(seed=4)
     assert samples() != samples()
-    first, again = (tfsac.evaluate(run_dir, 1, deterministic=False, seed=5).returns for _ in range(2))
-    np.testing.assert_array_equal(first, again)
 
 
 def test_a_flipped_bit_in_the_best_weights_is_refused(run_dir, tmp_path):
@@ -204,8 +194,7 @@ def test_a_script_has_the_threads_of_the_command_line_and_may_take_warnings_for_
 
 @pytest.mark.slow
 def test_a_script_computes_with_tensorflow_and_sees_nothing_of_its_start():
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     command = [sys.executable, "-c", "import tfsac, keras; tfsac.train; print(keras.config.backend())"]
     done = subprocess.run(command, env={**environment, "KERAS_BACKEND": "jax"}, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("tensorflow\n", "")

@@ -166,6 +166,12 @@ def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> p.Preset:
     return p.override(dataclasses.replace(preset, agent=agent, schedule=schedule), {**shorter, **changes})
 
 
+def short_preset(**changes):
+    """Returns a run of 60 steps and two evaluations, with updates in the last 20."""
+    usual = {"heatup_steps": 40, "improve_steps": 20, "steps_between_evaluation_periods": 50}
+    return tiny_preset(**{**{f"schedule__{name}": steps for name, steps in usual.items()}, **changes})
+
+
 def one_step_task(**changes):
     """Returns a run whose policy learns to repeat what it sees."""
     usual = {
