@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,43 +13,31 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
+from cli_tools import ENVIRONMENT
 from pages import ROOT
 
 import tfsac
 
 EXAMPLES = ROOT / "examples"
-# Text of each script and what takes its place, so that it trains for seconds.
-SHORTER = {
-    "own_agent.py": {"EnvironmentSteps(5_000)": "EnvironmentSteps(200)", '"schedule.improve_steps": 6_000': '"schedule.improve_steps": 300', "heatup_steps=EnvironmentSteps(1_000)": "heatup_steps=EnvironmentSteps(200)", "periods=EnvironmentSteps(1_000)": "periods=EnvironmentSteps(200)"},
-    **{f"own_{name}.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": 200', '"schedule.improve_steps": 5_000': '"schedule.improve_steps": 300'} for name in ("memory", "exploration", "head")},
-    "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": '
-                                                              '200'},
-    "privileged_critic.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": 200'},
-    "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": '
-                                                           '200'},
-}  # fmt: skip
-
-
-def environment():
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+TRAINED = {f"own_{name}.py" for name in ("agent", "environment", "exploration", "head", "memory", "networks")}
+TRAINED |= {"privileged_critic.py"}
+OTHERS = {"serve_exported.py", "checkpoint_video.py", "image_reacher.py", "t_maze.py"}
 
 
 def run_example(name, folder):
-    """Copies a script into a folder, shortens it, runs it there and returns what it printed."""
-    text = (EXAMPLES / name).read_text(encoding="utf-8")
-    for old, new in SHORTER[name].items():
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
+    """Copies a script into a folder, divides its steps by ten, runs it there and returns what it printed."""
+    text = re.sub(r"\b(\d)_000\b", r"\g<1>00", (EXAMPLES / name).read_text(encoding="utf-8"))
+    if "heatup_steps" not in text:
+        text = text.replace('"schedule.improve_steps"', '"schedule.heatup_steps": 300, "schedule.improve_steps"')
     (folder / name).write_text(text, encoding="utf-8")
     command = [sys.executable, name]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     return done.stdout
 
 
 def test_every_example_is_run():
-    others = {"serve_exported.py", "checkpoint_video.py", "image_reacher.py", "t_maze.py"}
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, *others}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == TRAINED | OTHERS
 
 
 def test_the_image_reacher_is_usable_and_a_policy_that_goes_to_the_target_succeeds(monkeypatch):
@@ -95,9 +82,9 @@ def test_the_t_maze_is_usable_and_rewards_turning_to_the_side_of_its_sign(monkey
     [
         ("environment", None, None),
         ("networks", None, None),
-        ("agent", "CautiousAgentParameters", 600),
-        ("memory", "RecentReplayParameters", 700),
-        ("exploration", "DecayingNoiseParameters", 700),
+        ("agent", "CautiousAgentParameters", 800),
+        ("memory", "RecentReplayParameters", 1000),
+        ("exploration", "DecayingNoiseParameters", 1000),
     ],
 )
 def test_an_own_part_is_trained_and_resumed_in_a_process_that_has_not_seen_it(name, kind, steps, tmp_path):
@@ -106,11 +93,11 @@ def test_an_own_part_is_trained_and_resumed_in_a_process_that_has_not_seen_it(na
     assert (run_dir / "exported" / "saved_model.pb").is_file() == ("exported" in printed)
     if kind:
         assert f'"own_{name}:{kind}"' in (run_dir / "config.json").read_text()
-        longer = ["--set=schedule.improve_steps=400", "--resume"]
+        longer = ["--set=schedule.improve_steps=700", "--resume"]
         command = [sys.executable, "-m", "tfsac", "train", f"--run_dir={run_dir}", *longer]
-        done = subprocess.run(command, cwd="/", env=environment(), capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd="/", env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
-        assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == steps  # of warm-up, and then 400
+        assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == steps  # of warm-up, and then 700
 
 
 @pytest.mark.acceptance
@@ -161,7 +148,7 @@ def test_the_policies_of_checkpoints_are_those_of_their_steps_and_make_a_video_s
         tfsac.load_policy(run, step=70)
     command = [sys.executable, str(EXAMPLES / "checkpoint_video.py"), str(run), "learning.gif", "--steps", "50", "160"]
     done = subprocess.run(
-        [*command, "--width=64", "--every=1"], cwd=tmp_path, env=environment(), capture_output=True, text=True
+        [*command, "--width=64", "--every=1"], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     frames = iio.mimread(tmp_path / "learning.gif")
@@ -178,10 +165,9 @@ def served(path):
         with urllib.request.urlopen(address, timeout=60) as response:
             assert json.load(response)["model_version_status"][0]["state"] == "AVAILABLE"
 
-        def post(given, place=":predict"):
-            body = given if isinstance(given, bytes) else json.dumps(given).encode()
+        def post(given):
             try:
-                with urllib.request.urlopen(address + place, body, timeout=60) as response:
+                with urllib.request.urlopen(f"{address}:predict", json.dumps(given).encode(), timeout=60) as response:
                     return response.status, json.load(response)
             except urllib.error.HTTPError as error:
                 return error.code, json.load(error)
@@ -200,9 +186,7 @@ def test_a_served_policy_acts_as_the_live_one_and_names_mistakes(tmp_path):
     rows, acted = seen.tolist(), policy.act(seen)
     with served(tfsac.export(policy, tmp_path / "exported", values=True)) as post:
         for body, field in (
-            ({"inputs": {"observation": rows}}, "outputs"),
             ({"inputs": rows, "signature_name": "serving_default"}, "outputs"),
-            ({"instances": rows}, "predictions"),
             ({"instances": [{"observation": row} for row in rows]}, "predictions"),
         ):
             status, done = post(body)
@@ -211,14 +195,8 @@ def test_a_served_policy_acts_as_the_live_one_and_names_mistakes(tmp_path):
         both = [{"observation": row, "action": action.tolist()} for row, action in zip(rows, acted, strict=True)]
         values = post({"instances": both, "signature_name": "values"})[1]["predictions"]
         assert len(values) == 4 and values[0].keys() == {"q", "v"}
-        for body, words in (
-            ({"inputs": {}, "signature_name": "act"}, "serving_default"),
-            ({"inputs": {"camera": [[0.0]]}, "signature_name": "sample"}, "camera"),
-            ({"inputs": [[0.0, 1.0]], "signature_name": "sample"}, "shape"),
-            (b"{", "Expecting property name"),
-        ):
-            status, answer = post(body)
-            assert status == 400 and re.search(words, answer["error"]), answer
+        status, answer = post({"inputs": [[0.0, 1.0]], "signature_name": "sample"})
+        assert status == 400 and "shape" in answer["error"]
 
 
 @pytest.mark.slow

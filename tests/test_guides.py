@@ -22,22 +22,16 @@ def tiny_presets(folder, *names):
     """
     for name in (text.removeprefix(PRESET) for text in names):
         fitting = {path: value for path, value in tiny.SHORTER.items() if "acer" not in name or "heatup" not in path}
-        preset = tiny.shrunk(load_preset(name), **fitting)
-        (folder / f"tiny_{name}.json").write_text(
-            json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())})
-        )
+        content = {"preset": to_json(tiny.shrunk(load_preset(name), **fitting)), "run": to_json(RunParameters())}
+        (folder / f"tiny_{name}.json").write_text(json.dumps(content))
     return {text: f"{PRESET * text.startswith(PRESET)}tiny_{text.removeprefix(PRESET)}.json" for text in names}
 
 
 @pytest.mark.acceptance
 def test_the_first_steps_can_be_taken(tmp_path):
-    shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "--preset=continuous")
-    shorter |= {
-        "4_000": "20",
-        "5_000": "20",
-        "--num_seeds=3": "--num_seeds=1",
-        "--last_evaluations=3": "--last_evaluations=1",
-    }
+    shorter = {"4_000": "20", "5_000": "20", "--num_seeds=3": "--num_seeds=1"}
+    shorter |= {"--last_evaluations=3": "--last_evaluations=1"}
+    shorter |= tiny_presets(tmp_path, "pendulum_twin_sac", "--preset=continuous")
     page = run_page(ROOT / "docs" / "first_steps.md", tmp_path, shorter, ["--notensorboard"])
     assert page["result"].reason == "finished"
     assert (tmp_path / "curve.png").stat().st_size > 1000 and (tmp_path / "exported" / "saved_model.pb").exists()
@@ -67,10 +61,8 @@ def test_the_page_about_partial_observability_runs(tmp_path):
     shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "acer_partially_observable")
     shorter[" --set=schedule.improve_steps=4_000"] = ""
     run_page(ROOT / "docs" / "partial_observability.md", tmp_path, shorter, ["--notensorboard"])
-    inputs = {
-        name: np.load(tmp_path / "runs" / name / "best.npz")["policy/0"].shape[0] for name in ("hidden", "stacked")
-    }
-    assert inputs == {"hidden": 2, "stacked": 6}
+    for name, inputs in (("hidden", 2), ("stacked", 6)):
+        assert len(np.load(tmp_path / "runs" / name / "best.npz")["policy/0"]) == inputs
 
 
 def test_the_loop_of_the_page_about_recurrent_sac_runs(tmp_path):
@@ -88,6 +80,20 @@ def test_the_page_about_images_runs(tmp_path):
     assert check_environment(page["stacked"], num_steps=50).usable
     kernels = {name: np.load(tmp_path / "runs" / name / "best.npz")["policy/0"].shape for name in ("square", "chosen")}
     assert kernels == {"square": (4, 4, 1, 16), "chosen": (4, 4, 1, 2)}
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize(
+    ("page", "section", "shorter"),
+    [
+        ("own_networks", "Custom Keras models", {"9000": "40"}),
+        ("runs", "Fine-tuning", {"20000": "40", "25000": "60"}),
+        ("exports", "Model cards", {"--out=": "--episodes=2 --out="}),
+    ],
+)
+def test_a_section_of_a_page_runs(page, section, shorter, tmp_path):
+    replaced = {**tiny_presets(tmp_path, "pendulum_twin_sac"), **shorter}
+    run_page(ROOT / "docs" / f"{page}.md", tmp_path, replaced, section=section)
 
 
 @pytest.mark.slow

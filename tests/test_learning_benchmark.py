@@ -151,42 +151,19 @@ def test_a_run_that_failed_is_trained_again_and_tables_come_from_the_records_alo
     status, printed = suites.type("--only=fast_Pendulum-v1_")
     assert status == 1 and started(printed) == [NAMES[1]]
     assert suites.rows()[NAMES[1]]["failure"] == "exit status 1: level"
-    table = (suites.records / "tables.md").read_text()
-    assert f"`{NAMES[1]}` failed: exit status 1: level" in table and "0 of 6 runs have ended." in table
+    assert "0 of 6 runs have ended." in (suites.records / "tables.md").read_text()
     (suites.folder / "fail").unlink()
     status, printed = suites.type("--jobs=2")
     assert status == 0 and NAMES[1] in started(printed)
     assert all(row["shared_clock"] == "yes" and row["failure"] == "" for row in suites.rows().values())
     table = (suites.records / "tables.md").read_text()
-    for line in (
-        "| Pendulum-v1 | Stable-Baselines3 SAC | 300 | 2 | 375.00 [250.00, 500.00] | 375.00 [250.00, 500.00] |  | -150 ± 10 |",
-        "| light Pendulum | fast | 300 | 1 | 250.00 | 250.00 |  |  |",
-    ):
-        assert line in table
-    for place in ("Pendulum-v1", "Pendulum-v1-light"):
-        assert f"({place}/comparison.png)" in table
-        assert (suites.records / place / "comparison.csv").is_file()
-        shutil.rmtree(suites.records / place)
+    scores = "375.00 [250.00, 500.00] | 375.00 [250.00, 500.00]"
+    assert f"| Pendulum-v1 | Stable-Baselines3 SAC | 300 | 2 | {scores} |  | -150 ± 10 |" in table
     shutil.rmtree(suites.folder / "runs")
     (suites.records / "tables.md").unlink()
-    status, printed = suites.type("--collect")
-    assert status == 0 and started(printed) == []
+    assert suites.type("--collect")[0] == 0
     assert (suites.records / "tables.md").read_text() == table
-    assert (suites.records / "Pendulum-v1" / "comparison.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(module, tmp_path, monkeypatch, capsys):
-    learning = module("learning")
-    monkeypatch.setattr(sys.modules["learning_tables"], "compare_evaluations", lambda *arguments, **options: "")
-    results = pathlib.Path(shutil.copytree(learning.RESULTS / "mujoco", tmp_path / "mujoco"))
-    page = (results / "tables.md").read_text()
-    (results / "tables.md").unlink()
-    where = [f"--results={tmp_path}", f"--runs={tmp_path}/runs"]
-    assert learning.main(["--suite=mujoco", "--only=^mujoco.*Hopper", *where]) == 0
-    printed = capsys.readouterr().out
-    rows = [line for line in page.splitlines() if line.startswith("| Hopper-v5 | tfsac,")]
-    assert [line for line in printed.splitlines() if line.startswith("| ")][1:] == rows
-    assert (results / "tables.md").read_text() == page
+    assert (suites.records / "Pendulum-v1-light" / "comparison.png").is_file()
 
 
 def test_a_success_rate_is_that_of_the_last_evaluations(module, tmp_path):

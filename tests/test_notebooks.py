@@ -1,8 +1,6 @@
 """Every notebook runs from its first cell to its last, and draws what it promises."""
 
 import pathlib
-import re
-from importlib.metadata import metadata
 
 import pytest
 
@@ -38,24 +36,6 @@ def test_committed_outputs_are_whole_small_and_clean(path):
         assert output.output_type != "error"
         assert output.get("name") != "stderr"
         assert "/tmp" not in output.get("text", "")
-
-
-def test_notebooks_get_a_badge_for_colab_and_what_installs_the_package_there(monkeypatch):
-    monkeypatch.syspath_prepend(NOTEBOOKS[0].parent)
-    notebook, before = read(NOTEBOOKS[0]), read(NOTEBOOKS[0])
-    from colab import add_colab
-
-    add_colab(notebook, "a.ipynb", "https://github.com/one/earlier")
-    add_colab(notebook, "a.ipynb", "https://github.com/own.er/tf-sac.git")
-    badge, install, *rest = notebook.cells
-    assert "(https://colab.research.google.com/github/own.er/tf-sac/blob/main/notebooks/a.ipynb)" in badge.source
-    assert '] @ git+https://github.com/own.er/tf-sac"' in install.source and rest == before.cells
-    extras = re.search(r"tfsac\[(.*)\]", install.source)[1].split(",")
-    assert set(extras) <= set(metadata("tfsac").get_all("Provides-Extra"))
-    pytest.importorskip("nbformat", reason=MISSING).validate(notebook)
-    for wrong in ("", "git@github.com:a/b", "https://example.com/a/b"):
-        with pytest.raises(ValueError, match=r"Received: "):
-            add_colab(notebook, "a.ipynb", wrong)
 
 
 @pytest.mark.acceptance

@@ -1,7 +1,5 @@
 """What an installation gets: one version number, the packages that are imported, type hints."""
 
-import ast
-import pathlib
 import re
 import runpy
 import sys
@@ -9,9 +7,8 @@ import sys
 import pytest
 import setuptools
 from packaging.requirements import Requirement
+from test_layout import FILES, PACKAGE, ROOT, imports
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "tfsac"
 # Import name -> name in the package index, where they differ.
 DISTRIBUTIONS = {
     "absl": "absl-py", "cv2": "opencv-python-headless", "pydantic_core": "pydantic", "ale_py": "ale-py",
@@ -41,17 +38,9 @@ def test_everything_that_is_imported_is_required_or_an_extra(given):
     needed = required(given["install_requires"]).keys() | {
         name for extra in given["extras_require"].values() for name in required(extra)
     }
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = (
-                [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else [node.module]
-                if isinstance(node, ast.ImportFrom)
-                else []
-            )
-            for name in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"tfsac"} - NOT_OURS:
-                assert DISTRIBUTIONS.get(name, name).lower() in needed, (path, name)
+    for path in FILES:
+        for name in {name.split(".")[0] for name in imports(path)} - sys.stdlib_module_names - {"tfsac"} - NOT_OURS:
+            assert DISTRIBUTIONS.get(name, name).lower() in needed, (path, name)
 
 
 def test_type_hints_and_demonstrations_come_along(given):
