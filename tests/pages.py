@@ -63,11 +63,7 @@ def section_of(text, heading):
 
 
 def run_page(
-    page,
-    folder,
-    shorter: Mapping[str, str] | None = None,
-    train_flags: Sequence[str] = (),
-    section: str | None = None,
+    page, folder, shorter: Mapping[str, str] | None = None, train_flags: Sequence[str] = (), section: str | None = None
 ):
     """Runs a page in an empty folder, which is the current one meanwhile and importable.
 

@@ -11,21 +11,13 @@ from agent_tools import variables
 from tiny import shrunk
 from toys import tiny_preset
 
-from tfsac.parameters import (
-    NormalizationParameters,
-    QHeadParameters,
-    RunParameters,
-    TwinSoftActorCriticAgentParameters,
-    override,
-    to_json,
-    twin_soft_actor_critic_networks,
-)
+from tfsac import parameters as p
 from tfsac.preset_lookup import load_preset
 from tfsac.training import Trainer
 
 CLOCKS = {"wall_seconds", "steps_per_second"}
 # All metrics in every update: one graph is traced where there would be two.
-RUN = RunParameters(seed=3, checkpoint_save_steps=50, num_checkpoints_to_keep=2, updates_between_diagnostics=1)
+RUN = p.RunParameters(seed=3, checkpoint_save_steps=50, num_checkpoints_to_keep=2, updates_between_diagnostics=1)
 # Everything that has state: filters, exploration noise, decaying learning rate, grouped updates, target period.
 CHANGES = {
     "environment.filters.observation_normalization": True,
@@ -48,27 +40,27 @@ PRIORITISED = {
 
 
 def preset(**changes):
-    return override(tiny_preset(), CHANGES | changes)
+    return p.override(tiny_preset(), CHANGES | changes)
 
 
 def twin_preset():
-    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
-    twin = dataclasses.replace(tiny_preset(), agent=TwinSoftActorCriticAgentParameters(networks=networks))
-    return override(twin, CHANGES | PRIORITISED)
+    networks = p.twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
+    twin = dataclasses.replace(tiny_preset(), agent=p.TwinSoftActorCriticAgentParameters(networks=networks))
+    return p.override(twin, CHANGES | PRIORITISED)
 
 
 def ensemble_preset():
     """Running statistics, dropout, a subset of critics, unit weights, scaled returns, repeated noise and a reset."""
     changes = {path: value for path, value in CHANGES.items() if "decay" not in path and "exploration" not in path}
-    dropout = QHeadParameters((16,), num_critics=3, normalization=NormalizationParameters("batch"), dropout=0.1)
-    head = to_json(load_preset("flash_sac_mujoco").agent.networks["q"].head_parameters)
+    dropout = p.QHeadParameters((16,), num_critics=3, normalization=p.NormalizationParameters("batch"), dropout=0.1)
+    head = p.to_json(load_preset("flash_sac_mujoco").agent.networks["q"].head_parameters)
     more = {
-        "agent.networks.q.head_parameters": {**to_json(dropout), "distribution": head["distribution"]},
+        "agent.networks.q.head_parameters": {**p.to_json(dropout), "distribution": head["distribution"]},
         "agent.algorithm.critic_subset": 2,
         "agent.algorithm.reset_steps": [130],
         "schedule.heatup_steps": 100,
     }
-    return override(shrunk(load_preset("flash_sac_mujoco")), {"environment.level": "Pendulum-v1", **changes, **more})
+    return p.override(shrunk(load_preset("flash_sac_mujoco")), {"environment.level": "Pendulum-v1", **changes, **more})
 
 
 class Crash(BaseException):  # which nothing that saves catches

@@ -11,12 +11,7 @@ import tensorflow as tf
 from toys import random_batches, tiny_preset
 
 from tfsac.networks import GraphForward
-from tfsac.parameters import (
-    AdditiveNoiseParameters,
-    EpsilonGreedyParameters,
-    RunParameters,
-    override,
-)
+from tfsac.parameters import AdditiveNoiseParameters, EpsilonGreedyParameters, RunParameters, override
 from tfsac.policies import stateless
 from tfsac.training import Trainer
 from tfsac.types import ACTION_MASK, ArraySpec

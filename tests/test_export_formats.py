@@ -32,8 +32,14 @@ def test_a_float16_file_acts_as_the_live_policy_but_for_its_rounded_weights(leve
     assert 0 < float(told) < 5e-3
 
 
-class Observed(gym.Env):
-    """Draws its observations, whatever one does, for 60 steps."""
+class Weather(gym.Env):
+    """Observes pressure, a clock and a constant, which float16 does not hold; acts between bounds that it does not."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,))
+    action_space = gym.spaces.Box(np.float32([-2.3, -0.7]), np.float32([2.3, 0.7]))
+
+    def _observed(self):
+        return np.float32([self.np_random.normal(101325, 100), self.np_random.normal(2010.3, 0.1), 9.81])
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -43,16 +49,6 @@ class Observed(gym.Env):
     def step(self, action):
         self.steps += 1
         return self._observed(), 0.0, False, self.steps >= 60, {}
-
-
-class Weather(Observed):
-    """Observes pressure, a clock and a constant, which float16 does not hold; acts between bounds that it does not."""
-
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,))
-    action_space = gym.spaces.Box(np.float32([-2.3, -0.7]), np.float32([2.3, 0.7]))
-
-    def _observed(self):
-        return np.float32([self.np_random.normal(101325, 100), self.np_random.normal(2010.3, 0.1), 9.81])
 
 
 @pytest.mark.slow

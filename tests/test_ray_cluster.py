@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import sys
 
 import pytest
 
@@ -11,19 +10,12 @@ from tfsac.distributed.ray_cluster import connect
 from tfsac.errors import TfsacError
 
 
-def test_without_the_package_the_error_names_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(TfsacError, match=r"tfsac\[ray\]"), connect("local"):
-        pass
-
-
 def test_an_address_where_nothing_answers_is_refused_at_once(monkeypatch):
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"127.0.0.1:{closed.getsockname()[1]}"
-    for address in (nobody, "no-such-host.invalid:6379", "host:port"):
-        with pytest.raises(TfsacError, match=address), connect(address):
-            pass
+    with pytest.raises(TfsacError, match=nobody), connect(nobody):
+        pass
     monkeypatch.setenv("RAY_ADDRESS", nobody)
     with pytest.raises(TfsacError, match=nobody), connect("auto"):
         pass

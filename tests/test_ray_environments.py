@@ -12,6 +12,7 @@ import types
 
 import numpy as np
 import pytest
+from cli_tools import ENVIRONMENT
 from tiny import acer, one_step_task
 from toys import tiny_preset
 
@@ -81,11 +82,11 @@ class FakeRay:
             def __init__(self, cause):
                 self.cause = cause
 
-    def __init__(self, cores=4):
-        self.cores, self.made, self.actors, self.losing, self.unavailable = cores, [], [], set(), 0
+    def __init__(self):
+        self.made, self.actors, self.losing, self.unavailable = [], [], set(), 0
 
     def cluster_resources(self):
-        return {"CPU": float(self.cores)}
+        return {"CPU": 4.0}
 
     def remote(self, **options):
         assert options == {"num_cpus": 1, "max_restarts": -1, "max_task_retries": MAX_RETRIES}
@@ -131,24 +132,23 @@ def fake(monkeypatch):
     collector and lines.
     """
 
-    def make(cores=4, steps=3, actors=2, **changes):
-        ray, lines = FakeRay(cores), []
+    def make(actors=2):
+        ray, lines = FakeRay(), []
         monkeypatch.setattr(ray_collector, "connect", lambda address: contextlib.nullcontext(ray))
-        run = RunParameters(ray_address="local", num_actors=actors, actor_steps=steps)
-        environments = RayEnvironments(
-            tiny_preset(environment__num_envs=4, **changes), run, None, None, lines.append, CountingActor
-        )
+        run = RunParameters(ray_address="local", num_actors=actors, actor_steps=3)
+        preset = tiny_preset(environment__num_envs=4)
+        environments = RayEnvironments(preset, run, None, None, lines.append, CountingActor)
         policy = types.SimpleNamespace(
             actor_weights=lambda acting: acting or [np.array(0.0)], rng=np.random.default_rng(0)
         )
         filters = types.SimpleNamespace(state=lambda: {"count": 0})
-        return ray, environments, RayCollector(policy, filters, environments, steps), lines
+        return ray, environments, RayCollector(policy, filters, environments, 3), lines
 
     return make
 
 
-def played(collector, count, num_envs=4, begin=0):
-    return [collector.step(0, (begin + i) * num_envs) for i in range(count)]
+def played(collector, count, begin=0):
+    return [collector.step(0, (begin + i) * 4) for i in range(count)]
 
 
 def assert_episodes_are_whole(steps):
@@ -301,16 +301,7 @@ def cluster():
     ray.shutdown()
 
 
-def on_actors(preset, run_dir, resume=False, callbacks=(), **settings):
-    run = RunParameters(seed=3, ray_address="auto", **{"num_actors": 2, "actor_steps": 8, **settings})
-    return Trainer(preset, run_dir, run, resume, callbacks, quiet=True)
-
-
-def at_step(step, function):
-    """Returns a callback that calls a function of the trainer at a step of the run."""
-    callback = Callback()
-    callback.on_step = lambda trainer: trainer.counters.env_steps == step and function(trainer)
-    return callback
+ON_ACTORS = RunParameters(seed=3, ray_address="auto", num_actors=2, actor_steps=8)
 
 
 @pytest.mark.acceptance
@@ -329,7 +320,7 @@ def test_a_run_on_actors_learns_with_exact_counters_and_complete_rows(cluster, t
         agent__memory__max_size=2000,
         schedule__improve_steps=updates,
     )
-    trainer = on_actors(preset, tmp_path / "run", callbacks=[Check()])
+    trainer = Trainer(preset, tmp_path / "run", ON_ACTORS, callbacks=[Check()], quiet=True)
     result = trainer.run()
     steps = 200 + updates
     assert (result.counters.env_steps, result.counters.updates, result.counters.episodes) == (steps, updates, steps)
@@ -346,11 +337,13 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
         lstm=True, **{"environment.num_envs": 4, "environment.max_episode_steps": 500, "schedule.improve_steps": 400}
     )
 
-    def kill_actor(trainer):
-        process = cluster.get(trainer.environments.actors[0].__ray_call__.remote(lambda actor: os.getpid()))
-        os.kill(process, signal.SIGKILL)
+    class KillActor(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 100:
+                process = cluster.get(trainer.environments.actors[0].__ray_call__.remote(lambda actor: os.getpid()))
+                os.kill(process, signal.SIGKILL)
 
-    trainer = on_actors(preset, tmp_path / "run", callbacks=[at_step(100, kill_actor)])
+    trainer = Trainer(preset, tmp_path / "run", ON_ACTORS, callbacks=[KillActor()], quiet=True)
     lines = []
     trainer.environments.report = lines.append
     stored = []
@@ -380,9 +373,8 @@ def test_a_signal_saves_and_leaves_no_process_behind(tmp_path):
         "--set=schedule.steps_between_evaluation_periods=EnvironmentSteps(1000)",
     ]
     command = [sys.executable, "-m", "tfsac", "train", *flags]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     # A session of its own, as that of a terminal, so that its processes can be told from others.
-    run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    run = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     for line in run.stdout:
         if line.split()[:1] == ["1000"]:
             break

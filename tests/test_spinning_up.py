@@ -16,7 +16,6 @@ import keras
 import numpy as np
 import pytest
 import tiny
-from pydantic import ValidationError
 
 import tfsac
 from tfsac import api, exporting
@@ -222,15 +221,13 @@ def test_the_preset_is_the_functions_default_on_half_cheetah():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"gamma": 1.5}, "gamma"),
-        ({"epochs": 1, "steps_per_epoch": 999}, "improve_steps"),
         ({"env_fn": tiny.CameraArm}, "FlattenObservation"),
         ({"logger_kwargs": {"outputdir": "x"}}, "outputdir"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises((TfsacError, ValidationError, TypeError), match=message):
+    with pytest.raises((TfsacError, TypeError), match=message):
         tfsac.sac(**{"env_fn": pendulum, **arguments})
     assert list(tmp_path.iterdir()) == []
 
@@ -337,15 +334,10 @@ def test_a_custom_actor_critic_is_trained_in_an_environment_with_bounds_and_a_li
     assert exporting.verify(spy.trainer.policy, result.run_dir / "policy", observations) < 1e-5
 
 
-def test_a_run_with_a_custom_actor_critic_is_not_rebuilt_with_other_layers(custom):
-    result, *_ = custom
-    with pytest.raises(TfsacError, match=r"Endless.*env_fn="):
-        tfsac.load_policy(result.run_dir)
-    with pytest.raises(TfsacError, match=r"layered.*models="):
-        tfsac.load_policy(result.run_dir, env_fn=Endless)
-    resume = {"output_dir": result.run_dir, "resume": True}
+def test_a_custom_actor_critic_keeps_its_arguments(custom):
+    logger = {"output_dir": custom[0].run_dir, "resume": True}
     with pytest.raises(CheckpointError, match="keeps its"):
-        watched(Endless, layered, ac_kwargs={"width": 13}, seed=5, logger_kwargs=resume)
+        watched(Endless, layered, ac_kwargs={"width": 13}, seed=5, logger_kwargs=logger)
 
 
 @pytest.mark.parametrize("actor_critic", [mlp_actor_critic, layered])

@@ -18,17 +18,26 @@ from tfsac.training.loggers import RunInfo, TerminalLogger
 
 ROW = {"evaluation/return_mean": -1234.5, "evaluation/return_std": 10.0, "steps_per_second": 321.0}
 INFO = RunInfo(pathlib.Path("run"), [], ["mine"], 10, "steps", {}, {})
-TINY = (
-    "--set=schedule.heatup_steps=130", "--set=schedule.improve_steps=100000", "--set=schedule.steps_between_evaluation_periods=20",
-    "--set=schedule.evaluation_steps=1", "--set=environment.max_episode_steps=10",
-)  # fmt: skip
+LONG = ["--set=schedule.improve_steps=100000", "--set=schedule.steps_between_evaluation_periods=20"]
+LONG += ["--set=schedule.evaluation_steps=1", "--set=environment.max_episode_steps=10"]
+
+
+def started(run_dir, *flags, **streams):
+    """Starts a training that does not end by itself."""
+    command = [sys.executable, "-m", "tfsac", "train", f"--run_dir={run_dir}", *LONG, *flags]
+    return subprocess.Popen(command, **streams)
+
+
+def printing(monkeypatch, width=300):
+    """Returns what takes the place of stdout from now on, which is no terminal."""
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setenv("COLUMNS", str(width))
+    return sys.stdout
 
 
 @pytest.mark.parametrize("width", [20, 300])
 def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
-    monkeypatch.setenv("COLUMNS", str(width))
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
+    out = printing(monkeypatch, width)
     terminal = TerminalLogger()
     terminal.start(INFO, None)
     terminal.advance(5, 100.0, None)
@@ -36,28 +45,15 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
     terminal.write("evaluation", 1000, {**ROW, "mine": 0.25})
     terminal.close("finished")
     header, line = out.getvalue().splitlines()
-    assert header.split()[-2:] == ["steps/s", "mine"] and line.split() == [
-        "1000",
-        "-1234.5",
-        "±",
-        "10.0",
-        "-",
-        "321",
-        "0.25",
-    ]
-    assert len(header) == len(line)
+    assert header.split()[-2:] == ["steps/s", "mine"] and len(header) == len(line)
+    assert line.split() == ["1000", "-1234.5", "±", "10.0", "-", "321", "0.25"]
     terminal.write("evaluation", 2000, {**ROW, "evaluation/return_mean": 0.746, "evaluation/return_std": 20.0})
-    assert out.getvalue().splitlines()[-1].split()[1:4] == [
-        "0.75",
-        "±",
-        "20.00",
-    ]  # returns of at most 1, as many levels have them
+    # Returns of at most 1, as many levels have them.
+    assert out.getvalue().splitlines()[-1].split()[1:4] == ["0.75", "±", "20.00"]
 
 
 def test_the_success_rate_of_evaluations_is_printed_where_there_is_one(monkeypatch):
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setenv("COLUMNS", "300")
+    out = printing(monkeypatch)
     terminal = TerminalLogger()
     terminal.start(INFO, None)
     terminal.write("evaluation", 1000, {**ROW, "evaluation/is_success": 0.75, "mine": 0.25})
@@ -71,30 +67,24 @@ def test_the_success_rate_of_evaluations_is_printed_where_there_is_one(monkeypat
 
 @pytest.mark.slow
 def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
-    command = [sys.executable, "-m", "tfsac", "train", "--preset=pendulum_sac", f"--run_dir={tmp_path / 'run'}", *TINY]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "300"}
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, "COLUMNS": "300"}}
+    flags = "--preset=pendulum_sac", "--set=schedule.heatup_steps=130"
+    process = started(tmp_path / "run", *flags, text=True, **pipes)
     assert "pendulum_sac" in process.stdout.readline()
     process.stdout.close()
     assert process.wait(300) == 128 + 13
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()] != []
+    assert list((tmp_path / "run" / "checkpoints").glob("0*"))
 
 
 @pytest.mark.acceptance
 def test_a_run_whose_terminal_is_closed_saves_and_ends_with_the_status_of_the_signal(tmp_path):
     """The kernel sends SIGHUP, and whatever is printed from then on fails."""
-    command = [sys.executable, "-m", "tfsac", "train", "--preset=pendulum_twin_sac", f"--run_dir={tmp_path / 'run'}"]
     ours, theirs = pty.openpty()
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    run = subprocess.Popen(
-        [*command, "--set=schedule.heatup_steps=300", *TINY[1:]],
-        **streams,
-        start_new_session=True,
-        preexec_fn=control_terminal,
-    )
+    streams |= {"start_new_session": True, "preexec_fn": control_terminal}
+    run = started(tmp_path / "run", "--preset=pendulum_twin_sac", "--set=schedule.heatup_steps=300", **streams)
     os.close(theirs)
     seen = b""
     while b"/s  return" not in seen[-400:] or not (tmp_path / "run" / "metrics.csv").is_file():

@@ -12,22 +12,15 @@ import tiny
 from toys import tiny_preset
 
 import tfsac
+from tfsac import parameters as p
 from tfsac.environments import EnvironmentFailure, Filters, spec_of
-from tfsac.parameters import (
-    EnvironmentEpisodes,
-    EnvironmentSteps,
-    FilterParameters,
-    RunParameters,
-    ScheduleParameters,
-    TrainingSteps,
-)
 from tfsac.policies import CategoricalPolicy
 from tfsac.training import Callback, NonFiniteError, Policy, Trainer
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.reporting import summary
 from tfsac.training.schedule import Sampler, Schedule
 
-ONE_GRAPH = RunParameters(updates_between_diagnostics=1)  # where there would be two, of which tracing takes longest
+ONE_GRAPH = p.RunParameters(updates_between_diagnostics=1)  # where there would be two, of which tracing takes longest
 
 
 def trained(tmp_path, run=ONE_GRAPH, callbacks=(), **changes):
@@ -36,7 +29,7 @@ def trained(tmp_path, run=ONE_GRAPH, callbacks=(), **changes):
 
 
 def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path):
-    trainer, result = trained(tmp_path, RunParameters())
+    trainer, result = trained(tmp_path, p.RunParameters())
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("finished", 200, 100)
     assert result.counters.episodes == 200 // 30
     written = tiny.rows(tmp_path / "run")
@@ -105,7 +98,7 @@ def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
     """Noise, seeds and batches come from streams of random numbers that evaluations do not draw from."""
     rarely, often = ({**EVALUATED, "schedule__steps_between_evaluation_periods": steps} for steps in (60, 5))
     plain, _ = trained(tmp_path / "a", **rarely)
-    evaluated, _ = trained(tmp_path / "b", RunParameters(stochastic_evaluation=True), **often)
+    evaluated, _ = trained(tmp_path / "b", p.RunParameters(stochastic_evaluation=True), **often)
     assert len(tiny.rows(tmp_path / "b" / "run")) == 12 > len(tiny.rows(tmp_path / "a" / "run"))
     np.testing.assert_array_equal(plain.memory.between(0, 60), evaluated.memory.between(0, 60))
     for one, other in zip(plain.agent.variables, evaluated.agent.variables, strict=True):
@@ -143,7 +136,7 @@ def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_pat
 def test_a_reached_threshold_ends_the_run_and_accepts_the_preset_if_it_was_in_time(tmp_path, episodes, accepted):
     easy = {"validation__min_reward_threshold": -1e6, "schedule__steps_between_evaluation_periods": 50}
     easy["validation__max_episodes_to_achieve_reward"] = episodes
-    _, result = trained(tmp_path, RunParameters(stop_at_threshold=True), **easy)
+    _, result = trained(tmp_path, p.RunParameters(stop_at_threshold=True), **easy)
     # The evaluations at 50 and 100 are those of an untrained policy.
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("threshold reached", 150, 50)
     assert result.accepted is accepted
@@ -177,10 +170,7 @@ def test_callbacks_see_the_metrics_of_every_update(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "text"),
-    [("raise", "simulator fell over"), ("observation", "must be finite")],
-)
+@pytest.mark.parametrize(("how", "text"), [("raise", "simulator fell over"), ("observation", "must be finite")])
 def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
     preset = tiny_preset("toys:Faulty-v0", environment__kwargs={"fail_at": 137, "how": how})
     trainer = Trainer(preset, tmp_path / "run", ONE_GRAPH, quiet=True)
@@ -223,7 +213,7 @@ def test_an_action_that_is_not_finite_is_the_policys_fault_and_nothing_of_it_is_
                     trainer.evaluate()
 
     with pytest.raises(NonFiniteError, match=r"action is \[+nan\]+"):
-        trained(tmp_path, RunParameters(checkpoint_save_steps=120, updates_between_diagnostics=1), [Poison()])
+        trained(tmp_path, p.RunParameters(checkpoint_save_steps=120, updates_between_diagnostics=1), [Poison()])
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("0*")] == ["000000120"]
 
 
@@ -240,13 +230,13 @@ def test_actions_that_are_not_numbered_from_0_are_evaluated_and_missed():
 
     parameters = tiny.shrunk(tfsac.load_preset("cart_pole_discrete_sac")).agent
     acting = CategoricalPolicy.build(parameters, spec_of(Numbered()))
-    policy = Policy(acting, Filters(FilterParameters(), acting.spec))
+    policy = Policy(acting, Filters(p.FilterParameters(), acting.spec))
     for best in range(3):  # an action of -1 in the environment among them
         acting.forwards = {"policy": lambda seen, best=best: [np.eye(3, dtype=np.float32)[[best]]]}
-        assert evaluate_policy(policy, Numbered(), EnvironmentEpisodes(1)).returns.tolist() == [1.0]
+        assert evaluate_policy(policy, Numbered(), p.EnvironmentEpisodes(1)).returns.tolist() == [1.0]
     acting.forwards = {"policy": lambda seen: [np.full((1, 3), np.nan, np.float32)]}
     with pytest.raises(NonFiniteError, match="action"):
-        evaluate_policy(policy, Numbered(), EnvironmentEpisodes(1))
+        evaluate_policy(policy, Numbered(), p.EnvironmentEpisodes(1))
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):
@@ -283,7 +273,7 @@ def test_a_signal_saves_and_the_run_can_be_resumed(hangup, tmp_path, number):
     trainer, result = trained(tmp_path, callbacks=[Send(number)])
     assert (result.signal, result.counters.env_steps) == (number, 123)
     assert [path.name for path in trainer._checkpoints.saved_checkpoints()] == ["000000123"]
-    resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
+    resumed = Trainer(tiny_preset(), tmp_path / "run", p.RunParameters(), resume=True, quiet=True)
     assert resumed.counters.env_steps == 123
     resumed.close()
 
@@ -298,7 +288,7 @@ def test_a_run_that_nohup_began_outlives_its_terminal(hangup, tmp_path):
 @pytest.mark.slow
 def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(tmp_path):
     changes = {"environment__num_envs": 2, "environment__vectorization": "subprocess"}
-    trainer = Trainer(tiny_preset(**changes), tmp_path / "run", RunParameters(), quiet=True)
+    trainer = Trainer(tiny_preset(**changes), tmp_path / "run", p.RunParameters(), quiet=True)
     collect = trainer.collect
 
     def killed():
@@ -317,14 +307,13 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
 @pytest.mark.parametrize(
     ("improve", "num_envs", "steps"),
     [
-        (EnvironmentSteps(49_000), 1, 5_000),
-        (EnvironmentSteps(990_000), 1, 10_000),
-        (EnvironmentSteps(990_000), 4, 40_000),
-        (EnvironmentSteps(990_000), 1024, 99_100),
-        (EnvironmentSteps(100), 8, 1_000),
-        (TrainingSteps(5_000), 2, 20_000),
+        (p.EnvironmentSteps(49_000), 1, 5_000),
+        (p.EnvironmentSteps(990_000), 1, 10_000),
+        (p.EnvironmentSteps(990_000), 1024, 99_100),
+        (p.EnvironmentSteps(100), 8, 1_000),
+        (p.TrainingSteps(5_000), 2, 20_000),
     ],
 )
 def test_checkpoints_come_ten_times_in_a_short_run_and_every_10000_steps_of_all_environments(improve, num_envs, steps):
-    parameters = ScheduleParameters(heatup_steps=EnvironmentSteps(1_000), improve_steps=improve)
+    parameters = p.ScheduleParameters(heatup_steps=p.EnvironmentSteps(1_000), improve_steps=improve)
     assert Schedule(parameters).steps_between_checkpoints(num_envs) == steps
