@@ -58,6 +58,16 @@ def figures(monkeypatch):
     return saved
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray of this machine, to which this process is connected."""
+    pytest.importorskip("ray")
+    from tfsac.distributed.ray_cluster import connect
+
+    with connect("local") as ray:
+        yield ray
+
+
 @pytest.fixture(scope="session")
 def run_python():
     """Runs a program in a fresh interpreter that sees the same packages and returns what it printed."""

@@ -16,7 +16,6 @@ from cli_tools import ENVIRONMENT
 from tiny import acer, one_step_task
 from toys import tiny_preset
 
-from tfsac.distributed import ray_cluster
 from tfsac.environments import EnvironmentFailure, Environments
 from tfsac.parameters import RunParameters
 from tfsac.training import Callback, Trainer, ray_collector
@@ -277,28 +276,6 @@ def test_a_request_that_ray_repeats_begins_new_episodes():
 
 
 # -- whole runs --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """A Ray of this process with four cores, which runs on actors join."""
-    pytest.importorskip("ray")
-    for name, value in ray_cluster.SETTINGS_OF_RAY.items():
-        os.environ.setdefault(name, value)
-    import ray
-
-    handler = signal.getsignal(signal.SIGTERM)
-    ray.init(
-        num_cpus=4,
-        object_store_memory=100_000_000,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}},
-    )
-    signal.signal(signal.SIGTERM, handler)
-    yield ray
-    ray.shutdown()
 
 
 ON_ACTORS = RunParameters(seed=3, ray_address="auto", num_actors=2, actor_steps=8)

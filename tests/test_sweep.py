@@ -19,7 +19,6 @@ from stand_in import kill_when, send_when, wait_for
 
 from tfsac import cli
 from tfsac.distributed import ray_cluster
-from tfsac.distributed.ray_cluster import connect
 from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes
 from tfsac.experiments import sweep as sweeps
@@ -277,14 +276,6 @@ def test_several_seeds_of_train_are_a_sweep_without_a_grid(stand_in):
 
 
 # -- on a cluster, with the stand-in -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """A Ray of this machine, to which this process is connected."""
-    pytest.importorskip("ray")
-    with connect("local") as ray:
-        yield ray
 
 
 def control(folder, **variables):
