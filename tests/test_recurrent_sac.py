@@ -27,15 +27,16 @@ STEPS, BATCH, UNITS = 6, 4, 5
 KINDS = ("continuous", "discrete")
 
 
-def make_parameters(kind, burn_in=2, networks=None, **algorithm):
+def make_parameters(kind, burn_in=2, **algorithm):
     discrete = kind == "discrete"
     algorithms = RecurrentSoftActorCriticAlgorithmParameters, RecurrentDiscreteSoftActorCriticAlgorithmParameters
     agents = RecurrentSoftActorCriticAgentParameters, RecurrentDiscreteSoftActorCriticAgentParameters
     return agents[discrete](
         algorithm=algorithms[discrete](burn_in=burn_in, **algorithm),
         memory=SequenceReplayParameters(sequence_length=STEPS + 1),
-        networks=networks
-        or recurrent_soft_actor_critic_networks((8,), UNITS, (8,), discrete, learning_rate=1e-2, batch_size=BATCH),
+        networks=recurrent_soft_actor_critic_networks(
+            (8,), UNITS, (8,), discrete, learning_rate=1e-2, batch_size=BATCH
+        ),
     )
 
 
@@ -51,58 +52,18 @@ def make_agent(kind, spec=None, eager=True, **algorithm):
     return agent
 
 
-def batch_of(agent, updates=1, seed=0):
-    return random_sequences(agent.spec, updates, STEPS + 1, BATCH, seed, agent.policy.recurrent_state)
+def batch_of(agent, updates=1):
+    return random_sequences(agent.spec, updates, STEPS + 1, BATCH, state=agent.policy.recurrent_state)
 
 
-def features(agent, batch, name="policy"):
-    return agent.features(agent.networks[name], one(batch)).numpy()
-
-
-def running(agent, seed=0):
+def running(agent):
     """Returns a batch without ends of episodes, which begin before it."""
-    batch = batch_of(agent, seed=seed)
-    assert batch.step_type.shape == (1, STEPS + 1, BATCH)
+    batch = batch_of(agent)
     ones = np.ones(batch.reward.shape, np.float32)
     return batch._replace(step_type=np.full_like(batch.step_type, MID), nonterminal=ones)
 
 
 # -- the LSTMs along a sequence ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_sequence_that_is_cut_in_two_has_the_same_hidden_states(kind):
-    agent = make_agent(kind, burn_in=0)
-    batch, net, cut = running(agent), agent.networks["policy"], 3
-    tensors = one(batch)
-    previous = {name: tensors.extras[STATE + name] for name in (PREVIOUS_ACTION, PREVIOUS_REWARD)}
-    inputs = agent.policy.network_inputs(tensors.observation, previous)
-    whole, state, found = features(agent, batch), {}, []
-    state = {name: tf.zeros([BATCH, UNITS]) for name in net.lstm_state}
-    for rows in (slice(0, cut), slice(cut, None)):
-        part = {key: x[rows] for key, x in inputs.items()}
-        is_first, valid = tf.zeros([*part[PREVIOUS_ACTION].shape[:2]]), tf.fill(part[PREVIOUS_ACTION].shape[:2], True)
-        found.append(net.features(part, state, is_first, valid))
-        for t in range(part[PREVIOUS_ACTION].shape[0]):  # one step after another, as acting does
-            _, *after = net.advance({**{key: x[t] for key, x in part.items()}, **state})
-            state = dict(zip(net.lstm_state, after, strict=True))
-    np.testing.assert_allclose(np.concatenate(found), whole, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_lies_before_a_first_row_changes_nothing_after_it(kind):
-    agent = make_agent(kind, initial_state="stored")
-    batch = running(agent)
-    batch.step_type[:, 3], batch.step_type[:, 4] = LAST, FIRST
-    other = batch_of(agent, seed=1)
-    mixed = tf.nest.map_structure(
-        lambda x, y: np.concatenate([y[:, :4], x[:, 4:]], axis=1),
-        *(each._replace(initial_state=()) for each in (batch, other)),
-    )._replace(step_type=batch.step_type, initial_state=other.initial_state)
-    for name in ("policy", "q"):
-        now, then = features(agent, batch, name), features(agent, mixed, name)
-        np.testing.assert_array_equal(now[4 - 2 :], then[4 - 2 :])
-        assert np.abs(now[: 4 - 2] - then[: 4 - 2]).max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,59 +85,18 @@ def test_acting_step_by_step_equals_one_pass(kind):
         if t < STEPS:  # the batch's own action, as if it had been chosen
             state = {**result.state, PREVIOUS_ACTION: batch.extras[STATE + PREVIOUS_ACTION][0, t + 1]}
             state = with_reward(state, batch.extras[STATE + PREVIOUS_REWARD][0, t + 1])
-    np.testing.assert_allclose(features(agent, batch), hidden, atol=1e-5)
-    np.testing.assert_allclose(features(agent, batch, "q"), q_states, atol=1e-5)
-
-
-def test_target_critics_run_with_their_own_weights_from_the_stored_state_of_the_critics():
-    agent = make_agent("continuous", initial_state="stored")
-    batch = one(running(agent))
-    found = agent.features(agent.targets["q"], batch)
-    assert np.abs(found - agent.features(agent.networks["q"], batch)).max() > 1e-3
-    agent.targets["q"].copy_from(agent.networks["q"])
-    np.testing.assert_array_equal(agent.features(agent.targets["q"], batch), agent.features(agent.networks["q"], batch))
+    for name, states in (("policy", hidden), ("q", q_states)):
+        np.testing.assert_allclose(agent.features(agent.networks[name], one(batch)), states, atol=1e-5)
 
 
 # -- what is learned from ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_steps_after_the_burn_in_have_a_weight_and_their_mean_is_one(kind):
-    agent = make_agent(kind)
+def test_a_batch_without_a_step_weighs_nothing():
+    agent = make_agent("continuous")
     batch = running(agent)
-    batch.step_type[:, 3, 0], batch.step_type[:, 4:, 0], batch.step_type[:, :4, 1] = LAST, EMPTY, EMPTY
-    weight = agent.weights(one(batch)).numpy().reshape(STEPS - 2, BATCH)
-    expected = np.ones((STEPS - 2, BATCH))
-    expected[1:, 0], expected[:2, 1] = 0, 0
-    np.testing.assert_allclose(weight, expected * expected.size / expected.sum())
     nothing = batch._replace(step_type=np.full_like(batch.step_type, EMPTY))
     assert not agent.weights(one(nothing)).numpy().any()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_longest_burn_in_trains_the_last_step_alone(kind):
-    agent = make_agent(kind, burn_in=STEPS - 1)
-    batch = running(agent)
-
-    def gradients(rows):
-        reward = batch.reward.copy()
-        reward[:, rows] += 1.0
-        x = one(batch._replace(reward=reward))
-        return agent.critic_step(x, agent.policy_outputs(x), agent.weights(x)).gradients[0].values
-
-    before, earlier, last = map(gradients, (slice(0, 0), slice(0, STEPS - 1), slice(STEPS - 1, STEPS)))
-    assert all((a == b).numpy().all() for a, b in zip(before, earlier, strict=True))
-    assert any((a != b).numpy().any() for a, b in zip(before, last, strict=True))
-
-
-def test_no_gradient_goes_back_into_the_burn_in():
-    agent = make_agent("continuous", burn_in=3)
-    batch = one(running(agent))
-    with tf.GradientTape() as tape:
-        tape.watch(batch.observation["observation"])
-        loss = tf.reduce_sum(agent.features(agent.networks["policy"], batch))
-    gradient = tape.gradient(loss, batch.observation["observation"]).numpy()
-    assert not gradient[:3].any() and np.abs(gradient[3:]).min(axis=(1, 2)).all()
 
 
 def test_a_truncated_step_bootstraps_from_the_row_after_it_and_a_terminated_one_not(monkeypatch):
@@ -259,62 +179,43 @@ def test_critics_do_not_act_along_where_sequences_start_from_zeros():
     assert set(agent.spec.extras) == {STATE + PREVIOUS_ACTION, STATE + PREVIOUS_REWARD}
 
 
-def test_the_reward_is_read():
-    agent = make_agent("continuous")
-    observation = {"observation": np.zeros((1, 3), np.float32)}
-    state = agent.policy.act(observation, mode="greedy").state
-    actions = [agent.policy.act(observation, with_reward(state, [r]), mode="greedy").action for r in (0.0, 1.0)]
-    assert np.abs(actions[0] - actions[1]).max() > 1e-3
-
-
 # -- what cannot be made -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_parameters_that_do_not_go_together_are_refused(kind):
-    with pytest.raises(ParameterError, match="burn_in"):
-        make_parameters(kind, burn_in=STEPS)
-    with pytest.raises(ParameterError, match="lstm"):
-        changes = {"agent.networks.q.middleware_parameters": {"kind": "fc", "scheme": [8]}}
-        override(Preset(agent=make_parameters(kind)), changes)
-    for changes, word in (
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"agent.algorithm.burn_in": STEPS}, "burn_in"),
+        ({"agent.networks.q.middleware_parameters": {"kind": "fc", "scheme": [8]}}, "lstm"),
         ({"agent.algorithm.n_step": 3}, "n_step"),
         ({"agent.memory": {"kind": "prioritized"}}, "kind"),
-        ({"agent.algorithm.initial_state": "random"}, "initial_state"),
         ({"agent.exploration": {"kind": "additive_noise"}}, "exploration"),
-    ):
-        with pytest.raises(ParameterError, match=word):
-            override(Preset(agent=make_parameters(kind)), changes)
+    ],
+)
+def test_parameters_that_do_not_go_together_are_refused(changes, word):
+    with pytest.raises(ParameterError, match=word):
+        override(Preset(agent=make_parameters("continuous")), changes)
 
 
-def test_spaces_that_do_not_fit_are_refused():
-    with pytest.raises(TfsacError, match="'recurrent_discrete_sac'"):
-        make_agent("continuous", discrete_spec())
-    with pytest.raises(TfsacError, match="'recurrent_sac_mujoco'"):
-        make_agent("discrete", vector_spec())
-    taken = Spec({"previous_reward": ArraySpec((1,), "float32")}, vector_spec().action)
-    with pytest.raises(TfsacError, match="previous_reward"):
-        make_agent("continuous", taken)
-    with pytest.raises(TfsacError, match="rewards"):
-        make_agent("continuous", vector_spec()._replace(num_rewards=2))
-    with pytest.raises(TfsacError, match="target_entropy"):
-        make_agent("discrete", temperature={"kind": "auto", "target_entropy": 3.0})
+@pytest.mark.parametrize(
+    ("spec", "algorithm", "word"),
+    [
+        (discrete_spec(), {}, "'recurrent_discrete_sac'"),
+        (Spec({"previous_reward": ArraySpec((1,), "float32")}, vector_spec().action), {}, "previous_reward"),
+        (vector_spec()._replace(num_rewards=2), {}, "rewards"),
+        (None, {"temperature": {"kind": "auto", "target_entropy": 3.0}}, "target_entropy"),
+    ],
+)
+def test_what_the_agent_cannot_do_is_refused(spec, algorithm, word):
+    with pytest.raises(TfsacError, match=word):
+        make_agent("continuous", spec, **algorithm)
+
+
+def test_custom_models_and_values_of_critics_with_a_memory_are_refused():
+    with pytest.raises(TfsacError, match="custom Keras models"):
+        RecurrentSoftActorCriticAgent(make_parameters("continuous"), vector_spec(3, 2), models=dict)
     with pytest.raises(TfsacError, match="values"):
         make_agent("continuous").values_through  # noqa: B018
-    agent = RecurrentSoftActorCriticAgent
-    with pytest.raises(TfsacError, match="custom Keras models"):
-        agent(make_parameters("continuous"), vector_spec(3, 2), models=dict)
-
-
-def test_dict_observations_and_images_are_read_with_the_previous_action():
-    spec = Spec(
-        {"camera": ArraySpec((16, 16, 1), "uint8"), "joints": ArraySpec((3,), "float32")}, vector_spec(3, 2).action
-    )
-    agent = make_agent("continuous", spec)
-    assert list(agent.networks["policy"].embedders) == ["camera", "joints"]
-    agent.update(batch_of(agent))
-    observation = {key: x[0, 0] for key, x in batch_of(agent).observation.items()}
-    assert np.isfinite(agent.policy.act(observation).action).all()
 
 
 def test_critics_with_privileged_keys_have_an_lstm_of_their_own_keys_and_the_policy_never_reads_them():
