@@ -168,10 +168,10 @@ def test_columns_begin_with_the_state_that_was_stored_for_each_network(given):
 # -- the average policy ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [KINDS[1], KINDS[4], KINDS[7]], ids=named)
+@pytest.mark.parametrize("given", [KINDS[1], KINDS[7]], ids=named)  # golden vectors have no trunk
 def test_the_average_policy_follows_after_the_update_and_learns_nothing_itself(given):
     agent = make_agent(**given)
-    averaged = ["trunk", "policy"] if given["shared"] else ["policy"]
+    averaged = ["trunk", "policy"]
     assert agent.networks.keys() - agent.trained.keys() == {f"{name}_target" for name in averaged}
     before = weights(agent)
     agent.update(stack(mixed(agent)))
@@ -207,11 +207,12 @@ def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
     assert metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6) and others["policy/kl"] > 0.01
 
 
-# -- learning ----------------------------------------------------------------------------------------------------------
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
-def test_actions_that_do_not_exist_have_no_value():
-    agent = make_agent("discrete")
-    seen = {"observation": tf.ones([4, 3])}
+def test_values_are_those_of_q_and_actions_that_do_not_exist_have_none():
+    agent, seen = make_agent("discrete"), {"observation": tf.ones([4, 3])}
     values = agent.value_tensors(seen, tf.constant([-1, 0, 2, 3]))
-    assert np.isnan(values["q"]).tolist() == [True, False, False, True] and np.isfinite(values["v"]).all()
+    q, prob = agent.networks["q"](seen)[0, 0].numpy(), tf.nn.softmax(agent.networks["policy"](seen))[0].numpy()
+    np.testing.assert_allclose(values["q"], [np.nan, q[0], q[2], np.nan], rtol=1e-5)
+    np.testing.assert_allclose(values["v"], [prob @ q] * 4, rtol=1e-4)

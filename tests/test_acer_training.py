@@ -16,41 +16,20 @@ T = 6  # steps of a rollout
 ENDS = [6, 8, 14, 16, 22, 24]  # when rollouts are complete: after T steps, or with a cut-off episode after its fifth
 
 
-class Cue(gym.Env):
-    """Shows one of four cues in the first observation and nothing in the next three; the last action is to be the
-    cue.
-    """
-
-    metadata = {"render_modes": []}
-    observation_space = gym.spaces.Box(0.0, 1.0, (4,), np.float32)
-    action_space = gym.spaces.Discrete(4)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps, self.cue = 0, int(self.np_random.integers(4))
-        return np.eye(4, dtype=np.float32)[self.cue], {}
-
-    def step(self, action):
-        self.steps += 1
-        last = self.steps == 4
-        return np.zeros(4, np.float32), float(last and action == self.cue), last, False, {}
-
-
 class Choices(gym.ActionWrapper):
-    """The cliff with two actions, whose rewards are 0.1 and 0.3, and perhaps a third."""
+    """The cliff with two actions, whose rewards are 0.1 and 0.3."""
 
-    def __init__(self, size=2):
+    def __init__(self):
         super().__init__(tiny.Cliff())
-        self.action_space = gym.spaces.Discrete(size)
+        self.action_space = gym.spaces.Discrete(2)
 
     def action(self, action):
         return np.float32([0.1 + 0.2 * action])
 
 
-gym.register("TfsacCue-v0", Cue)
 gym.register("TfsacChoices-v0", Choices)
 tiny.register()
-CUE, CHOICES, CLIFF = f"{__name__}:TfsacCue-v0", f"{__name__}:TfsacChoices-v0", "TfsacCliff-v0"
+CHOICES, CLIFF = f"{__name__}:TfsacChoices-v0", "TfsacCliff-v0"
 
 
 class Watch(Callback):
@@ -264,11 +243,12 @@ def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize(("lstm", "shared"), [(True, True), (True, False), (False, False)])
-def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, lstm, shared):
-    preset = tiny.acer(CUE, lstm, shared, **{**LEARNING, "agent.algorithm.t_max": 8, "schedule.improve_steps": 10_000})
+def test_an_lstm_remembers_what_was_seen_first_and_nothing_else_does(tmp_path, lstm, shared):
+    changes = {"agent.algorithm.t_max": 8, "schedule.improve_steps": 10_000}
+    preset = tiny.acer("toys:RememberFirst-v0", lstm, shared, **{**LEARNING, **changes})
     best = trained(tmp_path, preset)._evaluator.best_return
     again = api.evaluate(tmp_path / "run", 200, seed=7).returns.mean()
     if lstm:
         assert best > 0.95 and again > 0.95
     else:
-        assert best < 0.45 and again < 0.4  # 0.25 by chance, of which 100 episodes deviate by 0.043
+        assert best < 0.7 and again < 0.65  # 0.5 by chance, of which 100 episodes deviate by 0.05

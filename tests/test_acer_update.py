@@ -25,7 +25,6 @@ from toys import discrete_spec, vector_spec
 from tfsac.policies.distributions import DiagonalGaussian
 from tfsac.policies.recurrent import MEAN, VARIANCE, features_of_segments
 
-of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
 CRITICS = {"discrete": ("q",), "gaussian": ("v", "advantage")}
 
 
