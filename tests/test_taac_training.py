@@ -11,9 +11,7 @@ from environment_tools import TWO
 from resume_tools import RUN, complete_run, crashed, same_run
 
 from tfsac.exporting import loading
-from tfsac.parameters import (
-    RunParameters,
-)
+from tfsac.parameters import RunParameters
 from tfsac.policies.temporally_abstract import Trajectory
 from tfsac.training import Callback, Evaluation, Trainer
 from tfsac.types import LAST
@@ -37,13 +35,8 @@ class Batches(Callback):
 
 
 def trained(folder, preset, *callbacks, **run):
-    trainer = Trainer(
-        preset,
-        folder / "run",
-        RunParameters(seed=3, updates_between_diagnostics=1, **run),
-        callbacks=callbacks,
-        quiet=True,
-    )
+    run = RunParameters(seed=3, updates_between_diagnostics=1, **run)
+    trainer = Trainer(preset, folder / "run", run, callbacks=callbacks, quiet=True)
     trainer.run()
     return trainer
 
@@ -100,7 +93,7 @@ def test_the_best_policy_samples_with_the_temperature_of_its_evaluation(finished
 
 
 STORED = {
-    "constant": {"agent.algorithm.max_repeat_steps": 2},
+    "constant": {},
     "linear, three environments": {
         "agent.algorithm.trajectory": "linear",
         "environment.num_envs": 3,
@@ -133,12 +126,6 @@ def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
         assert np.abs(begins).max() <= 1.0
         assert len(np.unique(begins)) == (begins.size if algorithm.randomize_first_state_tau else 1)
         assert algorithm.randomize_first_state_tau or not begins.any()
-    if algorithm.max_repeat_steps:
-        begun, longest = 0, 0
-        for switch, begins in zip(~kept[:, 0], first[:, 0], strict=True):
-            begun = 1 if switch or begins else begun + 1
-            longest = max(longest, begun)
-        assert longest == algorithm.max_repeat_steps
     np.testing.assert_array_equal(trainer._collector.policy_state["tau_a"], after["tau_a"][-1])
 
 
