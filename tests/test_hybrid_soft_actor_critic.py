@@ -1,6 +1,5 @@
-"""Soft actor-critic for factored and hybrid actions: distribution, gradients, masks, exploration, parameters."""
+"""Soft actor-critic for factored and hybrid actions: masks, exploration, options, values, and what is refused."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -8,24 +7,18 @@ import pytest
 import tensorflow as tf
 from agent_tools import named, one
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
-from toys import discrete_spec, hybrid_spec, random_batches, team_spec, tiny_preset, vector_spec
+from toys import discrete_spec, hybrid_spec, random_batches
 
 from tfsac.agents import HybridSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.environments.actions import action_spec
 from tfsac.errors import TfsacError
-from tfsac.losses.soft_actor_critic import hybrid_soft_value
 from tfsac.parameters import (
-    AutoAlphaParameters,
-    DiscreteAutoAlphaParameters,
     EpsilonGreedyParameters,
-    FixedAlphaParameters,
     HybridSoftActorCriticAgentParameters,
     HybridSoftActorCriticAlgorithmParameters,
     TwinSoftActorCriticAgentParameters,
     hybrid_soft_actor_critic_networks,
-    override,
 )
-from tfsac.policies.distributions import HybridDistribution
 from tfsac.training.run_directory import spaces_of, spec_in
 from tfsac.types import ArraySpec, Spec
 
@@ -50,50 +43,6 @@ def test_a_run_folder_keeps_the_structure_of_actions():
     expected = {"arm": {"grip": "arm_grip", "move": "arm_move"}, "leg": ("leg_0", "leg_1")}
     assert saved.structure == expected and saved.leaves.keys() == spec.action.leaves.keys()
     assert saved.leaves["leg_0"] == spec.action.leaves["leg_0"]
-
-
-def test_the_policys_loss_has_the_gradients_of_finite_differences():
-    action, rng = hybrid_spec((3, 2), 2).action, np.random.default_rng(0)
-    inputs = [rng.standard_normal((4, n)) * 0.5 for n in (5, 2, 2)]  # logits, mean, log sigma
-    noise, mask = rng.standard_normal((4, 2)), rng.random((4, 5)) < 0.7
-    mask[:, [0, 3]] = True
-    mixing = rng.standard_normal((2, 6))
-
-    def loss(logits, mean, log_std):
-        policy = HybridDistribution(action, [logits, mean, log_std], tf.constant(mask))
-        u, log_prob = policy.continuous.sample_and_log_prob(tf.constant(noise))
-        q = tf.sin(3.0 * u @ mixing) + tf.constant(mixing[:1])  # of every combination
-        return -tf.reduce_mean(
-            hybrid_soft_value(q, *policy.joint(), log_prob, tf.constant(0.3, q.dtype), tf.constant(0.2, q.dtype))
-        )
-
-    tensors = [tf.constant(x) for x in inputs]
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        value = loss(*tensors)
-    for i, gradient in enumerate(tape.gradient(value, tensors)):
-        for index in np.ndindex(inputs[i].shape):
-            ends = []
-            for step in (1e-6, -1e-6):
-                moved = [x.copy() for x in inputs]
-                moved[i][index] += step
-                ends.append(loss(*map(tf.constant, moved)).numpy())
-            np.testing.assert_allclose(gradient.numpy()[index], (ends[0] - ends[1]) / 2e-6, rtol=1e-5, atol=1e-8)
-        assert np.abs(gradient.numpy()).max() > 1e-3
-
-
-def test_invalid_combinations_have_probability_zero_and_the_others_sum_to_one():
-    spec, rng = MASKED, np.random.default_rng(1)
-    mask = rng.random((16, 6)) < 0.5
-    mask[:, spec.action.offsets] = True
-    policy = HybridDistribution(spec.action, [tf.random.normal([16, 6]), *[tf.zeros([16, 2])] * 2], tf.constant(mask))
-    prob, log_prob = (x.numpy() for x in policy.joint())
-    valid = np.stack([mask[:, [a, 3, 4 + c]].all(-1) for a in range(3) for c in range(2)], axis=-1)
-    assert (prob[~valid] == 0).all() and (log_prob[~valid] == 0).all() and (prob[valid] > 0).all()
-    np.testing.assert_allclose(prob.sum(-1), 1, rtol=1e-6)
-    exact = -(prob * log_prob).sum(-1)
-    np.testing.assert_allclose(policy.discrete.entropy(), exact, rtol=1e-5)
-    np.testing.assert_allclose(policy.discrete.max_entropy(), np.log(valid.sum(-1)), rtol=1e-6)
 
 
 def test_an_empty_mask_after_a_terminated_step_leaves_everything_finite():
@@ -158,20 +107,6 @@ def test_options_of_an_ensemble_change_the_update(options):
     assert named(usual, stacked)["q/target"] != named(other, stacked)["q/target"]
 
 
-def test_temperatures_are_fixed_or_learned_on_their_own():
-    spec = hybrid_spec((3, 2), 2)
-    agent = agent_of(
-        spec, discrete_temperature=FixedAlphaParameters(0.3), continuous_temperature=AutoAlphaParameters(0.5)
-    )
-    metrics = named(agent, random_batches(spec, 1, 8))
-    assert "loss/continuous_temperature" in metrics and "loss/discrete_temperature" not in metrics
-    assert metrics["discrete_temperature/alpha"] == np.float32(0.3)
-    assert metrics["continuous_temperature/alpha"] == pytest.approx(0.5)
-    assert {"learning_rate/continuous_temperature"} == {name for name in metrics if "rate" in name and "temp" in name}
-    alone = named(agent_of(hybrid_spec((3, 2), 0)), random_batches(hybrid_spec((3, 2), 0), 1, 8))
-    assert not [name for name in alone if "continuous" in name or "log_std" in name]
-
-
 def test_values_are_those_that_the_policy_maximises():
     spec = hybrid_spec((3, 2), 2)
     agent, batch = agent_of(spec), one(random_batches(spec, 1, 8))
@@ -205,28 +140,12 @@ def test_distributions_of_tensorflow_probability_agree():
     ("make", "word"),
     [
         (lambda: agent_of(discrete_spec()), "MultiDiscrete"),
-        (lambda: agent_of(vector_spec()), "MultiDiscrete"),
-        (lambda: agent_of(team_spec()), "MultiDiscrete"),
         (lambda: TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(), hybrid_spec()), "hybrid_sac"),
         (lambda: agent_of(hybrid_spec()._replace(num_rewards=2)), "rewards"),
         (lambda: agent_of(hybrid_spec((), 2), exploration=EpsilonGreedyParameters()), "exploration"),
-        (
-            lambda: agent_of(hybrid_spec(), discrete_temperature=DiscreteAutoAlphaParameters(target_entropy=2.0)),
-            "target_entropy",
-        ),
-        (
-            lambda: agent_of(hybrid_spec(), continuous_temperature=AutoAlphaParameters(target_entropy=5.0)),
-            "target_entropy",
-        ),
+        (lambda: agent_of(hybrid_spec(), discrete_temperature={"kind": "auto", "target_entropy": 2.0}), "target"),
+        (lambda: agent_of(hybrid_spec(), continuous_temperature={"kind": "auto", "target_entropy": 5.0}), "target"),
         (lambda: parameters(target_reduction="own"), "target_reduction"),
-        (
-            lambda: override(
-                dataclasses.replace(tiny_preset(), agent=parameters()),
-                {"agent.networks.q.head_parameters.distribution": {"kind": "quantile"}},
-            ),
-            "distribution",
-        ),
-        (lambda: dataclasses.replace(parameters(), networks=TwinSoftActorCriticAgentParameters().networks), "Hybrid"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, word):
