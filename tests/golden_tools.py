@@ -28,6 +28,10 @@ class Golden(dict):
             raise KeyError(name)
         return np.concatenate([self[part] for part in parts], axis=-1)
 
+    def under(self, place):
+        """Returns the arrays whose names begin with a place, by the rest of their names."""
+        return {name.removeprefix(place): self[name] for name in self if name.startswith(place)}
+
 
 def read(name):
     """Returns the arrays and the meta data of a file."""
@@ -82,18 +86,20 @@ def put(agent, golden, monkeypatch):
     )
 
 
-def batches(golden, meta):
-    """Returns the file's batches, stacked."""
-    z = {name.removeprefix("batch/"): golden[name].astype("float32") for name in golden if name.startswith("batch/")}
+def batches(golden, meta, action=None):
+    """Returns the file's batches, stacked, with other actions than the file's if they are given."""
+    z = {name: x.astype("float32") for name, x in golden.under("batch/").items()}
     if "obs" not in z:  # several agents; their file has one update without an axis for it
         z = {key: value[None] for key, value in z.items()}
     now = {"obs": "observation", "agent_state": "agent_state", "global_state": "global_state", "mask": "action_mask"}
+    now["action_mask"] = "action_mask"
 
     def observation(prefix):
         found = {ours: z[prefix + theirs] for theirs, ours in now.items() if prefix + theirs in z}
         return {key: value.astype(bool) if key == "action_mask" else value for key, value in found.items()}
 
-    action = z["action"].astype("int32") if "actions" in meta and "noise/policy" not in golden else z["action"]
+    if action is None:
+        action = z["action"].astype("int32") if "actions" in meta and "noise/policy" not in golden else z["action"]
     return Transition(
         observation(""),
         action,
@@ -140,11 +146,7 @@ def beside_actions(arrived_TB):
 
 def sequence_of(golden, meta):
     """Returns the file's stretches as one update, `[1, T, B, ...]`."""
-    z = {
-        name.removeprefix("batch/"): golden[name].astype("float32")[None]
-        for name in golden
-        if name.startswith("batch/")
-    }
+    z = {name: x.astype("float32")[None] for name, x in golden.under("batch/").items()}
     reward, discount = (beside_actions(z[name][0])[None] for name in ("reward", "discount"))
     extras = {f"{STATE}tau_{part}": z[f"prev_{part}"] for part in meta["components"]}
     extras |= {f"{NEXT_STATE}tau_{part}": z[f"tau_{part}"] for part in meta["components"]}

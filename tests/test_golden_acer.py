@@ -22,9 +22,8 @@ from tfsac.parameters import (
 from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
 
 DTYPES = [tf.float64, tf.float32]
-COMBOS = range(
-    16
-)  # on-policy, or off-policy with no truncation, 5 and 10; each with and without trust region and q_opc
+# On-policy, or off-policy with no truncation, 5 and 10; each with and without trust region and q_opc.
+COMBOS = range(16)
 GEOMETRIES = {
     "discrete": {"chainerrl": "logits", "pfrl": "log_probs"},
     "gaussian": {"chainerrl": "variance", "pfrl": "scale"},
@@ -142,25 +141,18 @@ def discrete(z, meta, number, geometry, eager):
     width = (meta["length"] + 1) * meta["segments"]
     spec = Spec({"observation": ArraySpec((width,), "float32")}, DiscreteSpec(meta["actions"]))
     agent = DiscreteACERAgent(parameters, spec, eager=eager)
-    policy, average, q = (
-        agent.networks["policy"].head.logits,
-        agent.networks["policy_target"].head.logits,
-        agent.networks["q"],
-    )
+    policy, average = (agent.networks[name].head.logits for name in ("policy", "policy_target"))
     put(policy, with_ends(rows(z, "logits")))
     put(average, with_ends(rows(z, "avg_logits")))
     ends = [NOWHERE, z["input/bootstrap"][1]]  # of every action, and so V
-    out = q.head.critics.output_layer
+    out = agent.networks["q"].head.critics.output_layer
     put(out, with_ends(rows(z, "q"), ends)[None])
     update = segments(z, meta, not combo["off_policy"], logits=z["input/mu_logits"])
-    return (
-        agent,
-        update,
-        [
-            (policy.kernel, lambda grad: with_ends(grad("logits"))),
-            (out.kernel, lambda grad: with_ends(grad("q"))[None]),
-        ],
-    )
+    kernels = [
+        (policy.kernel, lambda grad: with_ends(grad("logits"))),
+        (out.kernel, lambda grad: with_ends(grad("q"))[None]),
+    ]
+    return agent, update, kernels
 
 
 def gaussian(z, meta, number, geometry, eager):
@@ -200,17 +192,14 @@ def gaussian(z, meta, number, geometry, eager):
     agent.noise = lambda name, shape: tf.broadcast_to(noise[name == "correction"], shape)
     slope = 1.0 - np.exp(min_variance - rows(z, "var"))  # of softplus
     update = segments(z, meta, not combo["off_policy"], mean=z["input/mu_mean"], variance=z["input/mu_var"])
-    return (
-        agent,
-        update,
-        [
-            (policy.mean.kernel, lambda grad: with_ends(grad("mean"))),
-            (policy.variance.kernel, lambda grad: with_ends(grad("var") * slope)),
-            # V is a part of Q. The fresh action trains no critic.
-            (v.kernel, lambda grad: with_ends((grad("v") + grad("q"))[:, None])),
-            (out.kernel, lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(1, -1, 1)),
-        ],
-    )
+    kernels = [
+        (policy.mean.kernel, lambda grad: with_ends(grad("mean"))),
+        (policy.variance.kernel, lambda grad: with_ends(grad("var") * slope)),
+        # V is a part of Q. The fresh action trains no critic.
+        (v.kernel, lambda grad: with_ends((grad("v") + grad("q"))[:, None])),
+        (out.kernel, lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(1, -1, 1)),
+    ]
+    return agent, update, kernels
 
 
 MADE = {"discrete": discrete, "gaussian": gaussian}
@@ -258,11 +247,8 @@ def test_updates_match(kind, geometry, number, eager, monkeypatch):
         agent.update(update)
     metrics = dict(zip(agent.metric_names, seen["update"][1].metrics[0], strict=True))
     close(metrics["loss/policy"], golden("pi_loss").mean(), "policy loss")
-    close(
-        sum(metrics[f"loss/{name}"] for name in agent.network_parameters if name != "policy"),
-        golden("q_loss").mean(),
-        "critic losses",
-    )
+    critic_losses = sum(metrics[f"loss/{name}"] for name in agent.network_parameters if name != "policy")
+    close(critic_losses, golden("q_loss").mean(), "critic losses")
     for variable, before, values in expected:
         close(variable, before - RATE * values / (np.abs(values) + 1.0), variable.path, rtol=1e-5, atol=1e-6)
     for layer, was, online in zip(averages, average_before, agent.networks["policy"].head.outputs, strict=True):

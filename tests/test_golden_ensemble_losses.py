@@ -21,8 +21,7 @@ def close(ours, expected, allowed, name=""):
 
 
 def inputs(golden, dtype=tf.float32):
-    names = [name.removeprefix("input/") for name in golden if name.startswith("input/")]
-    return {name: tf.constant(golden[f"input/{name}"], None if name == "subset" else dtype) for name in names}
+    return {name: tf.constant(x, None if name == "subset" else dtype) for name, x in golden.under("input/").items()}
 
 
 def differentiated(loss, x):

@@ -48,9 +48,7 @@ def filled(which, n_step, kind):
         n_step=n_step,
     )
     for time in range(TOTAL):
-        fields = {
-            name.removeprefix("memory/"): GOLDEN[name][time % ROWS] for name in GOLDEN if name.startswith("memory/")
-        }
+        fields = {name: x[time % ROWS] for name, x in GOLDEN.under("memory/").items()}
         slot = np.float32((time % ROWS) * ENVS + np.arange(ENVS))
         observation = {"observation": slot, **{key: fields[key] for key in ("achieved_goal", "desired_goal")}}
         after = {**observation, "achieved_goal": fields["next_achieved_goal"]}
@@ -61,7 +59,7 @@ def filled(which, n_step, kind):
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_samples_are_those_of_the_golden_vectors(variant):
-    want = {name.split("/")[1]: GOLDEN[name] for name in GOLDEN if name.startswith("{}_{}_{}/".format(*variant))}
+    want = GOLDEN.under("{}_{}_{}/".format(*variant))
     memory = filled(*variant)
     index, goal = memory.draw(GOLDEN["input/uniform"][None])
     np.testing.assert_array_equal(index[0], want["slot"])

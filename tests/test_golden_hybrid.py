@@ -21,7 +21,6 @@ from tfsac.parameters import (
     PrioritizedExperienceReplayParameters,
     hybrid_soft_actor_critic_networks,
 )
-from tfsac.types import Transition
 
 CASES = ["family_hybrid", "family_hybrid_fixed", "family_hybrid_masked", "family_factored"]
 DEGENERATE = ["discrete_sac", "discrete_sac_masked", "sac_auto_alpha"]
@@ -72,19 +71,10 @@ def temperature_of(agent, part):
 
 
 def batches(golden, meta):
-    def observation(prefix):
-        found = {"observation": np.float32(golden[f"batch/{prefix}obs"])}
-        if meta["masked"]:
-            found["action_mask"] = golden[f"batch/{prefix}action_mask"].astype(bool)
-        return found
-
     action = golden["batch/action_discrete"].astype("int32")
     if meta["act"]:
         action = {"discrete": action, "continuous": np.float32(golden["batch/action_continuous"])}
-    discount = np.float32(meta["gamma"]) * (1 - np.float32(golden["batch/done"]))
-    weight = np.float32(golden["batch/weight"]) if meta["weighted"] else ()
-    reward = np.float32(golden["batch/reward"])
-    return Transition(observation(""), action, reward, discount, observation("next_"), weight, {})
+    return golden_tools.batches(golden, meta, action)
 
 
 @pytest.mark.parametrize("eager", [False, True], ids=["compiled", "eager"])
@@ -181,14 +171,6 @@ def test_actions_match(case, monkeypatch):
             assert discrete.dtype == np.int32
             if continuous is not None:
                 np.testing.assert_allclose(continuous, golden[f"act/{mode}_continuous"], **TOLERANCE)
-
-
-def test_joint_actions_are_counted_as_numpy_counts_them():
-    sizes = (3, 1, 4, 2)
-    agent = HybridSoftActorCriticAgent(HybridSoftActorCriticAgentParameters(), hybrid_spec(sizes, 0))
-    factors = np.indices(sizes).reshape(4, -1).T.astype("int32")
-    index = agent.joint_index(tf.constant(factors), tf.zeros([24, 2, 24]))
-    np.testing.assert_array_equal(index, np.ravel_multi_index(tuple(factors.T), sizes))
 
 
 def degenerate_agent(case, monkeypatch, eager):

@@ -95,7 +95,7 @@ def golden_agent(kind, monkeypatch, **more):
 
 def sequences(golden):
     """Returns the file's batches, stacked."""
-    z = {name.removeprefix("batch/"): golden[name] for name in golden if name.startswith("batch/")}
+    z = golden.under("batch/")
     empty = COLUMNS - z["reward"].shape[2]
     if empty:
         z = {name: np.pad(x, [(0, 0), (0, 0), (0, empty), *[(0, 0)] * (x.ndim - 3)]) for name, x in z.items()}
@@ -155,7 +155,9 @@ def test_values_losses_and_gradients_of_the_first_update_match(kind, monkeypatch
     assert len(checked) == 17
 
 
-def check_updates(kind, monkeypatch, eager):
+@pytest.mark.parametrize("eager", [False, True], ids=["compiled", "eager"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_updates_match(kind, eager, monkeypatch):
     agent, golden, _, stacked = golden_agent(kind, monkeypatch, eager=eager)
     result = agent.update(stacked)
     metrics = dict(zip(agent.metric_names, result.metrics.T, strict=True))
@@ -167,19 +169,9 @@ def check_updates(kind, monkeypatch, eager):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_losses_and_weights_match(kind, monkeypatch):
-    check_updates(kind, monkeypatch, eager=True)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_compiled_updates_match(kind, monkeypatch):
-    check_updates(kind, monkeypatch, eager=False)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_acting_step_by_step_matches(kind, monkeypatch):
     agent, golden, _, _ = golden_agent(kind, monkeypatch, eager=True)
-    z, state = {name.removeprefix("act/"): golden[name] for name in golden if name.startswith("act/")}, None
+    z, state = golden.under("act/"), None
     for t, observation in enumerate(z["obs"]):
         result = agent.policy.act({"observation": observation}, state, z["is_first"][t] == 1, "greedy")
         for field, expected in (("hidden", z["hidden"]), ("cell", z["cell"])):

@@ -99,7 +99,7 @@ def test_updates_match(case, monkeypatch):
     column = {name: result.metrics[:, i] for i, name in enumerate(agent.metric_names)}
     # DI-engine's log-density is an approximation; its files have the losses with the exact one too.
     prefix = "loss_stable" if "loss_stable/policy" in golden else "loss"
-    losses = {name.removeprefix(f"{prefix}/"): golden[name] for name in golden if name.startswith(f"{prefix}/")}
+    losses = golden.under(f"{prefix}/")
     assert len(losses) >= 3 and ("alpha" in losses) == (case not in ["sac_v", *FIXED])
     special = {"alpha": "loss/temperature", "cosine": "imitation/gradient_cosine"}
     if agent.imitates:

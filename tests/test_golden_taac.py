@@ -68,7 +68,7 @@ def test_choices_match(suffix, clipped, tiny, convert):
 
 def test_returns_and_errors_match():
     golden, meta = golden_tools.read("taac_tables.npz")
-    z = {name.removeprefix("returns/"): golden[name] for name in golden if name.startswith("returns/")}
+    z = golden.under("returns/")
     last, switched, would_switch = z["step_type"] == 2, z["rollout_b"] > 0, z["b"] > 0
     # The file has V alone, and with equal Qs V is either of them.
     value = tf.constant(z["target_value"][..., None])
@@ -119,7 +119,7 @@ def golden_agent(kind, variant, monkeypatch, eager):
         parameters, golden_tools.spec_of(meta), eager=eager, models=golden_tools.models_of(meta)
     )
     golden_tools.put_into_switching(agent, golden, monkeypatch)
-    values = {name.removeprefix(f"{variant}/"): golden[name] for name in golden if name.startswith(f"{variant}/")}
+    values = golden.under(f"{variant}/")
     # Clipping changes nothing in the first stage, whose values the file has for one variant only.
     unclipped = "plain" if kind == "taac" else "inverse"
     for name in ("q", "q0", "q1", "action", "mean", "log_std", "action_entropy"):
