@@ -64,11 +64,11 @@ def test_a_checkpoint_holds_all_that_learns(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_noise_follows_from_the_seed_and_the_number_of_the_update(name):
+def test_noise_follows_from_its_name_the_seed_and_the_number_of_the_update(name):
     first, same, other = (tools.make_agent(name, seed=seed, eager=True) for seed in (1, 1, 2))
     draws = [agent.noise("policy", [4, 4]).numpy() for agent in (first, same, other)]
     np.testing.assert_array_equal(draws[0], draws[1])
-    assert (draws[0] != draws[2]).all()
+    assert (draws[0] != draws[2]).all() and (draws[0] != first.noise("next", [4, 4]).numpy()).all()
     same.updates.assign_add(1)
     assert (same.noise("policy", [4, 4]).numpy() != draws[0]).all()
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import golden_tools
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -92,23 +93,14 @@ def test_the_target_network_and_a_delayed_policy_wait_for_their_turn_also_with_o
     assert moved == [set(), {"v_target"}, {"policy"}, {"v_target"}, set()]
 
 
-# -- priorities and importance weights ---------------------------------------------------------------------------------
+# -- importance weights ------------------------------------------------------------------------------------------------
 
 
-def test_importance_weights_multiply_the_critics_losses_alone_and_priorities_are_mean_errors():
+def test_importance_weights_change_the_critics_losses_alone():
     weight = np.linspace(0.1, 1.0, BATCH, dtype=np.float32)[None]
-    agent, plain, stacked = make_agent(prioritised=True), make_agent(), batches(1)
-    batch = one(stacked)
-    q = agent.networks["q"](batch.observation, batch.action).numpy()
-    target = stacked.reward[0] + stacked.discount[0] * agent.networks["v_target"](batch.next_observation).numpy()
-    error = np.abs(q - target[:, None]).mean(axis=1)
-    result, unweighted = agent.update(stacked._replace(weight=weight)), named(plain, stacked)
-    np.testing.assert_allclose(result.priority[0], error, rtol=1e-4, atol=1e-5)
-    found = dict(zip(agent.metric_names, result.metrics[0], strict=True))
-    for i in range(2):
-        loss = (weight[0] * 0.5 * (q[:, i] - target) ** 2).mean()
-        np.testing.assert_allclose(found[f"loss/q{i + 1}"], loss, rtol=1e-5)
-    differing = {name for name in found if found[name] != unweighted[name]}
+    agent, plain = make_agent(prioritised=True), make_agent()
+    weighted, unweighted = named(agent, batches(1)._replace(weight=weight)), named(plain, batches(1))
+    differing = {name for name in weighted if weighted[name] != unweighted[name]}
     assert differing == {"loss/q1", "loss/q2", "q/gradient_norm"}
     assert changed(weights(agent), weights(plain)) == {"q"}
 
@@ -116,61 +108,46 @@ def test_importance_weights_multiply_the_critics_losses_alone_and_priorities_are
 # -- options -----------------------------------------------------------------------------------------------------------
 
 
-def head(kind, **fields):
-    return {"policy": SACPolicyHeadParameters, "v": VHeadParameters, "q": QHeadParameters}[kind](**fields)
+HEADS = {
+    "policy": lambda loss_weight: SACPolicyHeadParameters(loss_weight=loss_weight),
+    "v": lambda loss_weight: VHeadParameters(loss_weight=loss_weight),
+    "q": lambda loss_weight: QHeadParameters((8, 8), loss_weight=loss_weight),
+}
 
 
-@pytest.mark.parametrize("name", ["policy", "v", "q"])
+@pytest.mark.parametrize("name", HEADS)
 def test_a_loss_weight_multiplies_the_gradient(name):
-    layers = {"network_layers_sizes": (8, 8)} if name == "q" else {}
-    plain = named(make_agent(**{f"{name}__head_parameters": head(name, **layers)}), batches(1))
-    heavy = named(make_agent(**{f"{name}__head_parameters": head(name, loss_weight=3.0, **layers)}), batches(1))
+    plain, heavy = (
+        named(make_agent(**{f"{name}__head_parameters": HEADS[name](loss_weight)}), batches(1))
+        for loss_weight in (1.0, 3.0)
+    )
     assert heavy[f"{name}/gradient_norm"] == pytest.approx(3 * plain[f"{name}/gradient_norm"], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["policy", "v", "q"])
+@pytest.mark.parametrize("name", HEADS)
 def test_l2_regularization_pulls_kernels_and_no_biases(monkeypatch, name):
-    layers = {"network_layers_sizes": (8, 8)} if name == "q" else {}
-    only_penalty = {
-        f"{name}__head_parameters": head(name, loss_weight=0.0, **layers),
-        f"{name}__l2_regularization": 0.5,
-    }
+    only_penalty = {f"{name}__head_parameters": HEADS[name](0.0), f"{name}__l2_regularization": 0.5}
     agent = make_agent(**only_penalty)
-    kernels = {variable.path: variable.numpy() for variable in agent.networks[name].trainable_variables}
-    received = gradients_received(monkeypatch, agent, name)
-    metrics = named(agent, batches(1))
-    for variable, gradient in received:
-        expected = 0.5 * kernels[variable.path] if variable.name == "kernel" else 0.0 * gradient
-        np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)
-    penalty = sum(0.5 * 0.5 * (kernel**2).sum() for kernel in kernels.values())
+    variables = agent.networks[name].trainable_variables
+    before = [variable.numpy() for variable in variables]
+    received = golden_tools.first_gradients(agent, batches(1), monkeypatch)
+    for variable, value in zip(variables, before, strict=True):
+        expected = 0.5 * value if variable.name == "kernel" else 0.0 * value
+        np.testing.assert_allclose(received[id(variable)], expected, rtol=1e-5, atol=1e-7)
     if name != "q":
-        assert metrics[f"loss/{name}"] == pytest.approx(penalty, rel=1e-5)
-
-
-def gradients_received(monkeypatch, agent, name):
-    """Pairs of variable and gradient that the optimizer of a network is given from now on."""
-    received, optimizer = [], agent.optimizers[name]
-    apply = optimizer.apply
-
-    def record(gradients, variables):
-        received.extend(zip(variables, [gradient.numpy() for gradient in gradients], strict=True))
-        return apply(gradients, variables)
-
-    monkeypatch.setattr(optimizer, "apply", record)
-    return received
+        penalty = sum(0.5 * 0.5 * (value**2).sum() for value in before)  # biases are zeros
+        assert named(make_agent(**only_penalty), batches(1))[f"loss/{name}"] == pytest.approx(penalty, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["policy", "q"])
 def test_gradients_are_clipped_and_reported_unclipped(monkeypatch, name):
-    agent = make_agent(**{f"{name}__clip_gradients": 1e-3})
-    received = gradients_received(monkeypatch, agent, name)
-    metrics = named(agent, batches(1))
-    norm = np.sqrt(sum((gradient.astype(np.float64) ** 2).sum() for _, gradient in received))
-    assert norm == pytest.approx(1e-3, rel=1e-4)
-    assert metrics[f"{name}/gradient_norm"] > 2e-3
-    assert metrics[f"{name}/gradient_norm"] == pytest.approx(
-        named(make_agent(), batches(1))[f"{name}/gradient_norm"], rel=1e-5
-    )
+    clipped = {f"{name}__clip_gradients": 1e-3}
+    agent = make_agent(**clipped)
+    received = golden_tools.first_gradients(agent, batches(1), monkeypatch)
+    squares = [np.square(received[id(v)]).sum() for v in agent.networks[name].trainable_variables]
+    assert np.sqrt(np.sum(squares)) == pytest.approx(1e-3, rel=1e-4)
+    found, expected = (named(make_agent(**x), batches(1))[f"{name}/gradient_norm"] for x in (clipped, {}))
+    assert found == pytest.approx(expected, rel=1e-5) and found > 2e-3
 
 
 # -- acting ------------------------------------------------------------------------------------------------------------
@@ -178,24 +155,6 @@ def test_gradients_are_clipped_and_reported_unclipped(monkeypatch, name):
 
 def see(rows, seed=0):
     return {"observation": np.random.default_rng(seed).normal(size=(rows, 3)).astype(np.float32)}
-
-
-def test_random_actions_are_uniform_over_the_action_space():
-    action = make_agent().policy.act(see(4000), mode="random").action
-    assert action.shape == (4000, 2) and action.dtype == np.float32
-    assert np.abs(action).max() <= 1.0
-    counts = np.histogram(action, bins=10, range=(-1, 1))[0]
-    np.testing.assert_allclose(counts, 800, atol=6 * np.sqrt(800))
-
-
-def test_sampled_actions_have_the_distribution_of_the_policy():
-    agent = make_agent()
-    same = {"observation": np.repeat(see(1)["observation"], 20_000, axis=0)}
-    loc, log_scale = (x.numpy() for x in agent.networks["policy"](see(1)))
-    u = np.arctanh(np.clip(agent.policy.act(same, mode="sample").action.astype(np.float64), -1 + 1e-7, 1 - 1e-7))
-    np.testing.assert_allclose(np.median(u, axis=0), loc[0], atol=0.05 * np.exp(log_scale).max())
-    spread = (np.quantile(u, 0.8413, axis=0) - np.quantile(u, 0.1587, axis=0)) / 2
-    np.testing.assert_allclose(spread, np.exp(log_scale[0]), rtol=0.05)
 
 
 def test_exploration_adds_clipped_noise_while_training_only():
@@ -230,14 +189,3 @@ def test_single_updates_run_in_one_trace_and_any_number_in_another():
     for updates, traces in ((1, 1), (1, 1), (5, 2), (50, 2), (1, 2)):
         assert agent.update(batches(updates)).metrics.shape == (updates, len(agent.metric_names))
         assert agent.compiled.traces == traces
-
-
-def test_noise_depends_on_the_update_and_the_name_and_nothing_else():
-    agent = make_agent(seed=7)
-    first = agent.noise("policy", [500, 2]).numpy()
-    np.testing.assert_array_equal(first, agent.noise("policy", [500, 2]))
-    another_name = agent.noise("critic", [500, 2]).numpy()
-    agent.updates.assign_add(1)
-    for noise in (another_name, agent.noise("policy", [500, 2]).numpy()):
-        assert abs(np.corrcoef(first.ravel(), noise.ravel())[0, 1]) < 0.15
-    assert first.mean() == pytest.approx(0, abs=0.15) and first.std() == pytest.approx(1, abs=0.1)

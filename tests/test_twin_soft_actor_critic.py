@@ -34,22 +34,6 @@ def batches(updates):
     return random_batches(SPEC, updates, BATCH)
 
 
-# -- steps -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_step_has_gradients_of_its_own_weights_and_moves_them_alone():
-    agent, batch = make_agent(), one(batches(1))
-    before = weights(agent)
-    steps = [*agent.critic_step(batch).gradients, *agent.policy_step(batch).gradients]
-    assert changed(before, weights(agent)) == set()  # computing moves nothing
-    assert [gradients.name for gradients in steps] == ["q", "policy", "temperature"]
-    for gradients in steps:
-        before = weights(agent)
-        agent.apply(gradients)
-        assert changed(before, weights(agent)) == {gradients.name}
-        assert all(np.abs(value).max() > 0 for value in gradients.values)
-
-
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
@@ -110,7 +94,6 @@ def test_packing_keeps_every_field_of_every_update():
     ("field", "wrong"),
     [
         ("action", np.zeros((1, BATCH, 3), np.float32)),
-        ("reward", np.zeros((1, 5), np.float32)),
         ("weight", np.ones((1, BATCH), np.float32)),
     ],
 )
