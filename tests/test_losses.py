@@ -32,15 +32,6 @@ def test_soft_value_is_the_smaller_q_minus_alpha_times_log_probability(alpha, ex
     np.testing.assert_array_equal(to_log_prob, [-alpha, -alpha])
 
 
-def test_no_gradient_flows_into_a_target():
-    reward, discount = tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0])
-    inputs = [reward, discount, TWO_Q, LOG_PROB_B]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        target = losses.bootstrap_target(reward, discount, losses.soft_value(TWO_Q, LOG_PROB_B, 1.0))
-    assert tape.gradient(target, inputs) == [None] * 4
-
-
 def test_huber_loss_is_linear_beyond_an_error_of_one():
     prediction = tf.constant([0.0, 0.5, 1.0, -1.0, 3.0, -101.0])
     with tf.GradientTape() as tape:
@@ -185,14 +176,6 @@ def test_masked_actions_have_probability_zero_and_the_others_share_one():
     np.testing.assert_allclose(policy.log_prob, np.log([[0.25, 1.0, 0.75], [1 / 3] * 3]), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("mask", "valid"), [(None, [3, 3]), ([[True, False, True], [True] * 3], [2, 3])])
-def test_the_largest_entropy_is_that_of_equally_likely_valid_actions(mask, valid):
-    mask = None if mask is None else tf.constant(mask)
-    largest = MaskedCategorical(tf.constant([[0.0, 5.0, 1.0], [9.0, 1.0, 1.0]]), mask).max_entropy()
-    np.testing.assert_allclose(largest, np.log(valid), rtol=1e-6)
-    np.testing.assert_allclose(largest, MaskedCategorical(tf.zeros((2, 3)), mask).entropy(), rtol=1e-6)
-
-
 def test_a_row_without_a_valid_action_gives_finite_zeros():
     logits, q = tf.constant([[3.0, -1.0], [0.0, 0.0]]), tf.constant([[[np.inf, 1.0]], [[1.0, 3.0]]])
     with tf.GradientTape() as tape:
@@ -210,16 +193,6 @@ def test_ties_are_rows_whose_two_likeliest_actions_differ_by_rounding():
     logits = np.float32([[0.3, -1.0, 0.3 + 1e-7], [2.0, -1.0, 0.0]])
     assert MaskedCategorical(logits).is_tie() and not MaskedCategorical(logits[1:]).is_tie()
     assert not MaskedCategorical(logits[:1], np.array([[True, True, False]])).is_tie()
-
-
-def test_samples_have_the_probabilities_and_masked_actions_never_come():
-    draws, prob = 100_000, np.array([0.5, 0.3, 0.0, 0.2])
-    logits, mask = tf.constant(np.log([[0.5, 0.3, 10.0, 0.2]]), tf.float32), tf.constant([[True, True, False, True]])
-    uniform = tf.random.stateless_uniform([draws, 4], [1, 2])
-    action = MaskedCategorical(tf.repeat(logits, draws, axis=0), tf.repeat(mask, draws, axis=0)).sample(uniform)
-    assert action.dtype == tf.int32
-    deviation = np.sqrt(prob * (1 - prob) / draws)
-    assert (np.abs(np.bincount(action, minlength=4) / draws - prob) <= 4 * deviation).all()
 
 
 def test_the_ends_of_the_uniform_numbers_are_safe():

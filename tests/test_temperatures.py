@@ -28,15 +28,11 @@ BATCH = 8
 EAGER = RunParameters(seed=1, eager=True, updates_between_diagnostics=1)
 
 
-def twin():
-    return tiny.shrunk(load_preset("pendulum_twin_sac")), vector_spec(3, 2)
-
-
-def discrete(masked=False, **temperature):
+def discrete(**temperature):
     preset = tiny.shrunk(load_preset("cart_pole_discrete_sac"))
     algorithm = dataclasses.replace(preset.agent.algorithm, temperature=DiscreteAutoAlphaParameters(**temperature))
     agent = dataclasses.replace(preset.agent, algorithm=algorithm)
-    return dataclasses.replace(preset, agent=agent), discrete_spec(3, 4, masked=masked)
+    return dataclasses.replace(preset, agent=agent), discrete_spec(3, 4, masked=True)
 
 
 def agent_of(made, **changes):
@@ -52,7 +48,7 @@ MEAN_ENTROPY = math.log(24) / 4  # 0.7945, where all actions would have log 4 = 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.98])
 def test_the_target_entropy_of_each_row_is_the_ratio_of_the_logarithm_of_its_valid_actions(ratio):
-    agent = agent_of(discrete(masked=True, initial_alpha=0.2, learning_rate=0.01, target_entropy_ratio=ratio))
+    agent = agent_of(discrete(initial_alpha=0.2, learning_rate=0.01, target_entropy_ratio=ratio))
     for variable in agent.networks["policy"].trainable_variables[-2:]:  # of the logits
         variable.assign(np.zeros(variable.shape, np.float32))
     stacked = random_batches(agent.spec, 1, BATCH)
@@ -98,5 +94,6 @@ def test_targets_by_the_entropy_of_gaussians_are_the_golden_ones():
 
 @pytest.mark.parametrize(("factor", "target"), [(None, -2.0), (-0.5, -1.0)])
 def test_an_agents_target_counts_its_action_dimensions(factor, target):
-    agent = agent_of(twin(), **{"algorithm.temperature.target_entropy_factor": factor})
+    twin = tiny.shrunk(load_preset("pendulum_twin_sac")), vector_spec(3, 2)
+    agent = agent_of(twin, **{"algorithm.temperature.target_entropy_factor": factor})
     assert agent.target_entropy == pytest.approx(target, abs=1e-6)
