@@ -5,19 +5,17 @@ import math
 
 import numpy as np
 import pytest
+import strategy_tools
 import tensorflow as tf
 from agent_tools import assert_same, changed, one, weights
 from toys import discrete_spec, random_batches
 
-from tfsac.agents import DiscreteSoftActorCriticAgent
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward
 from tfsac.parameters import (
     Conv2d,
     DiscreteAutoAlphaParameters,
     DiscreteSoftActorCriticAgentParameters,
-    DiscreteSoftActorCriticAlgorithmParameters,
-    EmbedderScheme,
     EpsilonGreedyParameters,
     InputEmbedderParameters,
     ParameterError,
@@ -25,24 +23,20 @@ from tfsac.parameters import (
 )
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
-BATCH, ACTIONS = 8, 4
+BATCH, ACTIONS = strategy_tools.BATCH, 4
 PLAIN, MASKED = discrete_spec(3, ACTIONS), discrete_spec(3, ACTIONS, masked=True)
 IMAGES = Spec({"observation": ArraySpec((12, 12, 2), "uint8")}, DiscreteSpec(ACTIONS))
 CONVOLUTIONS = (Conv2d(3, 4, 2), 8)
 
 
 def make_agent(temperature=None, spec=MASKED, eager=True, exploration=None, embedder=()):
-    networks = discrete_soft_actor_critic_networks(
-        (16,), embedder=embedder or EmbedderScheme.Empty, learning_rate=1e-2, batch_size=BATCH
-    )
-    algorithm = DiscreteSoftActorCriticAlgorithmParameters(
+    agent_class, parameters, _ = strategy_tools.discrete(
+        networks={"embedder": embedder} if embedder else None,
+        shared_encoder=bool(embedder),
         temperature=temperature or DiscreteAutoAlphaParameters(learning_rate=1e-2),
         rate_for_copying_weights_to_target=0.25,
     )
-    parameters = DiscreteSoftActorCriticAgentParameters(
-        algorithm=algorithm, exploration=exploration, networks=networks, shared_encoder=bool(embedder)
-    )
-    return DiscreteSoftActorCriticAgent(parameters, spec, eager=eager)
+    return agent_class(dataclasses.replace(parameters, exploration=exploration), spec, eager=eager)
 
 
 def batches(updates, spec=MASKED):

@@ -1,23 +1,22 @@
 """Soft actor-critic for factored and hybrid actions: masks, exploration, options, values, and what is refused."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
+import strategy_tools
 import tensorflow as tf
 from agent_tools import named, one
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from toys import discrete_spec, hybrid_spec, random_batches
 
-from tfsac.agents import HybridSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.environments.actions import action_spec
 from tfsac.errors import TfsacError
 from tfsac.parameters import (
     EpsilonGreedyParameters,
-    HybridSoftActorCriticAgentParameters,
-    HybridSoftActorCriticAlgorithmParameters,
     TwinSoftActorCriticAgentParameters,
-    hybrid_soft_actor_critic_networks,
 )
 from tfsac.training.run_directory import spaces_of, spec_in
 from tfsac.types import ArraySpec, Spec
@@ -25,14 +24,9 @@ from tfsac.types import ArraySpec, Spec
 MASKED = hybrid_spec((3, 1, 2), 2, masked=True)
 
 
-def parameters(num_critics=2, exploration=None, **algorithm):
-    networks = hybrid_soft_actor_critic_networks((8, 8), num_critics, learning_rate=1e-2, batch_size=8)
-    algorithm = HybridSoftActorCriticAlgorithmParameters(**algorithm)
-    return HybridSoftActorCriticAgentParameters(algorithm=algorithm, networks=networks, exploration=exploration)
-
-
-def agent_of(spec, eager=True, **changes):
-    return HybridSoftActorCriticAgent(parameters(**changes), spec, eager=eager)
+def agent_of(spec, num_critics=2, exploration=None, **algorithm):
+    agent_class, parameters, _ = strategy_tools.hybrid(spec, num_critics, **algorithm)
+    return agent_class(dataclasses.replace(parameters, exploration=exploration), spec, eager=True)
 
 
 def test_a_run_folder_keeps_the_structure_of_actions():
@@ -145,7 +139,7 @@ def test_distributions_of_tensorflow_probability_agree():
         (lambda: agent_of(hybrid_spec((), 2), exploration=EpsilonGreedyParameters()), "exploration"),
         (lambda: agent_of(hybrid_spec(), discrete_temperature={"kind": "auto", "target_entropy": 2.0}), "target"),
         (lambda: agent_of(hybrid_spec(), continuous_temperature={"kind": "auto", "target_entropy": 5.0}), "target"),
-        (lambda: parameters(target_reduction="own"), "target_reduction"),
+        (lambda: agent_of(hybrid_spec(), target_reduction="own"), "target_reduction"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, word):

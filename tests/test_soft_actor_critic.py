@@ -169,17 +169,6 @@ def test_exploration_adds_clipped_noise_while_training_only():
     assert np.abs(loud).max() <= 1.0 and loud.dtype == np.float32
 
 
-def test_the_policy_is_clipped_when_acting_as_when_learning():
-    agent = make_agent()
-    agent.networks["policy"].head.output.bias.assign([0.0, 0.0, -100.0, 100.0])
-    agent.policy.refresh()
-    action = agent.policy.act(see(1000), mode="sample").action
-    greedy = agent.policy.act(see(1000), mode="greedy").action
-    np.testing.assert_allclose(action[:, 0], greedy[:, 0], atol=1e-6)
-    # A scale of exp(2), not exp(100), still leaves some actions inside.
-    assert 0.05 < (np.abs(action[:, 1]) < 0.9).mean() < 0.5
-
-
 # -- compilation -------------------------------------------------------------------------------------------------------
 
 

@@ -2,32 +2,22 @@
 
 import numpy as np
 import pytest
+import strategy_tools
 import tensorflow as tf
 from agent_tools import assert_same, changed, one, weights
-from toys import random_batches, vector_spec
+from toys import random_batches
 
-from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.batches import Packing
-from tfsac.parameters import (
-    AutoAlphaParameters,
-    TwinSoftActorCriticAgentParameters,
-    TwinSoftActorCriticAlgorithmParameters,
-    twin_soft_actor_critic_networks,
-)
+from tfsac.parameters import AutoAlphaParameters
 from tfsac.types import ArraySpec, Spec, Transition
 
-BATCH = 8
-SPEC = vector_spec(3, 2)
+BATCH, SPEC = strategy_tools.BATCH, strategy_tools.SPEC
 
 
 def make_agent(temperature=None, **algorithm):
     """Returns an agent of small networks."""
-    changes = {"rate_for_copying_weights_to_target": 0.25, **algorithm}
-    parameters = TwinSoftActorCriticAgentParameters(
-        algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=temperature or AutoAlphaParameters(), **changes),
-        networks=twin_soft_actor_critic_networks((8, 8), learning_rate=1e-2, batch_size=BATCH),
-    )
-    return TwinSoftActorCriticAgent(parameters, SPEC, seed=0, eager=True)
+    agent_class, parameters, spec = strategy_tools.twin(temperature or AutoAlphaParameters(), **algorithm)
+    return agent_class(parameters, spec, eager=True)
 
 
 def batches(updates):
