@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from acer_tools import KINDS, RECURRENT, SOME, kept_agent, make_agent, mixed, named, stack
+from acer_tools import KINDS, RECURRENT, kept_agent, make_agent, named
 from toys import discrete_spec
-
-from tfsac.networks import NumpyForward
 
 ROWS = 3
 
@@ -68,20 +66,6 @@ def test_numbers_are_drawn_from_the_gaussian_that_is_stored_and_may_lie_outside_
 def test_greedy_is_the_mean():
     greedy = kept_agent("gaussian").policy.act(observations(), mode="greedy")
     np.testing.assert_array_equal(greedy.action, greedy.extras["behaviour/mean"])
-
-
-@pytest.mark.parametrize("given", SOME, ids=named)
-def test_acting_sees_new_weights_after_an_update(given):
-    agent = make_agent(**given)
-    agent.update(stack(mixed(agent)))
-    assert all(isinstance(forward, NumpyForward) for forward in agent.policy.forwards.values())
-    after = agent.policy.act(observations(), mode="explore")
-    for forward in agent.policy.forwards.values():
-        forward.load([variable.numpy() for variable in forward.variables])
-    again = agent.policy.act(observations(), mode="explore")
-    tf.nest.map_structure(np.testing.assert_array_equal, after.state, again.state)
-    _, (first, *_) = feed(agent, observations(), agent.policy.initial_state(ROWS))
-    np.testing.assert_allclose(next(iter(after.extras.values())), first, rtol=1e-5, atol=1e-6)  # logits, or the mean
 
 
 # -- states ------------------------------------------------------------------------------------------------------------
