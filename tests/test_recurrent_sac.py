@@ -216,22 +216,3 @@ def test_custom_models_and_values_of_critics_with_a_memory_are_refused():
         RecurrentSoftActorCriticAgent(make_parameters("continuous"), vector_spec(3, 2), models=dict)
     with pytest.raises(TfsacError, match="values"):
         make_agent("continuous").values_through  # noqa: B018
-
-
-def test_critics_with_privileged_keys_have_an_lstm_of_their_own_keys_and_the_policy_never_reads_them():
-    arrays = {"sensors": ArraySpec((3,), "float32"), "state": ArraySpec((2,), "float32")}
-    parameters = make_parameters("continuous", initial_state="stored")
-    keys = {"agent.networks.policy.observation_keys": ["sensors"]}
-    keys["agent.networks.q.observation_keys"] = ["sensors", "state"]
-    parameters = override(Preset(agent=parameters), keys).agent
-    agent = RecurrentSoftActorCriticAgent(parameters, Spec(arrays, vector_spec(3, 2).action), eager=True)
-    assert {name: list(network.embedders) for name, network in agent.networks.items()} == {
-        "policy": ["sensors"],
-        "q": ["sensors", "state"],
-        "q_target": ["sensors", "state"],
-    }
-    agent.update(batch_of(agent))
-    observation = {key: x[0, 0] for key, x in batch_of(agent).observation.items()}
-    unknown = {**observation, "state": np.full_like(observation["state"], np.nan)}
-    actions = [agent.policy.act(x, mode="greedy").action for x in (observation, unknown)]
-    np.testing.assert_array_equal(*actions)
