@@ -2,6 +2,8 @@
 of REDQ's relatives, and the step of a policy with batch normalisation.
 """
 
+import dataclasses
+
 import golden_tools
 import numpy as np
 import pytest
@@ -13,12 +15,9 @@ from tfsac.networks.layers import ForwardMode, tensor
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
-    EmbedderScheme,
     FCMiddlewareParameters,
     FixedAlphaParameters,
-    InputEmbedderParameters,
     MiddlewareScheme,
-    NetworkParameters,
     NormalizationParameters,
     QHeadParameters,
     ResidualMiddlewareParameters,
@@ -31,7 +30,6 @@ from tfsac.policies.distributions import SquashedGaussian
 from tfsac.types import Transition
 
 CASES = ["crossq/warm_up", "crossq/renorm", "xqc", "flash_sac", "droq", "simba"]
-RAW = {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}
 UNIT_WEIGHTS = {"xqc": "kernels", "flash": "all"}
 
 
@@ -49,26 +47,23 @@ def body_of(meta):
 
 def agent_of(meta):
     categorical = meta["head"] == "categorical"
-    distribution = CategoricalValueParameters(meta["atoms"], meta["low"], meta["high"]) if categorical else None
-    decoupled = {"optimizer_type": "AdamW", "weight_decay": meta["weight_decay"]} if meta["weight_decay"] else {}
     head = QHeadParameters(
         num_critics=meta["critics"],
         body_parameters=body_of(meta),
-        distribution=distribution,
+        distribution=CategoricalValueParameters(meta["atoms"], meta["low"], meta["high"]) if categorical else None,
         loss_weight=meta["loss_weight"],
     )
-    unit_weights = UNIT_WEIGHTS.get(meta.get("projection"), "none")
-    trained = {"batch_size": meta["batch"], "middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
-    q = NetworkParameters(
+    networks = ensemble_soft_actor_critic_networks(
         head,
-        RAW,
+        FCMiddlewareParameters(MiddlewareScheme.Empty),
+        target_network=meta["target_network"],
+        batch_size=meta["batch"],
         learning_rate=meta["lr"],
         adam_optimizer_beta1=meta["beta_1"],
-        create_target_network=meta["target_network"],
-        unit_weights=unit_weights,
-        **decoupled,
-        **trained,
+        **({"optimizer_type": "AdamW", "weight_decay": meta["weight_decay"]} if meta["weight_decay"] else {}),
     )
+    unit_weights = UNIT_WEIGHTS.get(meta.get("projection"), "none")
+    networks["q"] = dataclasses.replace(networks["q"], unit_weights=unit_weights)
     algorithm = TwinSoftActorCriticAlgorithmParameters(
         discount=meta["gamma"],
         temperature=FixedAlphaParameters(meta["alpha"]),
@@ -77,7 +72,6 @@ def agent_of(meta):
         joint_critic_forward=meta["joint"],
         **({"rate_for_copying_weights_to_target": meta["tau"]} if meta["target_network"] else {}),
     )
-    networks = {"policy": NetworkParameters(SACPolicyHeadParameters(), RAW, **trained), "q": q}
     parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, networks=networks)
     return EnsembleSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), eager=True)
 
@@ -113,6 +107,16 @@ def check(network, golden, prefix, statistics, allowed):
         np.testing.assert_allclose(variable.numpy(), golden[place], rtol=tolerance, atol=tolerance, err_msg=place)
         seen += 1
     assert seen > 4
+
+
+def noise(golden, meta, place, shape, step=None):
+    """Returns the file's dropout masks, which are factors here, and zeros for other noise."""
+    if not place.startswith("dropout"):
+        return tf.zeros(shape)
+    _, where, layer, _ = place.split("/")
+    mask = golden[f"batch/mask/{where}/{layer.replace('dropout', 'dense')}"]
+    mask = mask if where == "policy" else mask[step]
+    return tf.transpose(tf.constant(mask / (1.0 - meta["dropout"]), tf.float32), [1, 0, 2])
 
 
 class GivenPolicy:
@@ -155,15 +159,7 @@ def test_two_critic_updates_match(case, at_once, monkeypatch):
         put(agent.targets["q"], golden, "init/q_target", f"{under}stats")
     step = 0
 
-    def noise(place, shape, draw=None):
-        if not place.startswith("dropout"):
-            return tf.zeros(shape)
-        _, where, layer, _ = place.split("/")
-        mask = golden[f"batch/mask/{where}/{layer.replace('dropout', 'dense')}"]
-        mask = mask if where == "policy" else mask[step]
-        return tf.transpose(tf.constant(mask / (1.0 - meta["dropout"]), tf.float32), [1, 0, 2])
-
-    monkeypatch.setattr(agent, "noise", noise)
+    monkeypatch.setattr(agent, "noise", lambda place, shape, *_: noise(golden, meta, place, shape, step))
     batches = list(critic_batches(golden))
     monkeypatch.setattr(ensemble_sac, "SquashedGaussian", GivenPolicy([given for _, given in batches]))
     for step, (batch, _) in enumerate(batches):
@@ -206,11 +202,8 @@ def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
             if isinstance(layer, BatchNormalization):
                 layer.epsilon = meta["batch_epsilon"]
 
-        def noise(place, shape, draw=None, golden=golden, meta=meta):
-            mask = golden[f"batch/mask/policy/{place.split('/')[2].replace('dropout', 'dense')}"]
-            return tf.transpose(tf.constant(mask / (1.0 - meta["dropout"]), tf.float32), [1, 0, 2])
-
-        monkeypatch.setattr(agent, "noise", noise)
+        masks = lambda place, shape, *_, golden=golden, meta=meta: noise(golden, meta, place, shape)  # noqa: E731
+        monkeypatch.setattr(agent, "noise", masks)
         action = tf.constant(golden["policy/action"])
         observation = {"observation": tf.constant(golden["batch/obs"][0])}
         with tf.GradientTape() as tape:
