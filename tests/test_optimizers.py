@@ -7,13 +7,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from resume_tools import RUN, complete_run, crashed, preset, same_run
 from toys import random_batches, vector_spec
 
 from tfsac import parameters as p
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.networks.optimizers import build_optimizer
-from tfsac.training import Trainer
 
 SPEC, UPDATES, BATCH = vector_spec(3, 2), 3, 8
 OTHERS = {"amsgrad": {"optimizer_type": "Adam", "optimizer_kwargs": {"amsgrad": True}}}
@@ -117,20 +115,6 @@ def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
     other.update(batches)
     for a, b in zip(numbers(agent), numbers(other), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize("name", ["AdamW", "Lion"])
-def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
-    fields = {"optimizer_type": name, "weight_decay": 0.1}
-    changes = {f"agent.networks.*.{field}": value for field, value in fields.items()}
-    made = preset(**changes, **{"schedule.improve_steps": 80})
-    whole = complete_run(tmp_path / "whole", made)
-    crashed(tmp_path / "run", 170, made)
-    resumed = Trainer(made, tmp_path / "run", RUN, resume=True, quiet=True)
-    assert resumed.counters.env_steps == 150
-    resumed.run()
-    same_run(resumed, whole)
 
 
 MIRRORED = """

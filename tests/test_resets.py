@@ -8,10 +8,9 @@ import numpy as np
 import own_code
 import pytest
 import strategy_tools as tools
-from resume_tools import crashed, same_run, twin_preset
 from toys import tiny_preset
 
-from tfsac.parameters import RunParameters, override
+from tfsac.parameters import RunParameters
 from tfsac.training import Trainer
 from tfsac.training.updates import Resets
 
@@ -20,7 +19,7 @@ CASES = {"twin, imitation", "v", "discrete, team", "taacl"}
 SEED = 4
 
 
-def resets_of(name, **more):
+def resets_of(name):
     """Returns resets of a case's agent, and a list in which the agents that they make appear."""
     agent_class, parameters, spec = tools.CASES[name]
     algorithm = dataclasses.replace(parameters.algorithm, reset_steps=STEPS)
@@ -30,7 +29,7 @@ def resets_of(name, **more):
         made.append(agent_class(parameters, spec, seed=seed))
         return made[-1]
 
-    return Resets(agent_class(parameters, spec, seed=SEED, **more), STEPS, make_agent, SEED), made
+    return Resets(agent_class(parameters, spec, seed=SEED), STEPS, make_agent, SEED), made
 
 
 def everything(agent):
@@ -144,26 +143,6 @@ def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_pa
         ("1 of 2", "120"),
         ("2 of 2", "150"),
     ]
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize("run", [{}, {"asynchronous_collection": True}])
-def test_a_resumed_run_resets_as_an_uninterrupted_one(tmp_path, run):
-    settings = RunParameters(seed=3, checkpoint_save_steps=25, **run)
-    preset = override(twin_preset(), {"agent.algorithm.reset_steps": (130, 170), "schedule.improve_steps": 120})
-    whole = Trainer(preset, tmp_path / "whole", settings, quiet=True)
-    whole.run()
-    assert int(whole.agent.updates) == whole.counters.updates == 120  # by which the learning rate decays
-    for step, resets in ((126, 0), (151, 1), (176, 2)):  # saved before the first, between them, and after the last
-        crashed(tmp_path / f"run{step}", step, preset, settings)
-        resumed = Trainer(preset, tmp_path / f"run{step}", settings, resume=True, quiet=True)
-        assert int(resumed.agent.resets) == resets
-        resumed.run()
-        assert int(resumed.agent.resets) == 2
-        same_run(resumed, whole)
-        for name, optimizer in whole.agent.optimizers.items():
-            for ours, theirs in zip(resumed.agent.optimizers[name].variables, optimizer.variables, strict=True):
-                np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
 @pytest.mark.slow
