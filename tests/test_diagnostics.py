@@ -35,9 +35,9 @@ CALLS = [
 ]
 
 
-def updated(name, period, together, eager=False):
+def updated(name, period, together):
     """Returns an agent after five updates, their metrics, and which of these they report."""
-    agent = cases.make_agent(name, eager=eager)
+    agent = cases.make_agent(name)
     cases.fix_noise(agent)
     agent.compiled.updates_between_diagnostics = period
     stacked = cases.global_batches(agent)

@@ -170,15 +170,12 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
         assert set(exported.tolist()) <= {START, START + 1, START + 2}
 
 
-def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys):
+def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path):
     out, preset = tmp_path / "expert.npz", policy_preset(run_dir)
     level, spec = preset.environment.level, loading.load_policy(run_dir).acting.spec
     assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6", "--seed=2"]) == 0
     loaded = load_demonstrations(out, spec, level)
-    returns = api.evaluate(run_dir, 6, seed=2).returns
-    np.testing.assert_allclose(loaded.returns, returns)
-    printed = capsys.readouterr().out
-    assert printed == f"{len(loaded.records)} transitions of 6 episodes, mean return {returns.mean():.2f}, in {out}\n"
+    np.testing.assert_allclose(loaded.returns, api.evaluate(run_dir, 6, seed=2).returns)
     action = loaded.records["action"]
     assert action.shape[1:] == spec.action.shape and action.dtype == spec.action.dtype
     if level == CORRIDOR:

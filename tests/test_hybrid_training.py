@@ -61,21 +61,17 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
     flags = [f"--out={out}", f"--format={format}", "--verify", "--values"]
     assert cli.run(["export", f"--run_dir={run_dir}", *flags]) == 0
     assert re.search(r"over \d+ observations: \S+ \(within 1e-05\)", capsys.readouterr().out)
-    policy, exported = loading.load_policy(run_dir), exporting.load_exported(out)
-    env = loading.environment_of(run_dir)
-    for seed in range(5):
-        observation, _ = env.reset(seed=seed)
-        live, of_export = policy.act(observation), exported(observation)
-        assert env.action_space.contains(live)
-        assert isinstance(of_export, type(live)) or np.ndim(live)
-        for x, y in zip(arrays_of(live), arrays_of(of_export), strict=True):
-            np.testing.assert_allclose(x, y, rtol=0, atol=1e-4)
-            assert np.asarray(y).dtype in (np.int32, np.float32)
-        if format == "saved_model":
-            sample = exported(observation, deterministic=False)
-            env.step(live)
-            assert len(arrays_of(sample)) == len(arrays_of(live))
-    if format == "tflite":
+    exported, env = exporting.load_exported(out), loading.environment_of(run_dir)
+    observation, _ = env.reset(seed=0)
+    live, of_export = loading.load_policy(run_dir).act(observation), exported(observation)
+    assert env.action_space.contains(live)
+    assert isinstance(of_export, type(live)) or np.ndim(live)
+    for x, y in zip(arrays_of(live), arrays_of(of_export), strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-4)
+        assert np.asarray(y).dtype in (np.int32, np.float32)
+    if format == "saved_model":
+        assert len(arrays_of(exported(observation, deterministic=False))) == len(arrays_of(live))
+    else:
         inputs = litert_interpreter(out / "policy.tflite").get_signature_runner("sample").get_input_details()
         factors_alone = isinstance(env.action_space, gym.spaces.MultiDiscrete)
         assert set(inputs) >= ({"noise"} if factors_alone else {"noise", "uniform"})
@@ -141,9 +137,7 @@ def test_the_command_line_chooses_the_preset_by_the_actions(tmp_path, capsys):
 
 def test_a_policy_refuses_an_environment_with_other_factors(run_dir):
     with pytest.raises(tfsac.TfsacError, match="another environment"):
-        loading.load_policy(run_dir, env_fn=lambda: OtherSizes())
-    with pytest.raises(tfsac.TfsacError, match=r"sizes is .*, got \[4, 2, 2\]"):
-        Trainer(tiny.hybrid(), run_dir.parent / "tuned", quiet=True, env_fn=OtherSizes, initial_weights=run_dir)
+        loading.load_policy(run_dir, env_fn=OtherSizes)
 
 
 class OtherSizes(HybridIdentity):

@@ -60,11 +60,6 @@ def trained(run_dir, preset, run=BESIDE, **kwargs):
     return trainer, spy
 
 
-def updates_of(agent, apply, asynchronous, on_result=lambda *_: None):
-    memory, collector = SimpleNamespace(update_priorities=apply), SimpleNamespace(sync_from=lambda *_: None)
-    return Updates(agent, memory, collector, on_result, asynchronous)
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchronous):
     result, events = UpdateResult(np.zeros((1, 1)), np.float32([[0.5, 2.0]]), [], np.ones((1, 1), bool)), []
@@ -74,7 +69,8 @@ def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchro
         updates.wait()  # as every save does
         events.append(updates.arrays())
 
-    updates = updates_of(agent, lambda priority: events.append("applied"), asynchronous, save)
+    memory = SimpleNamespace(update_priorities=lambda priority: events.append("applied"))
+    updates = Updates(agent, memory, SimpleNamespace(sync_from=lambda *_: None), save, asynchronous)
     updates.start("batch") if asynchronous else updates.take("batch", result)
     updates.finish()
     updates.close()
