@@ -10,6 +10,7 @@ import tensorflow as tf
 from agent_tools import assert_same, changed, one, weights
 from toys import discrete_spec, random_batches
 
+from tfsac.agents import DiscreteSoftActorCriticAgent
 from tfsac.errors import TfsacError
 from tfsac.networks import GraphForward
 from tfsac.parameters import (
@@ -30,13 +31,13 @@ CONVOLUTIONS = (Conv2d(3, 4, 2), 8)
 
 
 def make_agent(temperature=None, spec=MASKED, eager=True, exploration=None, embedder=()):
-    agent_class, parameters, _ = strategy_tools.discrete(
+    parameters, _ = strategy_tools.discrete(
         networks={"embedder": embedder} if embedder else None,
         shared_encoder=bool(embedder),
         temperature=temperature or DiscreteAutoAlphaParameters(learning_rate=1e-2),
         rate_for_copying_weights_to_target=0.25,
     )
-    return agent_class(dataclasses.replace(parameters, exploration=exploration), spec, eager=eager)
+    return DiscreteSoftActorCriticAgent(dataclasses.replace(parameters, exploration=exploration), spec, eager=eager)
 
 
 def batches(updates, spec=MASKED):

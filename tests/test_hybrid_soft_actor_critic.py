@@ -11,7 +11,7 @@ from agent_tools import named, one
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from toys import discrete_spec, hybrid_spec, random_batches
 
-from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.agents import HybridSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.environments.actions import action_spec
 from tfsac.errors import TfsacError
 from tfsac.parameters import (
@@ -25,8 +25,8 @@ MASKED = hybrid_spec((3, 1, 2), 2, masked=True)
 
 
 def agent_of(spec, num_critics=2, exploration=None, **algorithm):
-    agent_class, parameters, _ = strategy_tools.hybrid(spec, num_critics, **algorithm)
-    return agent_class(dataclasses.replace(parameters, exploration=exploration), spec, eager=True)
+    parameters, _ = strategy_tools.hybrid(spec, num_critics, **algorithm)
+    return HybridSoftActorCriticAgent(dataclasses.replace(parameters, exploration=exploration), spec, eager=True)
 
 
 def test_a_run_folder_keeps_the_structure_of_actions():

@@ -11,6 +11,7 @@ from agent_tools import changed, named, one, weights
 from critic_tools import layers_of_critics
 from toys import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
 
+from tfsac.agents import TemporallyAbstractActorCriticAgent
 from tfsac.errors import TfsacError
 from tfsac.losses import taac as losses
 from tfsac.networks import GraphForward, NumpyForward
@@ -26,14 +27,14 @@ CONVOLUTIONS = {"observation": InputEmbedderParameters((Conv2d(4, 4, 2), 8))}
 def make_agent(spec=SPEC, embedders=None, **algorithm):
     """Small networks, TaacL unless told."""
     given = {"trajectory": "linear", "rate_for_copying_weights_to_target": 0.25, **algorithm}
-    agent_class, parameters, _ = strategy_tools.abstract(spec, **given)
+    parameters, _ = strategy_tools.abstract(spec, **given)
     if embedders:
         networks = {
             name: dataclasses.replace(network, input_embedders_parameters=embedders)
             for name, network in parameters.networks.items()
         }
         parameters = dataclasses.replace(parameters, networks=networks)
-    return agent_class(parameters, spec, seed=0, eager=True)
+    return TemporallyAbstractActorCriticAgent(parameters, spec, seed=0, eager=True)
 
 
 def batches(agent, updates, seed=0):

@@ -7,6 +7,7 @@ import tensorflow as tf
 from agent_tools import assert_same, changed, one, weights
 from toys import random_batches
 
+from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.batches import Packing
 from tfsac.parameters import AutoAlphaParameters
 from tfsac.types import ArraySpec, Spec, Transition
@@ -16,8 +17,8 @@ BATCH, SPEC = strategy_tools.BATCH, strategy_tools.SPEC
 
 def make_agent(temperature=None, **algorithm):
     """Returns an agent of small networks."""
-    agent_class, parameters, spec = strategy_tools.twin(temperature or AutoAlphaParameters(), **algorithm)
-    return agent_class(parameters, spec, eager=True)
+    parameters, spec = strategy_tools.twin(temperature or AutoAlphaParameters(), **algorithm)
+    return TwinSoftActorCriticAgent(parameters, spec, eager=True)
 
 
 def batches(updates):
