@@ -130,6 +130,7 @@ def test_the_check_makes_and_resets_environments_as_training_does():
         (Lasting, "terminated after exactly 6 steps"),
         (lambda: Plain(observation=np.float32([0, 9e5])), "observation_normalization"),
         (lambda: Plain(reward=-2e4), "reward_rescale_factor"),
+        (lambda: Plain(reward=0.02), "too small for critics"),
         (lambda: Plain(Box(-1e6, 1e6, (1,))), "as large as 1e+06"),
         (
             lambda: Plain(space=Box(0, 255, (3, 84, 84), np.uint8), observation=np.zeros((3, 84, 84), np.uint8)),
