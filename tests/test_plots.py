@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tfsac.errors import TfsacError
-from tfsac.experiments.plots import plot_actions, plot_curves, plot_run, read_curve
+from tfsac.experiments.plots import plot_actions, plot_curves, plot_run, read_curve, trained_evaluations
 
 HEADER = "env_steps,updates,training/return_mean,evaluation/return_mean,evaluation/return_min,evaluation/return_max"
 ROWS = ["1000,0,-5,,,", "2000,1000,-4.5,-4,-6,-2", "3000,2000,,,,", "4000,3000,-3,-2.5,-3,-2"]
@@ -48,6 +48,14 @@ def test_of_repeated_steps_the_last_counts_and_half_a_line_is_left_out(run):
     assert steps.tolist() == [2000, 4000] and values.tolist() == [-7.0, -2.5]
     recent = run("recent", ["10,1", "20,2"], "env_steps,training/recent_return_mean")  # no evaluations
     assert read_curve(recent)[1].tolist() == [1.0, 2.0]
+
+
+def test_the_best_evaluation_is_one_after_the_first_update(run):
+    warm_up = ["500,0,,9,9,9", "1000,0,,8,8,8"]
+    steps, returns = trained_evaluations(run(rows=[*warm_up, "1500,1,,1,1,1", "2000,5,,2,2,2"]))
+    assert steps.tolist() == [1500, 2000] and returns.tolist() == [1.0, 2.0]
+    with pytest.raises(TfsacError, match="after an update"):
+        trained_evaluations(run("untrained", warm_up))
 
 
 @pytest.mark.parametrize(("cell", "message"), [("many", "numbers"), ("", "no values")])
