@@ -295,6 +295,19 @@ def test_a_run_moves_to_a_third_level_without_what_the_second_had():
     assert p.for_level(run, "Ant-v5") == p.for_level(p.override(preset, discount), "Ant-v5")
 
 
+def test_a_level_may_replace_objects_and_so_may_what_is_set_afterwards():
+    fixed = {"agent.algorithm.temperature": {"kind": "fixed", "alpha": 0.2}}
+    levels = {
+        "Ant-v5": {"environment.kwargs.use_contact_forces": False, **fixed},
+        "Humanoid-v5": {"agent.algorithm.temperature.target_entropy": -3.0},
+    }
+    preset = p.Preset(agent=p.TwinSoftActorCriticAgentParameters(), levels=levels)
+    own = preset.environment.level
+    assert p.for_level(p.for_level(preset, "Ant-v5"), own) == preset
+    changed = p.override(p.for_level(preset, "Humanoid-v5"), fixed)  # which has no target entropy
+    assert p.for_level(changed, own) == p.override(preset, fixed)
+
+
 def test_epsilon_goes_down_as_described():
     exponential = p.EpsilonGreedyParameters(0.9, 0.1, 100)
     assert exponential.epsilon(0) == pytest.approx(0.9)

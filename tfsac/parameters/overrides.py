@@ -12,7 +12,7 @@ from tfsac.parameters.base import ParameterError, from_json, suggestion, to_json
 from tfsac.parameters.experiment import Preset, plain
 from tfsac.parameters.other_names import HIDDEN_LAYERS, PATHS, normalized
 from tfsac.parameters.steps import STEPS
-from tfsac.utils.files import differences, leaves
+from tfsac.utils.files import leaves
 
 OWN_LEVEL = "own"  # entry of `Preset.levels`: what leads back to the preset's own level
 
@@ -137,12 +137,22 @@ def for_level(preset: Preset, level: str) -> Preset:
     if "validation.min_reward_threshold" not in row:
         changes |= {"validation.min_reward_threshold": None, "validation.max_episodes_to_achieve_reward": None}
     moved = override(own, changes | row)
-    back = {path: old for path, old, _ in differences(to_json(own), to_json(moved))}
-    return override(moved, {"levels": {**own.levels, OWN_LEVEL: back}})
+    return override(moved, {"levels": {**own.levels, OWN_LEVEL: dict(_replaced(to_json(own), to_json(moved)))}})
+
+
+def _replaced(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields path and value of what another tree has otherwise; where it has other fields, all of the object."""
+    for name, old in before.items():
+        new = after[name]
+        if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+            yield from _replaced(old, new, f"{prefix}{name}.")
+        elif old != new:
+            yield f"{prefix}{name}", old
 
 
 def at_own_level(preset: Preset) -> Preset:
     """Returns the preset as it was before `for_level`."""
     levels = dict(preset.levels)
-    back = levels.pop(OWN_LEVEL, {})
+    known = {*_paths(to_json(preset))}  # a later change may have replaced an object
+    back = {path: value for path, value in levels.pop(OWN_LEVEL, {}).items() if path in known}
     return override(preset, {**back, "levels": levels})
