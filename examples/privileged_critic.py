@@ -1,7 +1,7 @@
 """Privileged critics: they read the exact state of a simulator, and the policy only what the deployed system measures.
 
 `python examples/privileged_critic.py` trains for about a minute, evaluates the policy in the environment without the
-simulator's state, and exports it. docs/privileged_critics.md explains the parameters.
+simulator's state, and exports it. docs/partial_observability.md explains the parameters.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """Continuous actions: start here. CrossQ with critics as narrow as SAC's, which do without a target network.
 
-Ours: `crossq_mujoco` with critics of 256 units and without the policy delay. docs/preset_choices.md has what else was
+Ours: `crossq_mujoco` with critics of 256 units and without the policy delay. docs/decisions.md has what else was
 tried, docs/results.md its returns.
 """
 

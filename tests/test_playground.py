@@ -107,5 +107,5 @@ def test_the_page_about_thousands_of_environments_runs(tmp_path):
         path = tmp_path / f"tiny_{name}.json"
         path.write_text(json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())}))
         shorter[f"--preset={name}"] = f"--preset={path.name}"
-    run_page(ROOT / "docs" / "many_environments.md", tmp_path, shorter, ["--notensorboard"])
+    run_page(ROOT / "docs" / "collection.md", tmp_path, shorter, ["--notensorboard"], "Thousands of environments")
     assert (tmp_path / "exported" / "balance" / "saved_model.pb").exists()

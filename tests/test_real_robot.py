@@ -238,7 +238,7 @@ def test_a_robot_that_begins_elsewhere_repeats_no_actions(tmp_path):
 
 @pytest.mark.slow
 def test_the_page_about_a_robot_runs(tmp_path):
-    page = pages.ROOT / "docs" / "real_robot.md"
+    page = pages.ROOT / "docs" / "own_environments.md"
     shorter = {f"EnvironmentEpisodes({n})": f"EnvironmentEpisodes({few})" for n, few in ((30, 10), (32, 11))}
-    pages.run_page(page, tmp_path, shorter, ["--notensorboard"])
+    pages.run_page(page, tmp_path, shorter, ["--notensorboard"], "A real robot")
     assert len(tiny.rows(tmp_path / "runs" / "motor")) >= 1
