@@ -147,7 +147,7 @@ def draw(
     if wall_clock:
         dress(axes["seconds"], "wall clock, seconds", f"IQM of {score}")
     lasts = np.array([run.last for runs in groups.values() for run in runs])
-    margin = 0.05 * (np.ptp(lasts) or 1.0)
+    margin = 0.05 * (np.ptp(lasts) or abs(lasts[0]) or 1.0)
     taus = np.linspace(lasts.min() - margin, lasts.max() + margin, 500)
     for i, (label, runs) in enumerate(groups.items()):
         color, style = color_and_style(i)
