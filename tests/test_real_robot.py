@@ -12,6 +12,7 @@ from toys import tiny_preset
 
 import tfsac
 from tfsac.environments import EnvironmentFailure
+from tfsac.errors import TfsacError
 from tfsac.parameters import RunParameters, override
 from tfsac.training import Trainer
 
@@ -203,6 +204,20 @@ def test_without_evaluations_the_best_ten_training_episodes_keep_the_policy(tmp_
     assert result.accepted is True
     steps, values = tfsac.experiments.plots.read_curve(tmp_path / "run")
     assert dict(zip(steps.tolist(), values.tolist(), strict=True)) == judged
+
+
+def test_a_run_in_which_no_episode_ends_exports_its_policy_and_resumes_with_its_function(tmp_path):
+    class Endless(Robot):
+        def step(self, action):
+            return *super().step(action)[:3], False, {}
+
+    short, run_dir = preset("none", schedule__improve_steps=20), tmp_path / "run"
+    tfsac.train(short, run_dir, env_fn=Endless, quiet=True)
+    assert tfsac.load_exported(run_dir / "policy")([0.0]).shape == (1,)
+    with pytest.raises(TfsacError, match="env_fn"):
+        tfsac.train(short, run_dir, resume=True, quiet=True)
+    with pytest.raises(TfsacError, match="function"):
+        tfsac.train(short, tmp_path / "other", env_fn=Endless(), quiet=True)
 
 
 # -- resuming ----------------------------------------------------------------------------------------------------------

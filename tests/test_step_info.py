@@ -8,10 +8,10 @@ import tiny
 from environment_tools import EPISODE
 from toys import tiny_preset
 
-from tfsac.environments import Environments
+from tfsac.environments import Environments, check_environment
 from tfsac.environments.subprocesses import convert
 from tfsac.environments.vectorize import number
-from tfsac.parameters import EnvironmentParameters, RunParameters
+from tfsac.parameters import EnvironmentParameters, ParameterError, RunParameters
 from tfsac.random_streams import EVALUATION, TRAINING, episode_seed
 from tfsac.training import Callback, Trainer
 
@@ -46,6 +46,14 @@ def trained(tmp_path_factory):
     run_dir, watching = tmp_path_factory.mktemp("info") / "run", Watching()
     Trainer(preset(), run_dir, RUN, callbacks=[watching], quiet=True).run()
     return run_dir, watching
+
+
+def test_logged_keys_that_would_be_lost_are_reported():
+    report = check_environment(EnvironmentParameters(LEVEL, logged_info=("number", "words")))
+    assert [warning for warning in report.warnings if "logged_info" in warning and "'words'" in warning]
+    assert not [warning for warning in report.warnings if "'number'" in warning]
+    with pytest.raises(ParameterError, match="return_mean"):
+        EnvironmentParameters(LEVEL, logged_info=("return_mean",))
 
 
 # -- one step ----------------------------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ def finish(trainer: Trainer) -> Result:
         result = trainer.run()
         if result.signal is None and trainer._evaluator.best_weights:
             load_weights(directory.best, trainer.agent, trainer.filters)
-            plots.plot_run(directory.path)
+            with contextlib.suppress(TfsacError):  # no episode has ended
+                plots.plot_run(directory.path)
             export(trainer.policy, directory.policy, replace=True)
             if trainer._evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")

@@ -94,9 +94,11 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if not task.is_chief:
         return 0
     best = "" if result.best_return is None else f", best evaluation {short(result.best_return)}"
-    best += "" if result.best_step is None else f" at step {result.best_step}"
+    best += f" at step {result.best_step}" if best and result.best_step is not None else ""
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
-    print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")
+    for name, path in (("curve ", run_dir / "learning_curve.png"), ("policy", run_dir / "policy")):
+        if path.exists():
+            print(f"  {name}  {path}")
     if result.accepted is not None:
         within = preset.validation.max_episodes_to_achieve_reward
         limit = f" within {within} episodes" if within else ""

@@ -101,7 +101,7 @@ def check_environment(
             if isinstance(first, VectorEnv):
                 closing.callback((lambda: None) if first is env else first.close)
                 check(single := FirstEnvironment(first))
-                environments = VectorEnvironments(first, seed)
+                environments = VectorEnvironments(first, seed, maker.parameters.logged_keys)
                 report.facts.append(f"AutoresetMode.{environments.mode.name}")
             else:
                 environments, single = Environments(parameters, seed, watched, begin=False), first
@@ -160,7 +160,7 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
         report.warnings.append(f"action_masks() {MASK_NOT_READ}")
     for key, space in spaces.items():
         shape = space.shape or ()
-        if key == ACTION_MASK or len(shape) < 2 or AGENT_STATE in spaces:
+        if key == ACTION_MASK or len(shape) == 1 or AGENT_STATE in spaces:
             continue
         if len(shape) != 3 or min(shape[:2]) < 3 or shape[0] <= 4 < min(shape[1:]):
             kinds = "no vector, which flattening makes of it, and no image, which has its channels last"
@@ -188,7 +188,7 @@ def _step(
     """Makes random steps in all environments."""
     running, largest_reward = np.zeros(environments.num_envs), 0.0
     largest, episodes = dict.fromkeys(environments.spec.observation, 0.0), list[tuple[np.ndarray, ...]]()
-    single, actions = isinstance(environments, Environments), list[Any]()
+    single, actions, logged = isinstance(environments, Environments), list[Any](), {"is_success"}
     if isinstance(environments, Environments):
         environments.start_episodes()
     before = environments.state(), actions, environments.observation, environments.began
@@ -205,6 +205,7 @@ def _step(
         if (ended := step.ended).any():
             episodes.append((running[ended], step.length[ended], step.terminated[ended]))
             running[ended] = 0.0
+            logged |= {key for key, values in step.logged.items() if not np.isnan(values).all()}
         if single and not ended[0]:
             before = environments.state(), actions, environments.observation, environments.began
     if ACTION_MASK not in environments.spec.observation and ACTION_MASK in (step.info[0] if single else step.info):
@@ -215,6 +216,8 @@ def _step(
         ends = f"{len(returns)} ({terminated.sum()} terminated, {(~terminated).sum()} truncated)"
         means = f"after {lengths.mean():.0f} steps on average, with a mean return of {returns.mean():.4g}"
         report.facts.append(f"ended episodes: {ends}, {means}")
+        for key in environments.nothing_logged.keys() - logged:
+            report.warnings.append(f"environment.logged_info: no episode ended with a number in info[{key!r}]")
         if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
             every = f"every episode was terminated after exactly {lengths[0]} steps"
             report.warnings.append(f"{every}: for a time limit return truncated=True, so that values go on beyond it")

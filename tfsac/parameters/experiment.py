@@ -52,7 +52,15 @@ AgentParameters = Annotated[
     | RecurrentDiscreteSoftActorCriticAgentParameters,
     ByKind(BaseAgentParameters),
 ]
+# Metrics that every run has, of training episodes and of evaluations.
+EPISODE_METRICS = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
 BY_ENV_FN = "env_fn:"  # begins the level of an environment that a Python function made, before its own name
+
+
+def _no_own_metrics(keys: tuple[str, ...]) -> tuple[str, ...]:
+    if own := set(keys) & {*EPISODE_METRICS, "switch_rate", "repeats_mean"}:
+        raise ValueError(f"{', '.join(sorted(own))} would be hidden by a metric of every run with that name")
+    return keys
 
 
 @parameters
@@ -148,7 +156,7 @@ class EnvironmentParameters:
     visible_entries: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] | None = None
     step_timeout_seconds: PositiveFloat | None = None
     evaluation: Literal["separate", "shared", "none"] = "separate"
-    logged_info: tuple[str, ...] = ()
+    logged_info: Annotated[tuple[str, ...], AfterValidator(_no_own_metrics)] = ()
     filters: FilterParameters = FilterParameters()
 
     @property

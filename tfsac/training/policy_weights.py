@@ -43,7 +43,9 @@ def load_weights(
     the networks, such as a temperature, stays as it is where file or agent do not have it; so do `fresh` networks.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: the first weights are saved with the first evaluation")
+        raise FileNotFoundError(
+            f"{path} is not there, the first evaluation saves it; evaluate and export with --last take a checkpoint"
+        )
     arrays = read_arrays(path, "a file of weights")
     statistics = json.loads(str(arrays.pop(STATISTICS, '{"mean": {}}')))
     if isinstance(learned, Agent):

@@ -15,12 +15,12 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.parameters import Preset, RunParameters, to_json
+from tfsac.parameters.experiment import EPISODE_METRICS
 from tfsac.training.devices import device
 from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TensorBoardLogger, TerminalLogger
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
-SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
 AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates the means of a row are
 RECENT_EPISODES = 10  # over which the progress bar averages, and by which runs without evaluations judge a policy
 RECENT = "training/recent_return_mean"  # column of such runs
@@ -36,7 +36,7 @@ def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, 
     values = [np.nan] * 5
     if len(returns):
         values = [returns.mean(), returns.std(), returns.min(), returns.max(), lengths.mean()]
-    return {f"{prefix}/{name}": float(value) for name, value in zip(SUMMARY, values, strict=True)}
+    return {f"{prefix}/{name}": float(value) for name, value in zip(EPISODE_METRICS, values, strict=True)}
 
 
 class Means:

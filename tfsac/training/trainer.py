@@ -135,6 +135,8 @@ class Trainer:
         # A resumed run has its weights from its checkpoint.
         source = None if initial_weights is None or resume else RunDirectory(initial_weights)
         earlier = read_object(directory.config) if resume and directory.config.is_file() else {}
+        if earlier.get("env_fn") and env_fn is None:
+            raise TfsacError(f"{directory.path} was trained with env_fn: pass it again to resume")
         restore_memory = restore_memory and not resume
         if restore_memory and not source:
             raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
@@ -383,7 +385,7 @@ class Trainer:
             running = self._shared and self._shared.length.any() and evaluator.best_updates
             if not signals.received and not running and evaluator.evaluated_at != self.counters.env_steps:
                 self.evaluate()
-            judged = evaluator.best_weights or not self.counters.episodes or not self._workers.task.is_chief
+            judged = evaluator.best_weights or not self.counters.updates or not self._workers.task.is_chief
             if not signals.received and not judged:  # there are no evaluations, and too few training episodes
                 evaluator.save(-np.inf, self.counters)
         except KeyboardInterrupt:  # of an environment's handler, or the second Ctrl-C

@@ -194,9 +194,10 @@ class CheckpointManager:
         changed = differences(identity if identity == self.identity else _with_defaults(identity), self.identity)
         if changed:
             name, saved, current = min(changed, key=lambda change: not change[0].endswith(".kind"))  # or the first
+            advice = ". A new run may begin with its weights: initial_weights (--checkpoint_restore_dir)"
             raise CheckpointError(
-                f"a resumed run keeps its agent and environment: {checkpoint} has {name}={saved!r}, got {current!r}. "
-                "A new run may begin with its weights: initial_weights (--checkpoint_restore_dir)"
+                f"a resumed run keeps its agent and environment: {checkpoint} has {name}={saved!r}, got {current!r}"
+                f"{'' if 'shapes' in name or 'normalization' in name else advice}"
             )
 
     def take_memory(self, directory: pathlib.Path) -> None:
