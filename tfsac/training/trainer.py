@@ -136,7 +136,7 @@ class Trainer:
         source = None if initial_weights is None or resume else RunDirectory(initial_weights)
         earlier = read_object(directory.config) if resume and directory.config.is_file() else {}
         if earlier.get("env_fn") and env_fn is None:
-            raise TfsacError(f"{directory.path} was trained with env_fn: pass it again to resume")
+            raise TfsacError(f"{directory.path} has an environment that a function made: pass it again as env_fn=...")
         restore_memory = restore_memory and not resume
         if restore_memory and not source:
             raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
