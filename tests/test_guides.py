@@ -46,7 +46,9 @@ def test_the_page_about_serving_runs(tmp_path, monkeypatch):
     from serve_exported import predict
 
     shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "acer_partially_observable")
-    page = run_page(ROOT / "docs" / "exports.md", tmp_path, shorter, ["--notensorboard"], "Serving and converting a policy")
+    page = run_page(
+        ROOT / "docs" / "exports.md", tmp_path, shorter, ["--notensorboard"], "Serving and converting a policy"
+    )
     first = json.loads((tmp_path / "first_state.json").read_text())
     assert not any(any(row) for field in page["predict"](first).values() for row in field)
     signatures = tf.saved_model.load(str(tmp_path / "models" / "pendulum" / "1")).signatures
