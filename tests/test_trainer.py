@@ -295,6 +295,7 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
         if trainer.counters.env_steps == 140:
             for process in (group.process for group in trainer.environments.groups[:-1]):
                 os.kill(process.pid, signal.SIGTERM)
+                process.join(10)
             os.kill(os.getpid(), signal.SIGTERM)
         collect()
 

@@ -25,6 +25,7 @@ from tfsac.memories import in_ram, on_disk
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16, uses_bfloat16
 from tfsac.parameters import (
+    BY_ENV_FN,
     EnvironmentEpisodes,
     HindsightExperienceReplayParameters,
     OffPolicyAlgorithmParameters,
@@ -135,7 +136,7 @@ class Trainer:
         # A resumed run has its weights from its checkpoint.
         source = None if initial_weights is None or resume else RunDirectory(initial_weights)
         earlier = read_object(directory.config) if resume and directory.config.is_file() else {}
-        if earlier.get("env_fn") and env_fn is None:
+        if env_fn is None and earlier and earlier["preset"]["environment"]["level"].startswith(BY_ENV_FN):
             raise TfsacError(f"{directory.path} has an environment that a function made: pass it again as env_fn=...")
         restore_memory = restore_memory and not resume
         if restore_memory and not source:
