@@ -216,8 +216,6 @@ def test_a_run_in_which_no_episode_ends_exports_its_policy_and_resumes_with_its_
     assert tfsac.load_exported(run_dir / "policy")([0.0]).shape == (1,)
     with pytest.raises(TfsacError, match="env_fn"):
         tfsac.train(short, run_dir, resume=True, quiet=True)
-    with pytest.raises(TfsacError, match="function"):
-        tfsac.train(short, tmp_path / "other", env_fn=Endless(), quiet=True)
 
 
 # -- resuming ----------------------------------------------------------------------------------------------------------

@@ -42,8 +42,6 @@ class Maker:
     """
 
     def __init__(self, parameters: EnvironmentParameters, env_fn: EnvFn | None = None, to_play: bool = False):
-        if env_fn is not None and not callable(env_fn):
-            raise TfsacError(f"env_fn must be a function that makes an environment, got {env_fn}")
         self.parameters, self.env_fn, self.to_play = parameters, env_fn, to_play
         self.spaces: dict[str, gym.Space[Any]] = {}  # of the first one
         self.prepared: list[gym.Env] = []
