@@ -1,4 +1,4 @@
-# Each target sets up what it needs; nothing but Python 3.11, 3.12 or 3.13 and the package index is expected.
+# Each target installs its own dependencies. You need Python 3.11, 3.12 or 3.13 and access to the package index.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -16,14 +16,14 @@ $(VENV)/installed-for-tests: setup.py | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $(VENV)/installed $@
 
-# Trains the embedded default; the curve and the exported policy lie in the folder it prints.
+# Trains the default preset and prints the folder with the learning curve and the exported policy.
 train: $(VENV)/installed
 	$(BIN)/tfsac train --preset=pendulum_sac --seed=1
 
 test: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
-# What takes more than an hour, named one by one as it ends: tests/acceptance/README.md tells what it holds.
+# Takes more than an hour and prints each test as it finishes; tests/acceptance/README.md describes the tests.
 acceptance: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest -m acceptance --verbose --verbose --numprocesses=2 --dist=worksteal
 
@@ -39,7 +39,7 @@ $(VENV)/installed-for-docs: setup.py | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	touch $(VENV)/installed $@
 
-# The site, in build/site; every link and anchor is checked.
+# Builds the site in build/site and checks every link and anchor.
 docs: $(VENV)/installed-for-docs
 	$(BIN)/python -m mkdocs build --strict
 

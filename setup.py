@@ -6,7 +6,7 @@ import re
 from setuptools import setup
 
 HERE = pathlib.Path(__file__).parent
-# Read, not imported: that would need what is about to be installed.
+# Not imported: importing tfsac needs the packages that this file installs.
 VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "tfsac" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE
 )[1]
@@ -15,9 +15,9 @@ EXTRAS = {
     "mujoco": ["gymnasium[mujoco]>=1.2", "imageio>=2.30"],
     "box2d": ["gymnasium[box2d]>=1.2"],
     "atari": ["ale-py>=0.10", "opencv-python-headless>=4.8"],
-    # Its Fetch tasks fail with newer versions of MuJoCo.
+    # The Fetch tasks fail with newer versions of MuJoCo.
     "robotics": ["gymnasium-robotics>=1.4", "mujoco<3.4"],
-    # Platform, for the preset hybrid_sac; it imports numba without asking for it.
+    # Platform, for the preset hybrid_sac; it imports numba without declaring it.
     "platform": ["hybrid-platform>=0.1", "numba>=0.60"],
     "minatar": ["minatar>=1.0.15"],
     "multi-objective": ["mo-gymnasium>=1.3", "gymnasium[mujoco]>=1.2"],
@@ -29,12 +29,12 @@ EXTRAS = {
     "ray": ["ray>=2.52,<3"],
     "litert": ["ai-edge-litert>=2.0,<3"],
     "wandb": ["wandb>=0.19"],
-    # mlflow-skinny is MLflow's client; the other two let it write to sqlite.
+    # mlflow-skinny is MLflow's client; the other two let it write to SQLite.
     "mlflow": ["mlflow-skinny>=3.0", "sqlalchemy>=2.0", "alembic>=1.13"],
     "tune": ["optuna>=5.0,<6"],
     "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
     "docs": ["mkdocs-material>=9.7,<10", "mkdocstrings[python]>=1.0", "latex2mathml>=3.78"],
-    # Stable-Baselines3 and PFRL want an environment of their own: benchmarks/README.md.
+    # Stable-Baselines3 and PFRL need a separate virtual environment; see benchmarks/README.md.
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2", "pfrl>=0.4", "packaging"],
 }
 TESTED = (
@@ -56,7 +56,7 @@ TESTED = (
 EXTRAS["test"] = [
     "pytest>=8.0",
     "pytest-xdist>=3.6",
-    "ruff>=0.17,<0.18",  # its format changes with its second number
+    "ruff>=0.17,<0.18",  # minor versions change the formatting
     "mypy>=2.4,<3",
     *(package for extra in TESTED for package in EXTRAS[extra]),
 ]
@@ -105,7 +105,7 @@ setup(
     ],
     package_dir={"tfsac.presets": "presets"},
     package_data={"tfsac": ["py.typed"], "tfsac.presets": ["demonstrations/*.npz"]},
-    # Upper bounds where an interface is young: with the next major version it may change.
+    # Upper bounds for packages whose next major version may change the API.
     install_requires=[
         "tensorflow>=2.21,<3",
         "tensorflow-probability[tf]>=0.25,<0.26",

@@ -1,9 +1,9 @@
-"""Frames per second of `acer_atari`, whether its losses stay finite, and its entropy.
+"""Measures frames per second of `acer_atari`, its entropy, and whether its losses stay finite.
 
     python benchmarks/acer_atari.py --game=ALE/Pong-v5 --frames=100000
     python benchmarks/acer_atari.py --frames=100000 --lstm
 
-A step is one action, which the game repeats for four frames. Writes results/acer_atari.csv, or acer_atari_lstm.csv.
+A step is one action, repeated for four frames. Writes results/acer_atari.csv, or acer_atari_lstm.csv.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="ALE/Pong-v5")
     parser.add_argument("--frames", type=int, default=100_000)
-    parser.add_argument("--lstm", action="store_true", help="256 cells after the trunk's layers")
+    parser.add_argument("--lstm", action="store_true", help="add an LSTM of 256 cells after the trunk's layers")
     args = parser.parse_args()
     configure()
     preset = for_level(load_preset("acer_atari"), args.game)
@@ -46,7 +46,7 @@ def main() -> None:
         "schedule.improve_steps": steps,
         "schedule.steps_between_evaluation_periods": steps // ROWS,
         "schedule.evaluation_steps": "EnvironmentSteps(1)",
-        "environment.max_episode_steps": 500,  # so that episodes end, and the replay begins, within the first frames
+        "environment.max_episode_steps": 500,  # so that episodes end and replay starts early
         "agent.memory.replay_start_size": steps // ROWS,
     }
     if args.lstm:

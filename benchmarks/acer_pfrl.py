@@ -1,13 +1,12 @@
-"""Measures how fast PFRL's ACER trains on CartPole-v1 in one process, for comparison with tfsac's.
+"""Measures how fast PFRL's ACER trains on CartPole-v1 in one process, for comparison with tfsac.
 
-Run it in an environment of its own:
+Run it in a separate virtual environment:
 
     pip install pfrl gymnasium packaging
     python benchmarks/acer_pfrl.py --t_max=50 --n_times_replay=4 --steps=10000
 
-Prints one line of JSON: the steps that were timed, the seconds that they took, steps per second, and the episodes that
-ended within them, on which the number of updates depends: PFRL updates after `t_max` steps and at the end of an
-episode.
+Prints one line of JSON: the timed steps, their seconds, steps per second, and the number of episodes that ended, which
+determines the number of updates: PFRL updates after `t_max` steps and at the end of an episode.
 """
 
 import argparse
@@ -31,7 +30,7 @@ REPLAY_START, WARM_UP = 1_000, 2_000  # steps
 
 
 class OldInterface:
-    """An environment of Gymnasium as PFRL's loop expects it: one end of an episode, and a time limit in the info."""
+    """Adapts a Gymnasium environment to PFRL's loop: a single done flag, and the time limit in the info."""
 
     def __init__(self, env: gym.Env, seed: int):
         self.env, self.seed = env, seed
@@ -67,7 +66,7 @@ def make_agent(env: gym.Env, t_max: int, n_times_replay: int, learning_rate: flo
         replay_start_size=REPLAY_START,
         use_trust_region=True,
     )
-    # PFRL refuses to update what its processes could not share, also where there is one.
+    # PFRL refuses to update parameters that processes could not share, even with a single process.
     agent.shared_model.share_memory()
     agent.shared_average_model.share_memory()
     for state in optimizer.state.values():
@@ -78,7 +77,7 @@ def make_agent(env: gym.Env, t_max: int, n_times_replay: int, learning_rate: flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--t_max", type=int, default=50, help="steps between updates")
-    parser.add_argument("--n_times_replay", type=int, default=4, help="replayed updates after each one on fresh steps")
+    parser.add_argument("--n_times_replay", type=int, default=4, help="replay updates per on-policy update")
     parser.add_argument("--learning_rate", type=float, default=7e-4)
     parser.add_argument("--steps", type=int, default=10_000, help=f"timed environment steps, after {WARM_UP} others")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,13 +1,13 @@
-"""Measures how fast tfsac and PFRL train actor-critic with experience replay on CartPole-v1: environment steps a second
-of the whole loop.
+"""Measures how fast tfsac and PFRL train actor-critic with experience replay on CartPole-v1, in environment steps per
+second of the whole loop.
 
     python benchmarks/acer_speed.py --pfrl=PYTHON --rounds=3
 
-PFRL runs in an environment of its own (benchmarks/README.md), whose Python `--pfrl` names. Every measurement is a
-process of its own, after 2 000 steps that are not timed; rounds are interleaved. All have separate policy and Q with
-two hidden tanh layers of 100, RMSProp, a memory of 5 000 steps and four replayed updates for each fresh one. tfsac runs
-with one environment and one segment an update, as PFRL does, and with eight of both. Writes results/acer_speed.csv: a
-row for each measurement.
+PFRL runs in a separate virtual environment (benchmarks/README.md); `--pfrl` is its Python. Every measurement is a
+separate process, after 2 000 untimed steps; rounds are interleaved. All use separate policy and Q networks with two
+hidden tanh layers of 100, RMSProp, a memory of 5 000 steps and four replay updates per on-policy update. tfsac runs
+with one environment and one segment per update, like PFRL, and with eight of both. Writes results/acer_speed.csv, one
+row per measurement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OUT = HERE / "results" / "acer_speed.csv"
 
 
 def measure(t_max: int, num_envs: int, steps: int) -> float:
-    """Returns the environment steps a second of a training run in this process."""
+    """Returns the environment steps per second of a training run in this process."""
     import tfsac
     from tfsac.parameters import discrete_acer_networks
 
@@ -75,7 +75,7 @@ def measure(t_max: int, num_envs: int, steps: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pfrl", help="Python of PFRL's environment; without it tfsac alone is measured")
+    parser.add_argument("--pfrl", help="Python of PFRL's environment; without it only tfsac is measured")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20_000, help="timed steps of tfsac; PFRL's are a fifth")
     parser.add_argument(

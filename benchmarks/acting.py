@@ -1,11 +1,11 @@
-"""How long a policy takes for the actions of E environments: in NumPy, and with its network in a compiled graph.
+"""Measures how long a policy takes to act in E environments: in NumPy, and with its network in a compiled graph.
 
     OPENBLAS_NUM_THREADS=1 TF_NUM_INTEROP_THREADS=1 TF_NUM_INTRAOP_THREADS=1 python benchmarks/acting.py
 
-`policy.act` in mode "explore" on 17 observations, with actions of 6 dimensions or 6 discrete actions; the ways take
-turns and draw the same random numbers. results/acting.csv has medians of milliseconds and of those of the processor,
-which other programs on the machine hardly change. One thread is the fair comparison: in a run, TensorFlow's graph of
-a policy has one, and NumPy has all cores.
+`policy.act` in mode "explore" with 17 observation entries, and 6 action dimensions or 6 discrete actions. The variants
+take turns and draw the same random numbers. results/acting.csv has median milliseconds of wall clock and of CPU time,
+which other programs hardly affect. One thread is the fair comparison: in a run, a policy's TensorFlow graph has one
+thread, and NumPy has all cores.
 """
 
 import argparse
@@ -37,7 +37,7 @@ ENVIRONMENTS = 1, 16, 64, 256, 1024, 4096, 16384
 
 
 def measured(name, num_envs, seconds):
-    """Returns milliseconds of calls, and those of the processor, by way: "NumPy", "graph" and "XLA"."""
+    """Returns wall-clock and CPU milliseconds of calls for each variant: "NumPy", "graph" and "XLA"."""
     preset, spec, width = POLICIES[name]
     preset = override(tfsac.load_preset(preset), {"agent.hidden_layers": (width, width)})
     policy = build_policy(preset, RunParameters(seed=1), spec)
@@ -60,7 +60,7 @@ def measured(name, num_envs, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=6, help="of each policy and number of environments")
+    parser.add_argument("--seconds", type=float, default=6, help="seconds for each policy and number of environments")
     options = parser.parse_args()
     devices.configure_once()
     with RESULTS.open("w", newline="") as file:

@@ -1,8 +1,8 @@
-"""Compares trained policies with the uniformly random one on the same episodes, with 95 % bootstrap intervals.
+"""Compares trained policies with the uniform random policy on the same episodes, with 95 % bootstrap intervals.
 
     python benchmarks/against_random.py --run_dir=RUN --run_dir=RUN --episodes=200
 
-Writes results/against_random.csv. The policy is the one of the run's best evaluation, deterministic.
+Writes results/against_random.csv. The policy is the deterministic one of the run's best evaluation.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def interval(returns: np.ndarray) -> tuple[float, float]:
 
 
 def random_actions(policy: tfsac.Policy):
-    """Returns a function that acts uniformly at random, as in heat-up."""
+    """Returns a function that acts uniformly at random, as in the warm-up."""
     spec = policy.acting.spec
 
     def act(observation):

@@ -1,8 +1,8 @@
-"""Frames per second of `atari_discrete_sac`, and whether its losses stay finite.
+"""Measures frames per second of `atari_discrete_sac`, and whether its losses stay finite.
 
     python benchmarks/atari.py --game=ALE/Pong-v5 --steps=5000
 
-A step is one action, which the game repeats for four frames. Writes results/atari.csv.
+A step is one action, repeated for four frames. Writes results/atari.csv.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Twin-target soft actor-critic with automatic temperature as a bare TensorFlow loop: the least that the same arithmetic
-costs. It is the yardstick of `speed.py`, which runs it.
+"""Twin-target soft actor-critic with automatic temperature as a bare TensorFlow loop: a lower bound for the cost of the
+same arithmetic. `speed.py` runs it as its baseline.
 
-No presets, metrics, normalisation or checkpoints; NumPy acting, and one packed row a transition. The numbers are those
-of `speed.py`: Stable-Baselines3's defaults.
+No presets, metrics, normalisation or checkpoints; acting in NumPy, and one packed row per transition. The settings are
+those of `speed.py`: Stable-Baselines3's defaults.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class BareLoop:
     """Plays and learns.
 
     Args:
-        level: of the environment.
-        together: updates a call, and environment steps between calls.
+        level: environment id.
+        together: updates per call, and environment steps between calls.
     """
 
     def __init__(self, level: str, together: int):
@@ -83,7 +83,7 @@ class BareLoop:
         self.observation = self.env.reset()[0] if terminated or truncated else following
 
     def update(self) -> None:
-        """Makes the updates of a call."""
+        """Makes the updates of one call."""
         rows = self.memory[self.rng.integers(0, min(self.stored, CAPACITY), (self.together, BATCH))]
         self._take(self.call(tf.constant(rows))[1].numpy())
 

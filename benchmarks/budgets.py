@@ -1,17 +1,17 @@
-"""What a budget buys: returns of the ensembles and of the twin agent after equal steps, equal arithmetic and equal time.
+"""Compares returns of the ensembles and of the twin agent after equal steps, equal arithmetic and equal time.
 
     python benchmarks/learning.py --suite=ensembles      # the curves
     python benchmarks/learning.py --suite=mujoco --only=mujoco_twin_sac
     python benchmarks/budgets.py                         # times a step of each on a quiet machine, then the table
-    python benchmarks/budgets.py --only='twin|small'     # of some
-    python benchmarks/budgets.py --only=redq --steps=100 # costly ones in fewer steps
-    python benchmarks/budgets.py --collect               # the table alone
+    python benchmarks/budgets.py --only='twin|small'     # only some
+    python benchmarks/budgets.py --only=redq --steps=100 # expensive ones with fewer steps
+    python benchmarks/budgets.py --collect               # only the table
     python benchmarks/budgets.py --arithmetic            # GFLOP of a step of every preset with an ensemble, on Hopper
 
-Arithmetic is that of the matrix products in the graphs of an update. Seconds are those of steps with their updates, of a
-short run of the same flags; warm-up and evaluations are left out of both. A return is the mean over seeds of the last 3
-evaluations up to then, without those before the first update; "untrained" says that there are no others, a dash that
-no run went on for so long. Writes results/budgets.csv and results/budgets.md.
+Arithmetic counts the matrix products in the graphs of an update. Seconds are those of steps with their updates, from a
+short run with the same flags; both exclude warm-up and evaluations. A return is the mean over seeds of the last 3
+evaluations within the budget, from the first update on. "untrained" means that there are none; a dash means that no run
+was that long. Writes results/budgets.csv and results/budgets.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LAST = 3  # evaluations
 
 
 class Trained(NamedTuple):
-    """Runs of a suite: those of one group on one level."""
+    """The runs of one group on one level of a suite."""
 
     suite: str
     level: Level
@@ -50,7 +50,7 @@ class Trained(NamedTuple):
 
 
 def trained() -> Iterator[Trained]:
-    """Yields what the table has: on each level the twin agent and `continuous`, then the ensembles."""
+    """Yields the entries of the table: for each level the twin agent and `continuous`, then the ensembles."""
     for level in SUITES["ensembles"].levels:
         plain = next(other for other in SUITES["mujoco"].levels if other.title == level.title)
         yield from (Trained("mujoco", plain, group) for group in plain.groups if group.package == "tfsac")
@@ -61,7 +61,7 @@ def trained() -> Iterator[Trained]:
 
 
 def measure(rounds: int, only: str, steps: int, path: pathlib.Path) -> None:
-    """Adds this machine's steps a second, and the arithmetic of a step, to the CSV, of groups whose name has `only`."""
+    """Adds steps per second and the arithmetic of a step to the CSV, for groups whose name matches `only`."""
     name = machine()
     kept = [row for row in read(path) if row["machine"] != name or not re.search(only, row["group"])]
     with path.open("w", newline="") as file:
@@ -77,7 +77,7 @@ def measure(rounds: int, only: str, steps: int, path: pathlib.Path) -> None:
 
 
 def timed(level: Level, group: Group, steps: int) -> tuple[int, str, str]:
-    """Returns the random steps of a group's runs, GFLOP of a step and steps a second, over so many steps."""
+    """Returns the random steps of a group's runs, GFLOP per step and steps per second, over `steps` steps."""
     import tfsac
 
     short = (
@@ -100,7 +100,7 @@ def timed(level: Level, group: Group, steps: int) -> tuple[int, str, str]:
 
 
 def flops_of_a_step(agent: Any) -> float:
-    """Returns FLOP of the matrix products in the updates after an environment step."""
+    """Returns the FLOP of the matrix products in the updates after an environment step."""
     algorithm = agent.algorithm
     share = 1 / algorithm.num_updates_between_policy_updates
     with_policy, without = (
@@ -110,7 +110,7 @@ def flops_of_a_step(agent: Any) -> float:
 
 
 def flops_of_an_update(agent: Any, update_once: Callable[[Any], Any]) -> int:
-    """Returns FLOP of the matrix products that the graph of one update, with losses alone, needs."""
+    """Returns the FLOP of the matrix products in the graph of one update that reports only losses."""
     import tensorflow as tf
     from profile_update import needed
 
@@ -121,7 +121,7 @@ def flops_of_an_update(agent: Any, update_once: Callable[[Any], Any]) -> int:
 
 
 def arithmetic() -> None:
-    """Prints GFLOP of a step on Hopper-v5 of the twin agent's preset and of every preset with an ensemble."""
+    """Prints the GFLOP of a step on Hopper-v5 for the twin agent's preset and every preset with an ensemble."""
     import tfsac
     from tfsac.environments import make, spec_of
     from tfsac.parameters import RunParameters, override
@@ -136,7 +136,7 @@ def arithmetic() -> None:
 
 
 def products(operation: Any) -> int:
-    """Returns FLOP of a matrix product, 0 for any other operation."""
+    """Returns the FLOP of a matrix product, 0 for any other operation."""
     if operation.type not in ("MatMul", "BatchMatMulV2"):
         return 0
     transposed = operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
@@ -148,7 +148,7 @@ def products(operation: Any) -> int:
 
 
 def returned(runs: Trained, random: int, steps: float) -> str:
-    """Returns what the seeds returned after so many steps, `random` of them uniform: mean and number, as a cell."""
+    """Returns a table cell with the mean return after `steps` steps, `random` of them uniform, and the seed count."""
     suite = SUITES[runs.suite]
     records, means, untrained = Records(RESULTS / "learning" / runs.suite, suite.last_evaluations), [], False
     for run in (runs.level.run(runs.group, seed) for seed in runs.group.seeds):
@@ -164,7 +164,7 @@ def returned(runs: Trained, random: int, steps: float) -> str:
 
 
 def table(path: pathlib.Path) -> str:
-    """Returns a table for each level, with the groups that were timed there."""
+    """Returns a table for each level with its timed groups."""
     heads = [f"{amount:,} {kind}".replace(",", " ") for kind, amounts in BUDGETS.items() for amount in amounts]
     tables: dict[str, list[list[str]]] = {}
     for runs in trained():
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=250, help="timed steps of a run")
     parser.add_argument("--only", default="", help="regular expression: groups to time")
     parser.add_argument("--collect", action="store_true", help="measure nothing")
-    parser.add_argument("--arithmetic", action="store_true", help="print GFLOP alone")
+    parser.add_argument("--arithmetic", action="store_true", help="only print GFLOP")
     args = parser.parse_args()
     if args.arithmetic:
         arithmetic()

@@ -1,19 +1,18 @@
-"""Measures how fast environments are stepped, alone and within training: in this process, in others, beside the
-updates, by Ray's actors.
+"""Measures how fast environments are stepped, alone and in training: in this process, in other processes, in parallel
+with updates, and by Ray actors.
 
     python benchmarks/collection.py --rounds=3
 
-Every round of a comparison is a process of its own, in which those that are compared take turns for `--seconds` each;
-what else the machine does hits all of them alike. It begins when other processes take less than `--others` of the
-cores, and is repeated where they took more meanwhile (not for Ray, whose processes count as others). Parts:
+Every round of a comparison is a separate process, in which the methods take turns for `--seconds` each, so that other
+load affects all of them equally. A round starts when other processes use less than `--others` of the cores, and is
+repeated if they used more during it (except for Ray, whose processes count as others). Parts:
 
-    stepping     random actions without an agent: 1 and 8 environments in this process, 8 in processes of their own
-    overlap      training, one after the other and with `asynchronous_collection`; and the share of the time that
-    stepping takes ray          8 environments in processes of their own, and those of two actors of a Ray on this
-    machine: acting alone, and
-                 training with an update for every 8 steps
+    stepping     random actions without an agent: 1 and 8 environments in this process, 8 in separate processes
+    overlap      training, sequential and with `asynchronous_collection`, and the share of time spent stepping
+    ray          8 environments in separate processes, and in two actors of a Ray cluster on this machine: acting only,
+                 and training with an update for every 8 steps
 
-Writes results/collection.csv: environment steps a second of every round; the rows of parts that are not measured stay.
+Writes results/collection.csv: environment steps per second of every round; keeps the rows of unmeasured parts.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ OUT = pathlib.Path(__file__).resolve().parent / "results" / "collection.csv"
 HEATUP, TURNS, NEVER = 1_000, 3, 10**9
 STEPPED = ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5")
 LEARNED = {"Pendulum-v1": "pendulum_twin_sac", "HalfCheetah-v5": "mujoco_twin_sac", "Humanoid-v5": "mujoco_twin_sac"}
-# Environments; steps, and the updates that follow them.
+# (environments, steps, updates after these steps)
 CASES = {
     "1 update a step": (1, 1, 1),
     "10 updates after 50 steps": (1, 50, 10),
@@ -47,16 +46,16 @@ ACTED = ("HalfCheetah-v5", "Humanoid-v5")
 ACTORS = 2
 FIELDS = ["part", "level", "case", "round", "others", "method", "value"]
 
-Turn = Callable[[], int]  # goes on for a moment and returns how many environment steps that were
+Turn = Callable[[], int]  # runs for a moment and returns the number of environment steps
 
 
 def taking_turns(turns: dict[str, Turn], seconds: float, finish: Callable[[], None] = lambda: None) -> dict[str, float]:
-    """Returns steps a second by name; every one is timed in `TURNS` parts, one after the other.
+    """Returns steps per second by name; times each in `TURNS` parts, alternating between them.
 
     Args:
-        turns: by name.
-        seconds: for which each is timed.
-        finish: ends what a turn has left running, so that it is timed and is not in the way of the next one.
+        turns: turns by name.
+        seconds: total time for each.
+        finish: waits for work that a turn left running, so that it is timed and does not disturb the next turn.
     """
     steps, took = dict.fromkeys(turns, 0), dict.fromkeys(turns, 0.0)
     for _ in range(TURNS):
@@ -97,7 +96,7 @@ def stepping(level: str, seconds: float) -> dict[str, float]:
 
 
 def trainer_of(level: str, folder: pathlib.Path, changes: dict, **settings):
-    """Returns a run after its first updates, which plays and learns without evaluations and checkpoints."""
+    """Returns a run after its first updates, which trains without evaluations and checkpoints."""
     import tfsac
     from tfsac.parameters import for_level
 
@@ -116,7 +115,7 @@ def trainer_of(level: str, folder: pathlib.Path, changes: dict, **settings):
 
 
 def turn_of(trainer, together: int) -> Turn:
-    """Returns a turn of so many steps of the loop, with the updates that are due."""
+    """Returns a turn of `together` steps of the loop, with the pending updates."""
 
     def turn() -> int:
         before = trainer.counters.env_steps
@@ -157,7 +156,7 @@ def overlap(level: str, case: str, seconds: float) -> dict[str, float]:
 
 
 def ray(level: str, case: str, seconds: float) -> dict[str, float]:
-    """Measures environments in processes and on actors."""
+    """Measures environments in processes and in actors."""
     changes = {"environment.num_envs": 8, "agent.algorithm.num_consecutive_playing_steps": 8}
     changes |= {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
     if case == "acting":
@@ -177,15 +176,15 @@ def ray(level: str, case: str, seconds: float) -> dict[str, float]:
 
 
 def busy() -> tuple[float, float]:
-    """Returns the seconds for which the cores have worked, for anyone and for this process's finished children."""
+    """Returns the busy CPU seconds of all processes, and of this process's finished children."""
     user, nice, system = (int(word) for word in pathlib.Path("/proc/stat").read_text().split()[1:4])
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (user + nice + system) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
 
 
 def measured(comparison: list[str], seconds: float) -> tuple[dict[str, float], float]:
-    """Returns what a comparison found in a process of its own, and the share of the cores that other processes took
-    meanwhile.
+    """Runs a comparison in a separate process; returns its result, and the share of the cores that other processes used
+    during it.
     """
     command = [sys.executable, __file__, f"--seconds={seconds}", "--one", json.dumps(comparison)]
     before, began = busy(), time.perf_counter()
@@ -198,7 +197,7 @@ def measured(comparison: list[str], seconds: float) -> tuple[dict[str, float], f
 
 
 def wait_for(quiet: float) -> None:
-    """Waits until other processes take less than a share of the cores."""
+    """Waits until other processes use less than a share of the cores."""
     taken = 1.0
     while taken > quiet:
         before = busy()[0]
@@ -227,9 +226,9 @@ def summary(rows: list[dict]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=12.0, help="for which each is timed")
+    parser.add_argument("--seconds", type=float, default=12.0, help="seconds for each method")
     parser.add_argument("--parts", default="stepping,overlap,ray")
-    parser.add_argument("--others", type=float, default=0.2, help="the most that other processes may take of the cores")
+    parser.add_argument("--others", type=float, default=0.2, help="maximum share of the cores for other processes")
     parser.add_argument("--one", help="one comparison in this process, as JSON: the part and its arguments")
     args = parser.parse_args()
     if args.one:

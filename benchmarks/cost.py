@@ -1,14 +1,14 @@
-"""What a return costs: environment steps, matrix products and seconds until an evaluation first reaches it.
+"""Computes the cost of a return: environment steps, matrix products and seconds until an evaluation first reaches it.
 
     python benchmarks/learning.py --suite=mujoco --sb3_python=PYTHON --only='(HalfCheetah|Hopper)'
     python benchmarks/learning.py --suite=twin_sac --sb3_python=PYTHON --only=Pendulum
-    python benchmarks/cost.py --sb3=PYTHON     # measures how long a step takes, on a quiet machine, then the table
-    python benchmarks/cost.py --collect        # the table alone
+    python benchmarks/cost.py --sb3=PYTHON     # times a step on a quiet machine, then makes the table
+    python benchmarks/cost.py --collect        # only the table
 
-Steps are those of the suites' records, each the median over seeds. On MuJoCo's levels seconds are the updates until then
+Steps are medians over seeds from the suites' records. On MuJoCo levels, seconds are the number of updates until then
 times the time of a step with an update, which speed.py measures on the same level with layers and batches of the same
-size; warm-up and evaluations are left out. On Pendulum they are the clocks of runs that had the machine to themselves,
-with both. Writes results/cost.csv (steps per second) and results/cost.md.
+size; they exclude warm-up and evaluations. On Pendulum, they are the wall clocks of runs that had the machine to
+themselves, including both. Writes results/cost.csv (steps per second) and results/cost.md.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ USUAL = (256, 256), 256
 
 
 class Target(NamedTuple):
-    """Returns on a level of a suite.
+    """Target returns on a level of a suite.
 
-    `sizes` are entries of observation and action, `random` the warm-up's steps, `tfsac` the layers and the batch of its
-    preset; `clock` is "speed" or, for runs of seconds, "records".
+    `sizes` are the sizes of observation and action, `random` the steps of the warm-up, `tfsac` the layers and the batch
+    of its preset; `clock` is "speed" or, for short runs, "records".
     """
 
     suite: str
@@ -57,7 +57,7 @@ TARGETS = (
 
 
 def measure(args: argparse.Namespace, path: pathlib.Path) -> None:
-    """Adds this machine's speeds to the CSV."""
+    """Adds the speeds on this machine to the CSV."""
     name = machine()
     kept = [row for row in read(path) if row["machine"] != name]
     with path.open("w", newline="") as file:
@@ -79,7 +79,7 @@ def measure(args: argparse.Namespace, path: pathlib.Path) -> None:
 def first_reached(target: float, records: Records, level: Level, group: Group) -> list[tuple[float, float]]:
     """Returns environment steps and seconds of each seed at its first evaluation that reaches the target.
 
-    Both are infinite where there is none. The seconds of a run that shared the machine are NaN.
+    Both are infinite if there is none. The seconds of a run that shared the machine are NaN.
     """
     found = []
     for run in (level.run(group, seed) for seed in group.seeds):
@@ -95,7 +95,7 @@ def first_reached(target: float, records: Records, level: Level, group: Group) -
 
 
 def cost(target: Target, group: Group, found: list[tuple[float, float]], speeds: list[dict[str, str]]) -> list[str]:
-    """Returns environment steps, GFLOP and seconds, the medians over seeds, as cells of the table."""
+    """Returns environment steps, GFLOP and seconds, as medians over seeds, as cells of the table."""
     steps = statistics.median(at for at, _ in found)
     if np.isinf(steps):
         return ["by half of the seeds at most", "", ""]
@@ -111,7 +111,7 @@ def cost(target: Target, group: Group, found: list[tuple[float, float]], speeds:
 
 
 def table(path: pathlib.Path) -> str:
-    """Returns the rows of all targets and groups that have runs."""
+    """Returns the rows of all targets and groups with runs."""
     lines = [
         "| level | return | group | reached by | environment steps | GFLOP | seconds |",
         "|---|---|---|---|---|---|---|",
@@ -120,7 +120,7 @@ def table(path: pathlib.Path) -> str:
         suite = SUITES[target.suite]
         records = Records(RESULTS / "learning" / target.suite, suite.last_evaluations)
         level = next(level for level in suite.levels if level.id == target.level)
-        # Of SAC alone, whose arithmetic this counts; budgets.py has other agents.
+        # Only SAC, because this counts its arithmetic; budgets.py has other agents.
         groups = [group for group in level.groups if group.name != "continuous"]
         for wanted, group in itertools.product(target.returns, groups):
             if found := first_reached(wanted, records, level, group):
@@ -135,13 +135,13 @@ def main() -> None:
     parser.add_argument("--tfsac", default=sys.executable, help="its Python")
     parser.add_argument("--sb3", help="its Python")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=1000, help="of a measurement")
+    parser.add_argument("--steps", type=int, default=1000, help="steps of a measurement")
     parser.add_argument("--collect", action="store_true", help="measure nothing")
     args = parser.parse_args()
     path = RESULTS / "cost.csv"
     if not args.collect:
         if args.sb3 is None:
-            parser.error("--sb3 is the Python that has Stable-Baselines3")
+            parser.error("--sb3 must be a Python with Stable-Baselines3")
         measure(args, path)
     text = table(path)
     (RESULTS / "cost.md").write_text(f"# What a return costs\n\n{text}")

@@ -1,12 +1,12 @@
-"""Damages single bytes and whole files of a run's folder and counts what a resume makes of each.
+"""Damages single bytes and whole files of a run's folder and counts how a resume handles each damage.
 
     python benchmarks/damages.py --damages=600 --seed=0
 
-Each damage is done to a fresh copy of the folder of a tiny run, to a file of the newest checkpoint, a chunk of the memory
-or a file of the run: a bit is flipped, the file is cut off, emptied or deleted. Then the copy is restored in this
-process, as `--resume` does it. Columns: the checkpoint before was used, the file was mended, the damage was refused in
-one line, nothing was noticed, an error without words. The last two must be empty, but for flips in the name of the
-checksum in config.json.
+Each damage is applied to a fresh copy of a tiny run's folder, to a file of the newest checkpoint, a chunk of the memory
+or a file of the run: a bit is flipped, or the file is truncated, emptied or deleted. The copy is then restored in this
+process, as with `--resume`. Columns: the previous checkpoint was used, the file was repaired, the damage was rejected
+with a one-line error, it was not noticed, or it caused an unexplained error. The last two must be empty, except for
+flips in the name of the checksum in config.json.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def damage(path, kind, rng):
 
 
 def outcome(trainer, folder, damaged):
-    """Restores a run's folder as `--resume` does, and says what became of the damage."""
+    """Restores a run's folder as `--resume` does, and returns the outcome."""
     from tfsac.training.checkpoints import CheckpointManager
     from tfsac.training.run_directory import CONFIG, RunDirectory
 
@@ -60,7 +60,7 @@ def outcome(trainer, folder, damaged):
         return "uncaught"
     if restored.path != newest:
         return "before used"
-    # Files of the run are brought to what they were; a config that is missing is made again.
+    # A resume restores the run's files to their saved contents, and recreates a missing config.
     whole = restored.run_files.get(damaged.name)
     if notes or (damaged.parent == folder and whole is not None and (missing or damaged.read_bytes() == whole)):
         return "mended"
@@ -68,7 +68,7 @@ def outcome(trainer, folder, damaged):
 
 
 def count(number, seed, folder):
-    """Returns outcomes by (file, kind) of so many damages of a tiny run made in a folder."""
+    """Returns outcomes by (file, kind) for `number` damages of a tiny run in a folder."""
     from toys import tiny_preset
 
     from tfsac import api
@@ -109,7 +109,7 @@ def _shown(name):
 
 
 def printed(table):
-    """Returns outcomes as text, a row for each file."""
+    """Returns outcomes as text, one row per file."""
     names = sorted({name for name, _ in table})
     lines = [f"{'file':<44}" + "".join(f"{outcome:>13}" for outcome in OUTCOMES)]
     lines += [f"{name:<44}" + "".join(f"{table[name, outcome] or '-':>13}" for outcome in OUTCOMES) for name in names]

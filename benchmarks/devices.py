@@ -1,13 +1,12 @@
-"""Measures twin-target soft actor-critic's updates on one device, compiled with XLA, on two and four logical devices,
-and on two workers.
+"""Measures updates of twin-target soft actor-critic on one device, with XLA, on two and four logical devices, and on
+two workers.
 
     python benchmarks/devices.py --rounds=5
 
-All share the same global batch: HalfCheetah's sizes, a batch of 256, two hidden layers of 256; a call makes 1 or 50
-updates. The logical devices of one process take turns; the two workers are processes of their own on loopback, started
-anew in every round. "First" adds gradients up on the first device, "ring" is what TensorFlow does unless told. The
-processor's time beside the clock's tells more where other programs run. Writes results/devices.csv: a row for each
-measurement.
+All use the same global batch: HalfCheetah's sizes, a batch of 256, two hidden layers of 256; a call makes 1 or 50
+updates. The variants in one process take turns; the two workers are separate processes on loopback, restarted in every
+round. "First" sums gradients on the first device, "ring" is TensorFlow's default. CPU time is also recorded, because it
+is more reliable when other programs run. Writes results/devices.csv, one row per measurement.
 """
 
 import argparse
@@ -37,7 +36,7 @@ OBSERVATION, ACTION, CALLS, DEVICES, ONE = 17, 6, (1, 50), 4, "1 device"
 
 
 def make(strategy: tf.distribute.Strategy, **more):
-    """Returns an agent on the devices of a strategy."""
+    """Returns an agent on a strategy's devices."""
     from toys import vector_spec
 
     from tfsac.agents import TwinSoftActorCriticAgent
@@ -48,7 +47,7 @@ def make(strategy: tf.distribute.Strategy, **more):
 
 
 def measure(agent, updates: int, calls: int) -> list[float]:
-    """Returns milliseconds an update takes, of the clock and of the processor, in calls of so many updates."""
+    """Returns wall-clock and CPU milliseconds per update, in calls of `updates` updates."""
     from toys import random_batches
 
     stacked = random_batches(agent.spec, updates, agent.local_batch_size)
@@ -62,7 +61,7 @@ def measure(agent, updates: int, calls: int) -> list[float]:
 
 
 def of_workers(options: argparse.Namespace) -> list[list[float]]:
-    """Returns what the first of two workers measures, for each number of updates a call."""
+    """Returns the measurements of the first of two workers, for each number of updates per call."""
     sockets = [socket.socket() for _ in range(2)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
@@ -85,7 +84,7 @@ def of_workers(options: argparse.Namespace) -> list[list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--updates", type=int, default=300, help="of each measurement")
+    parser.add_argument("--updates", type=int, default=300, help="updates of each measurement")
     parser.add_argument(
         "--worker", action="store_true", help="measure as a worker of the cluster that TF_CONFIG describes"
     )

@@ -1,11 +1,11 @@
-"""A replay memory on disk against one in RAM: adding, sampling, training; what is read from the disk; what a checkpoint
-takes.
+"""Compares a replay memory on disk with one in RAM: adding, sampling, training, disk reads, and the cost of a
+checkpoint.
 
     python benchmarks/disk_memory.py --folder=.
 
-Transitions of HalfCheetah's shapes, made of random numbers. RAM and disk take turns in one process, call by call.
-Beyond the page cache is shown by dropping pages of the file from it before each sample. Writes results/disk_memory.csv,
-a row for each place and round, and prints medians. Needs 6 GB of RAM and 6 GB of disk.
+Random transitions with HalfCheetah's shapes. RAM and disk take turns in one process, call by call. To measure reads
+beyond the page cache, pages of the file are dropped from the cache before each sample. Writes results/disk_memory.csv,
+one row per place and round, and prints medians. Needs 6 GB of RAM and 6 GB of disk.
 """
 
 import argparse
@@ -37,14 +37,14 @@ OUT = pathlib.Path(__file__).parent / "results" / "disk_memory.csv"
 OBSERVATION, ACTION, BATCH, CALL, ROWS = 17, 6, 256, 50, 1000
 ONE = np.ones(ACTION, np.float32)
 SPEC = Spec({"observation": ArraySpec((OBSERVATION,), "float32")}, ArraySpec((ACTION,), "float32", -ONE, ONE))
-PATTERN = 100_000  # transitions that are written again and again
+PATTERN = 100_000  # transitions that are written repeatedly
 STRETCH = 4 * 2**20  # bytes of the file that are dropped or kept together
-PAGEOUT = 21  # madvise's MADV_PAGEOUT, which Python does not name
+PAGEOUT = 21  # madvise's MADV_PAGEOUT, which Python does not define
 Row = tuple[int, str, str, int, float]  # transitions, measure, where, round, value
 
 
 def filled(memory: TransitionMemory) -> TransitionMemory:
-    """Returns a memory after filling it."""
+    """Fills a memory and returns it."""
     rng = np.random.default_rng(0)
     part = TransitionMemory(SPEC, PATTERN).ring
     for field in ("observation/observation", "action", "reward", "next_observation/observation"):
@@ -56,7 +56,7 @@ def filled(memory: TransitionMemory) -> TransitionMemory:
 
 
 def small_pages(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Returns zeros in RAM as a file's are: in pages of 4 KB, where NumPy asks for 2 MB."""
+    """Returns zeros in RAM in pages of 4 KB, like those of a file; NumPy requests 2 MB pages."""
     content = mmap.mmap(-1, int(np.prod(shape)) * dtype.itemsize)
     content.madvise(mmap.MADV_NOHUGEPAGE)
     return np.ndarray(shape, dtype, content)
@@ -70,10 +70,10 @@ def add(memory: TransitionMemory) -> None:
 
 
 def rates(works: dict[str, Callable[[], object]], amount: int, seconds: float) -> dict[str, float]:
-    """Returns how much each makes in a second of CPU time that does `amount` in a call, from its median call; they take
-    turns.
+    """Returns the amount per second of CPU time of each function, which does `amount` per call, from its median call;
+    the functions take turns.
 
-    CPU time has the faults of pages, and not what others do on this machine; nothing is read from the disk here.
+    CPU time includes page faults, but not the load of other processes; nothing is read from the disk here.
     """
     taken: dict[str, list[float]] = {where: [] for where in works}
     while min(map(sum, taken.values())) < seconds:
@@ -85,14 +85,14 @@ def rates(works: dict[str, Callable[[], object]], amount: int, seconds: float) -
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """Returns how long something takes."""
+    """Returns the duration of a call."""
     began = time.perf_counter()
     work()
     return 1e3 * (time.perf_counter() - began)
 
 
 def drop(memory: TransitionMemory, every: int) -> None:
-    """Drops every so manieth stretch of a memory's file from the page cache."""
+    """Drops every `every`-th stretch of a memory's file from the page cache."""
     content = memory.ring.base
     assert isinstance(content, mmap.mmap)
     content.flush()
@@ -102,7 +102,7 @@ def drop(memory: TransitionMemory, every: int) -> None:
 
 @contextlib.contextmanager
 def growth(into: list[float]) -> Iterator[None]:
-    """Appends by how many MB the process's own RAM, without files, grew at most."""
+    """Appends the maximum growth of the process's RAM in MB, without file pages."""
 
     def anonymous() -> float:
         lines = pathlib.Path("/proc/self/status").read_text().splitlines()
@@ -125,7 +125,7 @@ def growth(into: list[float]) -> Iterator[None]:
 
 
 def warm(size: int, folder: pathlib.Path, rounds: int, seconds: float) -> Iterator[Row]:
-    """Yields what fits RAM: adding, sampling, training."""
+    """Yields measurements that fit into RAM: adding, sampling, training."""
     rng, agent = np.random.default_rng(0), TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(), SPEC)
     places = {"RAM": np.zeros, "disk": on_disk(folder), "RAM in small pages": small_pages}
     memories = {where: filled(TransitionMemory(SPEC, size, allocate=make)) for where, make in places.items()}
@@ -144,8 +144,8 @@ def warm(size: int, folder: pathlib.Path, rounds: int, seconds: float) -> Iterat
 
 
 def cold(size: int, folder: pathlib.Path, rounds: int) -> Iterator[Row]:
-    """Yields how long samples take for which the disk is read, as `on_disk` asks for it and with the kernel's
-    reading ahead.
+    """Yields the duration of samples that read from the disk, with the advice of `on_disk` and with the kernel's
+    read-ahead.
     """
     rng, memory = np.random.default_rng(0), filled(TransitionMemory(SPEC, size, allocate=on_disk(folder)))
     for every, cached in ((2, "half in the cache"), (1, "nothing in the cache")):
@@ -159,12 +159,12 @@ def cold(size: int, folder: pathlib.Path, rounds: int) -> Iterator[Row]:
 
 
 def checkpoints(size: int, folder: pathlib.Path) -> Iterator[Row]:
-    """Yields time and RAM that a checkpoint of a memory on disk takes."""
+    """Yields the time and RAM of a checkpoint of a memory on disk."""
     weights, allocate = tf.Module(), on_disk(folder)
     weights.one = tf.Variable(0.0)
     for kind in (TransitionMemory, PrioritizedMemory):
         old, new = filled(kind(SPEC, size, allocate=allocate)), kind(SPEC, size, allocate=allocate)
-        old.state()  # a prioritised memory takes new rows into its tree
+        old.state()  # a prioritised memory adds new rows to its tree
         with tempfile.TemporaryDirectory(dir=folder) as place:
             saving, restoring = (CheckpointManager(pathlib.Path(place), weights, memory, {}) for memory in (old, new))
             for what, work in (("saving", lambda m=saving: m.save(0, {})), ("restoring", restoring.restore)):
@@ -179,8 +179,8 @@ def checkpoints(size: int, folder: pathlib.Path) -> Iterator[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of CPU time of each measurement in a round")
-    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(), help="on the disk to measure")
+    parser.add_argument("--seconds", type=float, default=1.0, help="CPU seconds of each measurement in a round")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(), help="a folder on the disk to measure")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 10_000_000])
     options = parser.parse_args()
     largest, folder, rounds = max(options.sizes), options.folder, options.rounds

@@ -1,12 +1,12 @@
-"""How long an update with an ensemble of critics takes beside one of the twin agent, and its policy to act.
+"""Measures how long updates and actions take with an ensemble of critics, compared with the twin agent.
 
-    python benchmarks/ensembles.py                       # all, by turns
+    python benchmarks/ensembles.py                       # all, taking turns
     python benchmarks/ensembles.py --only='twin|10'      # some
     python benchmarks/ensembles.py --only='XQC|Flash' --mixed_precision=bfloat16    # in float32 and in bfloat16
     TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 python benchmarks/ensembles.py
 
-Updates of 256 rows of HalfCheetah's sizes, one in a call, all metrics in every twentieth; actions are
-sampled for one observation.
+Updates with batches of 256 with HalfCheetah's sizes, one per call, all metrics in every twentieth; actions are sampled
+for one observation.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Does the policy's entropy follow its target? Draws return, entropy and alpha of one run, and counts the second half.
+"""Checks whether a policy's entropy follows its target: plots return, entropy and alpha, and examines the second half.
 
     python benchmarks/entropy.py --run_dir=runs/learning/lunar_lander_discrete_sac_LunarLander-v3_seed1
 
@@ -17,7 +17,7 @@ import numpy as np
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "entropy"
 COLUMNS = ["env_steps", "evaluation/return_mean", "policy/entropy", "policy/target_entropy", "temperature/alpha"]
-BAND = 0.2  # of the target
+BAND = 0.2  # fraction of the target
 
 
 def main() -> None:

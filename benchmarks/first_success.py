@@ -1,4 +1,4 @@
-"""How long the random actions of a warm-up take to reach the end of a task that pays only there.
+"""Measures how long the random actions of a warm-up take to finish a task that is rewarded only at its end.
 
     python benchmarks/first_success.py --preset=taac_simple_control --level=MountainCarContinuous-v0
 

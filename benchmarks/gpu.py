@@ -1,19 +1,19 @@
-"""Updates on a GPU and the whole loop there, for a machine that one has for minutes.
+"""Measures updates and the whole training loop on a GPU that is available only for minutes.
 
     python benchmarks/gpu.py --seconds=400
     python benchmarks/gpu.py --seconds=400 --yardstick=xla_loop.py --torch=PYTHON --sb3=PYTHON
     python benchmarks/gpu.py --small --out=rehearsal.csv        # a few minutes, also without a GPU
 
-Groups of cases, each a process, the most important first. Every row is appended to results/gpu.csv as soon as it is
-measured. A case that takes longer than `--limit` seconds is stopped and left out; nothing begins after `--seconds`.
+Groups of cases, each in one process, the most important first. Every row is appended to results/gpu.csv as soon as it
+is measured. A case that takes longer than `--limit` seconds is stopped and skipped; nothing starts after `--seconds`.
 Autotuning is on.
 
-Updates: `mujoco_twin_sac` with 17 observations and 6 actions, two layers of 256, batch 256; "K" updates in one call,
-batches drawn from a full memory of 100 000 random transitions within the measured time, or from a larger one that has
-as many ("capacity"). Median, least and most of the calls that are made in `--measure` seconds, at least three. "frames"
-has discrete SAC on stacks of four frames, 84 x 84.
-The whole loop: one environment, and 16 and 1024 of a VectorEnv, that cost next to nothing; one update for every step of
-an environment, at most 64 updates for a step of all. "acting" is one call of a policy, in NumPy and through a graph; see acting.py.
+Updates: `mujoco_twin_sac` with 17 observation entries and 6 action dimensions, two layers of 256, batch 256; K updates
+per call. Batches are drawn within the measured time from a full memory of 100 000 random transitions, or from a larger
+memory that holds as many ("capacity"). Median, minimum and maximum over the calls in `--measure` seconds, at least
+three. "frames" is discrete SAC on stacks of four frames, 84 x 84.
+The whole loop: one environment, and VectorEnvs of 16 and 1024, of negligible cost; one update per environment step, at
+most 64 per step of all environments. "acting" is one call of a policy, in NumPy and through a graph; see acting.py.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def loop(num_envs, memory, compiled):
     }
 
 
-# A group is a process; the most important first.
+# Each group runs in one process; the most important first.
 GROUPS = {
     "main": [bare(500, 1), ours("device", "XLA", 500), ours("device", "XLA", 50), ours("device", "XLA", 1),
              ours("RAM", "XLA", 50), ours("RAM", "XLA", 1), ours("RAM", "graph", 50), ours("RAM", "graph", 1)],
@@ -113,7 +113,7 @@ GROUPS = {
 
 
 def measured(call, together, args):
-    """Returns calls made by the second, their least and most, times K, and how long the first one took."""
+    """Returns median, minimum and maximum of calls per second, times K, and the duration of the first call."""
     began, times = time.perf_counter(), []
     call()
     first = time.perf_counter() - began
@@ -136,7 +136,7 @@ def where():
 
 
 def measure_yardstick(case, args):
-    """xla_loop.py in this process: its arithmetic is the floor of what TensorFlow does with this algorithm."""
+    """Runs xla_loop.py in this process: a lower bound for TensorFlow's cost of this algorithm."""
     import tensorflow as tf
 
     if not args.yardstick:
@@ -202,7 +202,7 @@ def measure_updates(case, args):
 
 
 def measure_loop(case, args):
-    """Environment steps/s of `tfsac.train` after the warm-up, evaluations and checkpoints left out."""
+    """Environment steps/s of `tfsac.train` after the warm-up, without evaluations and checkpoints."""
     import gymnasium as gym
     import numpy as np
 
@@ -287,7 +287,7 @@ def measure_loop(case, args):
 
 
 def measure_acting(case, args):
-    """Milliseconds of a call of the policy, in each of the ways of acting.py."""
+    """Milliseconds of a call of the policy, in each variant of acting.py."""
     from acting import measured as calls_by_way
 
     from tfsac.training import devices
@@ -300,7 +300,7 @@ def measure_acting(case, args):
 
 
 def measure_torch(case, args):
-    """All rows of torch_sac.py, which runs in its own Python."""
+    """All rows of torch_sac.py, which runs in a separate Python."""
     if not args.torch:
         return []
     command = [args.torch, str(ROOT / "benchmarks" / "torch_sac.py"), f"--seconds={args.measure}"]
@@ -330,7 +330,7 @@ def measure_torch(case, args):
 
 
 def measure_sb3(case, args):
-    """Stable-Baselines3's SAC on the GPU, in a Python of its own."""
+    """Stable-Baselines3's SAC on the GPU, in a separate Python."""
     if not args.sb3:
         return None
     program = SB3.format(together=case["K"], stored=10_000, calls=args.calls)
@@ -370,8 +370,8 @@ print(json.dumps([times[1:], times[0], f"{{name}}, torch {{torch.__version__}}"]
 
 
 def measure_mirrored(case, args):
-    """The largest difference of weights after updates on two logical GPUs (or parts of the CPU) of one device, and on
-    one, relative to how far they moved."""
+    """The largest difference between weights updated on two logical devices and on one, relative to the change of the
+    weights."""
     import numpy as np
     import tensorflow as tf
 
@@ -414,7 +414,7 @@ def measure_mirrored(case, args):
 
 
 def measure_tests(case, args):
-    """Whether the tests that need a GPU pass."""
+    """Whether the GPU tests pass."""
     command = [
         sys.executable,
         "-m",
@@ -450,21 +450,21 @@ def emit(row):
 
 
 def work(cases, args):
-    """Measures cases one after the other; what fails is reported, and the next begins."""
+    """Measures cases one after the other; reports failures and continues with the next case."""
     sys.path.insert(0, str(ROOT))
     for number, case in enumerate(cases):
         print(f"CASE {number}", flush=True)
         try:
             row = MEASURES[case["kind"]](case, args)
-        except Exception as error:  # the machine is lent for minutes
+        except Exception as error:  # the machine is available only for minutes
             print(f"FAILED {case}: {type(error).__name__}: {str(error)[-1500:]}", file=sys.stderr, flush=True)
-            sys.exit(1)  # the next case gets a process of its own: the GPU's context may be broken
+            sys.exit(1)  # run the next case in a new process: the GPU context may be broken
         if row:
             emit(case | row)
 
 
 def run_group(name, args, deadline):
-    """Runs the cases of a group in processes; one whose case exceeds the limit is stopped, and another does the rest."""
+    """Runs the cases of a group in a process; if a case exceeds the limit, stops it and starts another for the rest."""
     cases = GROUPS[name]
     while cases and time.time() < deadline:
         command = [sys.executable, __file__, *sys.argv[1:], "--cases", json.dumps(cases)]
@@ -492,7 +492,7 @@ def run_group(name, args, deadline):
 
 
 def feed(process, lines):
-    """Puts a process's lines into a queue, and None at their end."""
+    """Puts a process's output lines into a queue, and None at the end."""
     for line in process.stdout:
         lines.put(line)
     lines.put(None)
@@ -512,17 +512,17 @@ def write(row, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=3600, help="of all; nothing begins later")
+    parser.add_argument("--seconds", type=float, default=3600, help="total time; nothing starts later")
     parser.add_argument("--limit", type=float, default=120, help="seconds of one case")
     parser.add_argument("--measure", type=float, default=1.5, help="seconds of calls of one case")
-    parser.add_argument("--calls", type=int, default=3, help="the fewest calls of one case")
+    parser.add_argument("--calls", type=int, default=3, help="minimum number of calls of one case")
     parser.add_argument("--stored", type=int, default=100_000, help="transitions in the memory")
     parser.add_argument("--only", nargs="*", choices=GROUPS, default=[*GROUPS])
-    parser.add_argument("--small", action="store_true", help="at most 3 updates in a call and two calls, to rehearse")
+    parser.add_argument("--small", action="store_true", help="at most 3 updates per call and two calls, to rehearse")
     parser.add_argument("--yardstick", help="a program like xla_loop.py")
     parser.add_argument("--torch", help="a Python with torch")
     parser.add_argument("--sb3", help="a Python with stable-baselines3")
-    parser.add_argument("--sb3_path", help="a folder with the packages that it lacks")
+    parser.add_argument("--sb3_path", help="a folder with its missing packages")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     parser.add_argument("--cases", help=argparse.SUPPRESS)
     args = parser.parse_args()

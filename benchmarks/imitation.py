@@ -1,9 +1,9 @@
-"""What imitation reaches, as a part of the expert's return.
+"""Computes the return of imitation as a fraction of the expert's return.
 
     python benchmarks/imitation.py --run_dir=RUN --run_dir=RUN
 
-Compares the last evaluation of runs of the SQIL presets with the mean return of their demonstrations; for returns below
-zero also on a scale where the run's first evaluation, of an untrained policy, is 0. Writes results/imitation.csv.
+Compares the last evaluation of runs of the SQIL presets with the mean return of their demonstrations; for negative
+returns also on a scale where the run's first evaluation, of an untrained policy, is 0. Writes results/imitation.csv.
 """
 
 import argparse

@@ -1,14 +1,14 @@
-"""Interrupts tiny runs at random moments and compares what becomes of them with runs that were left alone.
+"""Interrupts tiny runs at random moments and compares them with uninterrupted runs.
 
     python benchmarks/interruptions.py --interruptions=200 --seed=0
 
 Each run is a process, interrupted by SIGKILL, SIGTERM or SIGINT after a random time and resumed, until its share of the
-interruptions is used up; then it runs to its end. With one environment the rows of metrics.csv (clocks left out), the
-best weights and everything in the last checkpoint must be those of the uninterrupted run, to the bit. With several
-environments the running episodes are lost, so the run must only end, with every row.
+interruptions is used up; then it runs to its end. With one environment, the rows of metrics.csv (without clocks), the
+best weights and everything in the last checkpoint must be bitwise equal to the uninterrupted run. With several
+environments the running episodes are lost, so the run must only finish with all rows.
 
-Processes are forked after the import of TensorFlow and before its first operation; moments during that import are not
-tried.
+Processes are forked after the import of TensorFlow and before its first operation, so interruptions during the import
+are not tested.
 """
 
 import argparse
@@ -25,11 +25,11 @@ import numpy as np
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 CLOCKS = ("wall_seconds", "steps_per_second")
 FORMATS = "{:<34} {:>13} {:>8} {:>8} {:>8} {:>9} {:>11} {:>7}"
-SECONDS = 300  # after which a process counts as hanging
+SECONDS = 300  # a process that takes longer counts as hanging
 
 
 def cases():
-    """Returns presets and run parameters by words."""
+    """Returns presets and run parameters by description."""
     from tiny import acer, shrunk, taac
 
     from tfsac.parameters import RunParameters, override
@@ -62,7 +62,7 @@ def cases():
 
 
 def train(preset, run, folder):
-    """Trains or resumes in a process of its own, which ends with the exit status of the command line."""
+    """Trains or resumes in this child process, and exits with the exit status of the command line."""
     import tfsac
     from tfsac.utils.machine import SIGNALLED
 
@@ -79,7 +79,7 @@ def started(preset, run, folder, log):
     try:
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
         status = train(preset, run, folder)
-    except KeyboardInterrupt:  # before the run itself waits for signals
+    except KeyboardInterrupt:  # before the run handles signals itself
         status = 128 + signal.SIGINT
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -88,7 +88,7 @@ def started(preset, run, folder, log):
 
 
 def ended(process):
-    """Waits for a process and returns its exit status, negative for a signal; None where it hangs."""
+    """Waits for a process and returns its exit status, negative for a signal; None if it hangs."""
     limit = time.monotonic() + SECONDS
     while time.monotonic() < limit:
         found, status = os.waitpid(process, os.WNOHANG)
@@ -111,7 +111,7 @@ def arrays(path):
 
 
 def differences(folder, reference):
-    """Returns what differs between two runs that ended."""
+    """Returns the differences between two finished runs."""
     import tensorflow as tf
 
     found = [] if rows(folder) == rows(reference) else ["metrics.csv"]
@@ -138,8 +138,8 @@ def differences(folder, reference):
 
 
 def interrupted(words, preset, run, count, rng, folder):
-    """Interrupts one kind of run `count` times, over as many runs as that takes, and returns its line of the table
-    and its problems.
+    """Interrupts one kind of run `count` times, over as many runs as necessary, and returns its table row and its
+    problems.
     """
     reference, log = folder / "reference", folder / "errors"
     began = time.monotonic()
@@ -154,7 +154,7 @@ def interrupted(words, preset, run, count, rng, folder):
             process, number = started(preset, run, place, log), rng.choice(SIGNALS)
             time.sleep(rng.uniform(0.0, length))
             found, status = os.waitpid(process, os.WNOHANG)
-            if found:  # it had ended before
+            if found:  # it had already ended
                 if os.waitstatus_to_exitcode(status):
                     problems.append(f"{words}: ended with {os.waitstatus_to_exitcode(status)}")
                 break
@@ -187,7 +187,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--interruptions", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=pathlib.Path, help="for the runs; a temporary one by default")
+    parser.add_argument("--folder", type=pathlib.Path, help="folder for the runs; a temporary one by default")
     given = parser.parse_args()
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
     import tfsac.api

@@ -1,9 +1,9 @@
-"""Why a lander hovers: how often a run of LunarLanderContinuous landed and crashed while it trained, and what its best
-policy and critics make of a lander that stands still.
+"""Analyses why a lander hovers: how often a run of LunarLanderContinuous landed and crashed in training, and how its
+best policy and critics treat a lander that stands still.
 
     python benchmarks/landings.py --run_dir=runs/lander
 
-It is given its 100 points once its body sleeps, at rest and with no engine firing for Box2D's time.
+The lander gets its 100 points once its body sleeps: at rest, with no engine firing, for Box2D's time to sleep.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ENGINES = {"both engines off": (-1, 0), "main engine at its least": (0.01, 0), "
 
 
 def steps_of(run_dir):
-    """Yields the parts of the run's memory, in the order in which they were played."""
+    """Yields the chunks of the run's memory in the order of collection."""
     for path in sorted((pathlib.Path(run_dir) / "checkpoints" / "memory").glob("rows-*.npy")):
         rows = np.load(path).reshape(-1)
         yield rows["reward"], rows["terminated"], rows["observation/observation"]

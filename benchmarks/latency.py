@@ -1,8 +1,8 @@
-"""How long a policy takes for one observation, by how it is called: here, as a SavedModel, as a LiteRT file.
+"""Measures how long a policy takes for one observation: in this process, as a SavedModel, and as a LiteRT file.
 
     python benchmarks/latency.py --run_dir=runs/pendulum
 
-Each way is called in turn, so that all share what else the machine does. First calls are of objects just loaded.
+The variants take turns, so that other load affects all of them equally. First calls are those of newly loaded objects.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tfsac.exporting.exported import load_exported
 
 
 def ways(run_dir, folder):
-    """Yields the name of each way to act, and a function of a raw observation."""
+    """Yields the name of each variant, and a function of a raw observation."""
     policy = loading.load_policy(run_dir)
     exporting.export(policy, folder / "saved_model")
     exporting.export(policy, folder / "lite", "tflite")
@@ -32,7 +32,7 @@ def ways(run_dir, folder):
 
 
 def told(policy, act):
-    """Returns a function that acts, and tells a policy that reads rewards one."""
+    """Returns a function that acts, and passes a reward to a policy that reads rewards."""
 
     def function(observation):
         act(observation)
@@ -75,7 +75,7 @@ def main():
 
 
 def milliseconds(act, observation):
-    """Returns how long a call takes."""
+    """Returns the duration of a call."""
     began = time.perf_counter()
     act(observation)
     return 1000 * (time.perf_counter() - began)

@@ -1,11 +1,11 @@
-"""Draws tfsac beside Stable-Baselines3 from committed records: five MuJoCo levels by steps for the README, and two by
+"""Plots tfsac and Stable-Baselines3 from committed records: five MuJoCo levels by steps for the README, and two by
 minutes.
 
     python benchmarks/learning_figure.py
 
-Lines are means over seeds, bands 95 % bootstrap intervals of the mean, as in the suite `mujoco`. Minutes are steps times
-the median time of a step with its update on two cores of a quiet machine, from budgets.csv and cost.csv; evaluations and
-the time of random steps are left out.
+Lines are means over seeds, bands 95 % bootstrap intervals of the mean, as in the suite `mujoco`. Minutes are steps
+times the median time of a step with its update on two cores of a quiet machine, from budgets.csv and cost.csv; they
+exclude evaluations and the time of random steps.
 """
 
 import pathlib
@@ -45,14 +45,14 @@ def minutes_a_step(level: str, group: str) -> float:
 
 
 def seeds_of(group: str, levels: list[str]) -> str:
-    """Returns how many seeds of a group have ended, on the levels with the fewest and with the most."""
+    """Returns the number of finished seeds of a group, as a range over the levels."""
     numbers = [len([*RECORDS.glob(f"{group}_{level}_seed*.csv")]) for level in levels]
     low, high = min(numbers), max(numbers)
     return f"{high} seed{'s' if high > 1 else ''}" if low == high else f"{low} to {high} seeds"
 
 
 def draw(file: pathlib.Path, levels: list[str], by_minutes: bool) -> None:
-    """Draws one panel a level."""
+    """Draws one panel per level."""
     figure = new_figure(2.6 * len(levels) if len(levels) > 2 else 8, 3.2)
     panels = figure.subplots(1, len(levels))
     for axes, level in zip(panels, levels, strict=True):
@@ -76,7 +76,7 @@ def draw(file: pathlib.Path, levels: list[str], by_minutes: bool) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Draws both pictures."""
+    """Draws both figures."""
     draw(RECORDS / "learning.png", [*LEVELS], by_minutes=False)
     draw(RECORDS / "minutes.png", ["HalfCheetah-v5", "Hopper-v5"], by_minutes=True)
 

@@ -1,6 +1,6 @@
-"""Trains the runs of learning.py, a process each, and keeps a small record of every run that has ended.
+"""Trains the runs of learning.py, each in its own process, and keeps a small record of every finished run.
 
-A folder of records has `NAME.csv`, the evaluations of a run, and `runs.csv`, a row for each run.
+A folder of records has `NAME.csv` with the evaluations of each run, and `runs.csv` with one row per run.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from tfsac.utils.files import atomic_write, differences
 
 SB3_SCRIPT = pathlib.Path(__file__).with_name("learning_sb3.py")
 CURVE = ["env_steps", "wall_seconds"] + [f"evaluation/return_{name}" for name in ("mean", "std", "min", "max")]
-SUCCESS = "evaluation/is_success"  # of levels that have it
+SUCCESS = "evaluation/is_success"  # for levels that report it
 ROW = [
     "name",
     "level",
@@ -48,7 +48,7 @@ ROW = [
 ]
 PACKAGES = ("python", "tfsac", "tensorflow", "keras", "stable-baselines3", "torch", "gymnasium", "numpy", "mujoco")
 STOPPED = (-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGINT)  # exit statuses
-GRACE = 1.15  # of the minutes; then tfsac's runs save and end
+GRACE = 1.15  # multiple of the minutes after which tfsac's runs save and end
 SECONDS_BETWEEN_LOOKS = 0.2
 
 
@@ -60,7 +60,7 @@ def say(line: str) -> None:
 
 
 class Machine(NamedTuple):
-    """How runs are trained here: in folders below `runs`, `jobs` at a time, SB3's with another interpreter."""
+    """How runs are trained here: in folders below `runs`, `jobs` in parallel, SB3's with another interpreter."""
 
     runs: pathlib.Path
     jobs: int = 1
@@ -76,7 +76,7 @@ class Machine(NamedTuple):
         return run.package == "tfsac" or self.sb3_python is not None
 
     def start(self, run: Run) -> subprocess.Popen | None:
-        """Starts or continues a run; None if it has ended.
+        """Starts or resumes a run; returns None if it has finished.
 
         Raises:
             BlockingIOError: another process is training it.
@@ -90,8 +90,8 @@ class Machine(NamedTuple):
         return process
 
     def starts(self, run: Run) -> tuple[int, bool]:
-        """Returns how often a run was started here, and whether its clock says nothing: it was started several times,
-        beside others, or elsewhere.
+        """Returns how often a run was started here, and whether its clock is meaningless: it was started several times,
+        in parallel with others, or elsewhere.
         """
         log = self.trainer(run).log
         lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
@@ -101,7 +101,7 @@ class Machine(NamedTuple):
 
 
 class Sb3Run(NamedTuple):
-    """A run of Stable-Baselines3, which its script continues, with new random numbers."""
+    """A run of Stable-Baselines3. Its script can resume it, with new random numbers."""
 
     path: pathlib.Path
     flags: list[str]
@@ -113,7 +113,7 @@ class Sb3Run(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether it has its metrics, which appear whole at the end."""
+        """Whether the run has its metrics, which are written atomically at the end."""
         return (self.path / "metrics.csv").is_file()
 
     def start(self, cores: int | None, prepare) -> subprocess.Popen | None:
@@ -150,21 +150,21 @@ class Records:
         return self.folder / f"{run.name}.csv"
 
     def success(self, run: Run) -> float | None:
-        """The success rate in the last evaluations of a run; None where its level has none."""
+        """The success rate in the last evaluations of a run; None if its level reports none."""
         with self.curve(run).open(newline="") as file:
             lines = [*csv.DictReader(file)][-self.last_evaluations :]
         rates = [float(line[SUCCESS]) for line in lines if SUCCESS in line]
         return sum(rates) / len(rates) if rates else None
 
     def has(self, run: Run) -> bool:
-        """Whether the run, with these flags, has ended well."""
+        """Whether the run with these flags has finished successfully."""
         row = self.rows.get(run.name)
         return (
             bool(row) and not row["failure"] and row["command"] == shlex.join(run.command) and self.curve(run).is_file()
         )
 
     def add(self, machine: Machine, run: Run, failure: str = "") -> str:
-        """Keeps what a run left, and returns its failure."""
+        """Adds the record of a run, and returns its failure, if any."""
         path, (starts, shared) = machine.runs / run.name, machine.starts(run)
         row = dict.fromkeys(ROW, "") | {name: getattr(run, name) for name in ("name", "level", "group", "seed")}
         row |= {"command": shlex.join(run.command), "starts": starts, "shared_clock": "yes" if shared else "no"}
@@ -189,7 +189,7 @@ class Records:
         return row["failure"]
 
     def collect(self, machine: Machine, runs: Sequence[Run]) -> None:
-        """Keeps what has ended and has no record yet."""
+        """Adds records of finished runs that have none yet."""
         for run in runs:
             if not self.has(run) and machine.trainer(run).finished:
                 failure = self.add(machine, run)
@@ -214,13 +214,13 @@ def alone_in(folder: pathlib.Path) -> Iterator[None]:
 
 @functools.cache
 def cpu() -> str:
-    """Returns the processor, as `tfsac info` prints it."""
+    """Returns the name of the processor, as printed by `tfsac info`."""
     printed = subprocess.run([sys.executable, "-m", "tfsac", "info"], capture_output=True, text=True, check=True).stdout
     return re.findall(r"^cpu {2,}(.*)$", printed, re.MULTILINE)[0]
 
 
 def origin(file: pathlib.Path) -> dict[str, str]:
-    """Returns the versions and the commit that a run was started with."""
+    """Returns the versions and the commit at the start of a run."""
     if not file.is_file():
         return {}
     content = json.loads(file.read_bytes())
@@ -233,13 +233,13 @@ def origin(file: pathlib.Path) -> dict[str, str]:
 
 @functools.cache
 def refuse_other_experiment(path: pathlib.Path, run: Run) -> None:
-    """Raises ValueError where the folder of a tfsac run has another preset or seed than the run's flags say."""
+    """Raises ValueError if the preset or seed in a tfsac run's folder differs from the run's flags."""
     config = path / "config.json"
     if run.package != "tfsac" or not config.is_file():
         return
     found = json.loads(config.read_bytes())
     wanted = shown([flag for flag in run.flags if flag.startswith(("--preset=", "--level=", "--num_envs=", "--set="))])
-    # Read by today's tfsac too, which knows more parameters than the one that trained it.
+    # Read with the current tfsac, which may have more parameters than the version that trained the run.
     preset = shown([f"--preset={config}"])["preset"]
     given = {name: value for name, _, value in (flag.removeprefix("--").partition("=") for flag in run.flags)}
     defaults = {name: wanted["run"][name] for name in ("mixed_precision", "strategy", "num_actors")}
@@ -248,16 +248,16 @@ def refuse_other_experiment(path: pathlib.Path, run: Run) -> None:
     ours = {"preset": wanted["preset"], "run": run_flags | {"seed": run.seed}}
     if different := [f"{name}={value}" for name, value, _ in differences(theirs, ours)]:
         raise ValueError(
-            f"The folder of a run holds this very experiment; move the other one away. Received: {', '.join(different[:3])}"
+            f"The folder of a run holds another experiment; move it away. Received: {', '.join(different[:3])}"
         )
 
 
 def shown(flags: list[str]) -> dict:
-    """Returns what `tfsac show` says of these flags."""
+    """Returns the output of `tfsac show` for these flags."""
     command = [sys.executable, "-m", "tfsac", "show", "--json", *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise ValueError(f"tfsac show says: {done.stderr.strip()}. Received: {shlex.join(flags)}")
+        raise ValueError(f"tfsac show failed: {done.stderr.strip()}. Received: {shlex.join(flags)}")
     return json.loads(done.stdout)
 
 
@@ -266,7 +266,7 @@ def shown(flags: list[str]) -> dict:
 
 @contextlib.contextmanager
 def remembered() -> Iterator[list[int]]:
-    """Gives the SIGTERM and Ctrl-C received instead of acting on them."""
+    """Collects SIGTERM and Ctrl-C instead of acting on them."""
     received: list[int] = []
     previous = {
         number: signal.signal(number, lambda number, frame: received.append(number))
@@ -288,16 +288,16 @@ def failure_of(run: Run, machine: Machine, status: int) -> str:
 
 
 def train(runs: Sequence[Run], machine: Machine, records: Records, minutes: float | None = None) -> int:
-    """Trains what is missing and can be trained here, in order.
+    """Trains the missing runs that can be trained here, in order.
 
     Args:
-        runs: in their order.
-        machine: how.
-        records: what is there, and where what ends is kept.
-        minutes: afterwards nothing is started; at `GRACE` times as many, runs of tfsac save and end.
+        runs: runs in order.
+        machine: how to train them.
+        records: existing records, to which finished runs are added.
+        minutes: nothing is started later; after `GRACE` times as many, runs of tfsac save and end.
 
     Returns:
-        the exit status: 0, 1 where a run failed, 128 and the number of a signal that stopped everything.
+        The exit status: 0, 1 if a run failed, or 128 plus the number of the signal that stopped everything.
     """
     records.collect(machine, runs)
     pending = [run for run in runs if not records.has(run) and machine.can_train(run)]
@@ -340,10 +340,10 @@ def train(runs: Sequence[Run], machine: Machine, records: Records, minutes: floa
 
 
 def start_next(pending: list[Run], machine: Machine) -> tuple[Run | None, subprocess.Popen | None]:
-    """Starts the first run that no other process is training, such as one of an earlier call that still saves.
+    """Starts the first run that no other process is training, such as an earlier call that is still saving.
 
     Returns:
-        the run, which is no longer pending, or None; and its process, or None where another one has finished it or its
+        The run, which is no longer pending, or None; and its process, or None if another process has finished it or its
         folder holds another experiment.
     """
     for run in pending:
@@ -352,7 +352,7 @@ def start_next(pending: list[Run], machine: Machine) -> tuple[Run | None, subpro
             process = machine.start(run)
         except BlockingIOError:
             continue
-        except ValueError:  # which its record gets
+        except ValueError:  # stored in its record
             process = None
         pending.remove(run)
         return run, process
@@ -360,7 +360,7 @@ def start_next(pending: list[Run], machine: Machine) -> tuple[Run | None, subpro
 
 
 def ended(run: Run, status: int, machine: Machine, records: Records) -> int:
-    """Records a run whose process has ended, and returns 1 if it failed."""
+    """Records a run after its process has ended, and returns 1 if it failed."""
     if not machine.trainer(run).finished:
         if status in STOPPED:
             say(f"stopped   {run.name}")

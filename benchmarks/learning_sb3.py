@@ -1,16 +1,16 @@
-"""Trains Stable-Baselines3's SAC and writes its evaluation curve as CSV, for comparison with tfsac's.
+"""Trains Stable-Baselines3's SAC and writes its evaluation curve as CSV, for comparison with tfsac.
 
-Run it in an environment of its own:
+Run it in a separate virtual environment:
 
     pip install stable-baselines3 'gymnasium[mujoco]'
     python benchmarks/learning_sb3.py --level=HalfCheetah-v5 --seed=1 --steps=100000
 
-Stable-Baselines3's defaults (automatic temperature, 2 x 256, batch 256, one update a step) with the 10 000 random
-steps that its model zoo gives MuJoCo tasks. The folder of a run gets `versions.json` and, when the run has ended,
-`metrics.csv` with the names of a tfsac run's columns; until then its rows are in `metrics.csv.partial`.
+Stable-Baselines3's defaults (automatic temperature, 2 x 256, batch 256, one update per step) with the 10 000 random
+steps that its model zoo uses for MuJoCo tasks. The folder of a run gets `versions.json` and, at the end of the run,
+`metrics.csv` with the column names of a tfsac run; until then the rows are in `metrics.csv.partial`.
 
-The same command continues a run that was interrupted, from its last evaluation, with its models, optimizers and replay
-memory. It does not equal an uninterrupted one: a new episode begins, and random numbers are drawn anew.
+The same command resumes an interrupted run from its last evaluation, with its models, optimizers and replay memory. The
+result differs from an uninterrupted run: a new episode starts, and random numbers are drawn anew.
 """
 
 import argparse
@@ -69,23 +69,23 @@ def partial(out: pathlib.Path) -> pathlib.Path:
 
 
 def save(model: SAC, folder: pathlib.Path) -> None:
-    """Writes the model and the part of its replay memory that is filled."""
+    """Writes the model and the filled part of its replay memory."""
     aside, before = (folder.with_name(f"checkpoint.{age}") for age in ("new", "old"))
     buffer = model.replay_buffer
-    for left in (aside, before):  # by a killed process
+    for left in (aside, before):  # left by a killed process
         shutil.rmtree(left, ignore_errors=True)
     aside.mkdir()
     model.save(aside / "model.zip")
     arrays = {name: getattr(buffer, name)[: buffer.size()] for name in ARRAYS}
     np.savez(aside / "memory.npz", pos=buffer.pos, full=buffer.full, **arrays)
-    if folder.exists():  # deleting takes long enough to be killed in
+    if folder.exists():  # deleting may be interrupted by a kill
         folder.rename(before)
     aside.rename(folder)
     shutil.rmtree(before, ignore_errors=True)
 
 
 def restored(folder: pathlib.Path, env: gym.Env, seed: int) -> SAC:
-    """Returns what `save` wrote."""
+    """Restores a model from `save`."""
     model = SAC.load(folder / "model.zip", env=env, device="cpu")
     with np.load(folder / "memory.npz") as memory:
         model.replay_buffer.pos, model.replay_buffer.full = int(memory["pos"]), bool(memory["full"])
@@ -101,7 +101,7 @@ def rows_until(path: pathlib.Path, steps: int) -> list[list[str]]:
 
 
 def provenance() -> dict[str, dict[str, str]]:
-    """Returns versions and the commit under the names that they have in the config of a tfsac run."""
+    """Returns versions and the commit, with the names of a tfsac run's config."""
     packages = ("stable-baselines3", "torch", "gymnasium", "numpy", "mujoco")
     here = pathlib.Path(__file__).parent
     commit, changed = (

@@ -1,4 +1,4 @@
-"""What learning.py trains: suites of groups of runs, which differ in their seeds, on levels. Data only."""
+"""The suites of learning.py: levels with groups of runs that differ only in their seeds. Data only."""
 
 import json
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ TWIN, SB3 = "tfsac, twin-target SAC", "Stable-Baselines3 SAC"
 class Run(NamedTuple):
     """A training run.
 
-    `flags` are those of `tfsac train`, or of learning_sb3.py where `package` is "sb3"; the folder is not among them.
+    `flags` are those of `tfsac train`, or of learning_sb3.py if `package` is "sb3", without the folder.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Group(NamedTuple):
 
 
 class Level(NamedTuple):
-    """A level of a suite; `variant` distinguishes names of runs with other `kwargs` of `gymnasium.make`, or tasks."""
+    """A level of a suite; `variant` distinguishes runs with other `kwargs` of `gymnasium.make`, or other tasks."""
 
     id: str
     groups: tuple[Group, ...]
@@ -51,7 +51,7 @@ class Level(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The level as part of a file's name."""
+        """The level as part of a file name."""
         return self.id.replace("/", "-").replace(":", "-") + self.variant
 
     def run(self, group: Group, seed: int) -> Run:
@@ -66,7 +66,7 @@ class Level(NamedTuple):
 class Suite(NamedTuple):
     """Levels with groups of runs; a run's score is the mean of its last evaluations.
 
-    `published` says what the numbers of that name of the levels are.
+    `published` describes the levels' published numbers.
     """
 
     levels: tuple[Level, ...]
@@ -74,14 +74,14 @@ class Suite(NamedTuple):
     last_evaluations: int = 5
 
     def runs(self) -> list[Run]:
-        """The runs in their order: the first seed of everything, then the second."""
+        """The runs in order: the first seed of every group, then the second."""
         groups = [(level, group) for level in self.levels for group in level.groups]
         seeds = sorted({seed for _, group in groups for seed in group.seeds})
         return [level.run(group, seed) for seed in seeds for level, group in groups if seed in group.seeds]
 
 
 def preset(name: str, label: str, *flags: str, variant: str = "", seeds: tuple[int, ...] = (1, 2, 3)) -> Group:
-    """Returns runs of a preset with more flags, which `variant` distinguishes from its runs with others."""
+    """Returns a group of runs of a preset with more flags; `variant` distinguishes it from groups with other flags."""
     return Group(name + variant, label, (f"--preset={name}", *flags), seeds=seeds)
 
 
@@ -98,7 +98,7 @@ MUJOCO = (
     Group("sb3", SB3, ("--steps=100000",), "sb3"),
     Group("sb3_1e-3", f"{SB3}, learning rate 1e-3", ("--steps=100000", "--learning_rate=1e-3"), "sb3"),
 )
-# The preset to start with, and what is recorded of SAC.
+# The recommended preset, and the recorded runs of SAC.
 FIVE_LEVELS = (*MUJOCO, preset("continuous", "tfsac, continuous", improve(95_000), seeds=(1, 2, 3, 4, 5)))
 NO_CONTACTS = {"include_cfrc_ext_in_observation": False}
 SPREAD = "pettingzoo:mpe2.simple_spread_v3"
@@ -109,7 +109,7 @@ SHORT_TAAC = (
     "--set=agent.algorithm.alpha_learning_rate=1e-3",
 )
 
-# For two cores: alpha falls with the number of updates, whatever their size.
+# For two cores: alpha falls with the number of updates, regardless of the batch size.
 SMALL_BATCHES = (
     "--set=agent.networks.*.batch_size=256",
     "--set=agent.algorithm.num_consecutive_playing_steps=EnvironmentSteps(32)",
@@ -133,10 +133,10 @@ def one_changed(
     unchanged: str = "as it is",
     seeds: dict[str, tuple[int, ...]] | None = None,
 ) -> tuple[Group, ...]:
-    """Returns runs of a preset with flags, and with one thing more changed, by variant: label and flags.
+    """Returns groups of a preset with flags, and with one additional change each, by variant: label and flags.
 
-    A change takes the place of the flag that sets the same parameter; `unchanged` is the label without one. `seeds`, by
-    variant, are 11 to 13 where none are given, those of no other suite: what is chosen by them is judged by others.
+    A change replaces the flag that sets the same parameter; `unchanged` is the label of the group without a change.
+    `seeds` by variant default to 11 to 13, which no other suite uses: settings chosen with them are judged by others.
     """
     groups = []
     for variant, (label, *more) in {"": (unchanged,), **changes}.items():
@@ -148,7 +148,7 @@ def one_changed(
 
 
 def parameter(flag: str) -> str:
-    """Returns what a flag sets: `--set=PATH`, or its name."""
+    """Returns the parameter that a flag sets: `--set=PATH`, or its name."""
     return flag.rpartition("=")[0]
 
 
@@ -188,7 +188,7 @@ ANT_CONTACT_CHOICES = one_changed(
     },
 )
 CERTAIN, UNCLIPPED = "--set=agent.algorithm.min_prob=[0.01, 0.184]", "--set=agent.algorithm.b1_advantage_clipping=null"
-# The preset has had batches of 256 since.
+# The preset now has batches of 256.
 PENDULUM_CHOICES = one_changed(
     "pendulum_twin_sac",
     ("--set=agent.networks.*.batch_size=128",),
@@ -212,7 +212,7 @@ TAAC_CHOICES = one_changed(
     },
 )
 N_STEP, RATIO = "--set=agent.algorithm.n_step=", "--set=agent.algorithm.temperature.target_entropy_ratio="
-# The preset has had returns of 3 steps and half of the largest entropy since.
+# The preset now has returns of 3 steps and half of the maximum entropy.
 LUNAR_LANDER_CHOICES = one_changed(
     "lunar_lander_discrete_sac",
     (f"{N_STEP}1", f"{RATIO}0.2"),
@@ -226,7 +226,7 @@ LUNAR_LANDER_CHOICES = one_changed(
 )
 
 TARGET_ENTROPY = "--set=agent.algorithm.temperature.target_entropy="
-# The preset has had a target entropy of -1 since.
+# The preset now has a target entropy of -1.
 CONTINUOUS_LANDER_CHOICES = one_changed(
     "lunar_lander_continuous_twin_sac",
     (improve(50_000), f"{TARGET_ENTROPY}-2.0"),
@@ -301,7 +301,7 @@ def crossq(units: int, label: str, *flags: str, variant: str = "", seeds: tuple[
 
 
 NARROW_CROSSQ = crossq(512, "tfsac, CrossQ, 512 units", improve(95_000))
-# Two critics and one update a step, a twentieth of RLPD's arithmetic; the policy has layer normalisation too.
+# Two critics and one update per step, a twentieth of RLPD's arithmetic; the policy also has layer normalisation.
 WITH_PRIOR_DATA = (
     "--set=agent.networks.q.head_parameters.num_critics=2",
     "--set=agent.networks.q.head_parameters.loss_weight=0.5",
@@ -318,7 +318,7 @@ WIDE_CROSSQ = crossq(2048, "tfsac, CrossQ, 2048 units, bfloat16", *FEW_STEPS, se
 REDQ = preset("redq_mujoco", "tfsac, REDQ, bfloat16", *FEW_STEPS, seeds=(1,))
 FLASH_SAC = preset("flash_sac_mujoco", "tfsac, FlashSAC, bfloat16", *FEW_STEPS, seeds=(1,))
 
-# What was compared to choose `continuous`, with one update a step. The two best have more seeds.
+# The candidates for `continuous`, with one update per step. The two best have more seeds.
 LAYER_NORM, ATOMS = {"normalization": {"kind": "layer"}}, {"distribution": {"kind": "categorical", "num_atoms": 101}}
 SCALED_RETURNS = (
     '--set=environment.filters.return_scaling={"bound": null}',
@@ -329,7 +329,7 @@ EVERY_THIRD_UPDATE = "--set=agent.algorithm.num_updates_between_policy_updates=3
 
 
 def critics(body: dict[str, Any], **head: Any) -> tuple[str, ...]:
-    """Returns the flags of two critics of 256 units with other options of their body and their head."""
+    """Returns the flags for two critics of 256 units with other options of their body and head."""
     parameters = {"kind": "q", "network_layers_sizes": [256, 256], **body, **head}
     middleware = '--set=agent.networks.q.middleware_parameters={"scheme": "Empty"}'
     return f"--set=agent.networks.q.head_parameters={json.dumps(parameters)}", middleware
@@ -372,7 +372,7 @@ DEFAULT_CANDIDATES = (
             "_layer_norm_atoms": ("twin SAC, layer norm, 101 atoms", *critics(LAYER_NORM, **ATOMS), *SCALED_RETURNS),
         },
         seeds=dict.fromkeys(("_layer_norm", "_layer_norm_delay", "_atoms", "_layer_norm_atoms"), (11,)),
-    )[1:],  # the preset as it is belongs to the suite `choices`
+    )[1:],  # the unchanged preset belongs to the suite `choices`
 )
 
 SUITES = {
@@ -613,7 +613,7 @@ SUITES = {
                         "cart_pole_discrete_sac",
                         "tfsac, discrete SAC, without a memory",
                         improve(19_000),
-                        # As high as the other's, whose rewards are divided by 20. With 0.2 it lives on for its entropy.
+                        # As high as the other's, whose rewards are divided by 20. With 0.2, entropy outweighs rewards.
                         "--set=agent.algorithm.temperature.alpha=0.05",
                     ),
                 ),

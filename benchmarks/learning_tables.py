@@ -1,4 +1,4 @@
-"""Tables and pictures of learning.py, made from the committed records alone."""
+"""Tables and plots of learning.py, made only from the records."""
 
 import shlex
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from tfsac.experiments.learning_curves import read_evaluations
 
 
 def tabulate(suite: Suite, records: Records, chosen: Sequence[Run]) -> str:
-    """Writes `tables.md` and for each level, in a folder, what `tfsac compare` writes, of all runs; prints the
+    """Writes `tables.md` and, in a folder for each level, the files of `tfsac compare` for all runs; prints the
     comparisons of the chosen runs' levels.
 
     Args:
-        suite: whose levels they are.
-        records: of its runs.
-        chosen: the runs that what is printed is about.
+        suite: the suite.
+        records: records of its runs.
+        chosen: the runs to print.
 
     Returns:
-        the rows of the chosen runs' groups, with all their seeds, and notes
+        The rows of the chosen runs' groups, with all their seeds, and notes.
     """
     rates = {run.name: rate for run in suite.runs() if records.has(run) and (rate := records.success(run)) is not None}
     columns = [
@@ -70,7 +70,7 @@ def tabulate(suite: Suite, records: Records, chosen: Sequence[Run]) -> str:
 
 
 def notes(suite: Suite, records: Records, runs: Sequence[Run]) -> list[str]:
-    """Returns what a reader of a table of these runs must know."""
+    """Returns the notes below a table of these runs."""
     finished = [run for run in runs if records.has(run)]
     counted = (
         f"the mean of its last {suite.last_evaluations} evaluations"
@@ -96,13 +96,13 @@ def notes(suite: Suite, records: Records, runs: Sequence[Run]) -> list[str]:
 
 
 def short(commit: str) -> str:
-    """Returns the first letters of a commit, and whether the working tree differed from it."""
+    """Returns a commit's short hash, and whether the working tree differed from it."""
     number, _, changes = commit.partition(" ")
     return " ".join(filter(None, (number[:7], changes))) or "unknown"
 
 
 def missing(runs: Sequence[Run], machine: Machine, records: Records) -> list[str]:
-    """Returns a line for each run that is missing; with the command where it cannot be trained here."""
+    """Returns a line for each missing run, with the command if it cannot be trained here."""
     lines = []
     for run in runs:
         if not records.has(run):

@@ -1,12 +1,12 @@
-"""Time of sampling against the size of the memory: uniform, prioritised, sequences of 4 steps.
+"""Measures sampling time against memory size: uniform, prioritised, sequences of 4 steps.
 
     python benchmarks/memories.py
     python benchmarks/memories.py --frames
 
-50 batches of 256 a call, HalfCheetah's shapes, full memories of zeros with every page touched. The kinds take turns in
-each round. Writes results/memories.csv, a row for each measurement, and prints medians. The largest memories need 3 GB
-of RAM. With --frames one batch of 64 a call, Atari's shapes, each frame stored once against whole stacks, and four
-batches of ACER's segments, 8 of 5 steps each; writes results/memories_frames.csv and needs 5 GB.
+50 batches of 256 per call, HalfCheetah's shapes, full memories of zeros with every page touched. The kinds take turns
+in each round. Writes results/memories.csv, one row per measurement, and prints medians. The largest memories need 3 GB
+of RAM. With --frames: one batch of 64 per call, Atari's shapes, each frame stored once compared with whole stacks, and
+four batches of ACER's segments, 8 of 5 steps each; writes results/memories_frames.csv and needs 5 GB.
 """
 
 import argparse
@@ -37,7 +37,7 @@ FRAMES = {
     "segments of frames": lambda _, size: episodes(STACKS, size),
     "segments of whole stacks": lambda _, size: episodes(STACKS.unstacked(), size),
 }
-SEGMENTS, STEPS, EPISODE = (4, 8), 5, 500  # batches and columns a call, their steps, and those of an episode
+SEGMENTS, STEPS, EPISODE = (4, 8), 5, 500  # batches and segments per call, steps of a segment and of an episode
 
 
 def full(
@@ -80,7 +80,7 @@ def milliseconds(memory: TransitionMemory | EpisodicMemory, rng: np.random.Gener
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", action="store_true", help="stacks of frames instead of vectors")
+    parser.add_argument("--frames", action="store_true", help="measure stacks of frames instead of vectors")
     frames = parser.parse_args().frames
     kinds, sizes = (FRAMES, (10_000, 30_000)) if frames else (KINDS, SIZES)
     rng, rows = np.random.default_rng(0), []

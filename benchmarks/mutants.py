@@ -1,12 +1,11 @@
-"""Plants mistakes, one at a time, and tells whether the tests of their rooms and of the neighbours catch them.
+"""Mutation tests: plants mistakes, one at a time, and checks whether the tests of the related packages catch them.
 
     python benchmarks/mutants.py                         # this tree
     python benchmarks/mutants.py --tree=DIR --column=before
 
-Each mistake replaces one piece of code, which may stand anywhere in `tfsac/` and must stand there once; the first of its
-spellings that does is taken. The tests run in a copy of the tree, until the first failure. Writes
-results/mutants.csv: for every mistake and column the first test that failed, "survived", or "absent" where no spelling
-is found; rows of earlier columns stay.
+Each mistake replaces one piece of code that occurs exactly once in `tfsac/`; the first spelling that does is used. The
+tests run in a copy of the tree, until the first failure. Writes results/mutants.csv: for every mistake and column, the
+first test that failed, "survived", or "absent" if no spelling is found; keeps the rows of earlier columns.
 """
 
 import argparse
@@ -22,7 +21,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "mutants.csv"
 DISTUTILS = "ignore:The distutils package:DeprecationWarning"  # of TensorFlow Probability, in some environments
-# Modules of tests by room, those that most likely tell first. Those that a tree does not have are left out.
+# Test modules by package, with those most likely to fail first. Modules that a tree lacks are skipped.
 LOSSES = ["test_losses", "test_ensemble_losses", "test_taac_losses", "test_acer_losses", "test_golden_*"]
 AGENTS = ["test_golden_*", "test_soft_*", "test_twin_*", "test_discrete_soft*", "test_ensembles", "test_temperatures"]
 TAAC = ["test_taac_losses", "test_golden_taac", "test_taac_agent"]
@@ -49,11 +48,11 @@ CHECKPOINTS = [
 EXPORTS = ["test_export", "test_export_formats", "test_environments", "test_real_robot"]
 ENVIRONMENTS = ["test_environments", "test_final_observations", "test_teams"]
 TRAINING = ["test_updates", "test_trainer", "test_resets", "test_discrete_training", "test_learning_rates"]
-# What is wrong; its spellings, (right, wrong), or with the name of the file where it stands in several; the tests.
+# Description; spellings (right, wrong), with the file name if the code occurs in several files; tests.
 MUTANTS = [
     # losses and targets
     ("min over critics becomes max", [("tf.reduce_min(q_BN, axis=-1) - alpha", "tf.reduce_max(q_BN, axis=-1) - alpha")], LOSSES),
-    ("entropy is added with the wrong sign", [("- alpha * log_prob_B\n\n", "+ alpha * log_prob_B\n\n")], LOSSES),
+    ("entropy is added with the wrong sign", [("axis=-1) - alpha * log_prob_B\n", "axis=-1) + alpha * log_prob_B\n")], LOSSES),
     ("discrete expectation without the entropy", [("tf.reduce_min(q_BNA, axis=1) - alpha * log_prob_BA)", "tf.reduce_min(q_BNA, axis=1))")], LOSSES),
     ("bootstrap target keeps its gradient", [("return tf.stop_gradient(reward_B + discount_B * next_value_B)", "return reward_B + discount_B * next_value_B")], [*LOSSES, *AGENTS]),
     ("Huber's loss without its constant", [("2.0 * tf.abs(error) - 1.0)", "2.0 * tf.abs(error))")], LOSSES),
@@ -81,7 +80,7 @@ MUTANTS = [
     ("Coach's target moves the wrong network's rate", [("delta=target - online", "delta=online - target")], AGENTS),
     ("the target copies instead of averaging", [("alpha=rate, delta=target - online", "alpha=1.0, delta=target - online"), ("alpha=rate,", "alpha=1.0,")], AGENTS),
     ("the target's period is off by one", [("(self.updates + 1) % self.target_period == 0", "self.updates % self.target_period == 0")], [*AGENTS, "test_updates", "test_resets"]),
-    ("V is updated before the policy's sample", [("self.apply(value_gradients)\n        critic = self.critic_step(batch)", "critic = self.critic_step(batch)\n        self.apply(value_gradients)"), ("before its step\n        self.apply(*value.gradients)\n        critic = self.critic_step(batch)", "before its step\n        critic = self.critic_step(batch)\n        self.apply(*value.gradients)")], AGENTS),
+    ("V is updated before the policy's sample", [("self.apply(value_gradients)\n        critic = self.critic_step(batch)", "critic = self.critic_step(batch)\n        self.apply(value_gradients)"), ("of the policy before its step\n        self.apply(*value.gradients)\n        critic = self.critic_step(batch)", "of the policy before its step\n        critic = self.critic_step(batch)\n        self.apply(*value.gradients)")], AGENTS),
     ("critic_first takes the policy's gradient first", [("critic = agent.critic_step(batch)\n    agent.apply(*critic.gradients)\n    policy = agent.policy_step(batch)\n", "policy = agent.policy_step(batch)\n    critic = agent.critic_step(batch)\n    agent.apply(*critic.gradients)\n"), ("critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n    policy = agent.policy_step(batch)\n", "policy = agent.policy_step(batch)\n    critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n")], AGENTS),
     ("simultaneous applies before all gradients are taken", [("critic, policy = agent.critic_step(batch), agent.policy_step(batch)\n    agent.apply(*critic.gradients, *policy.gradients)\n", "critic = agent.critic_step(batch)\n    agent.apply(*critic.gradients)\n    policy = agent.policy_step(batch)\n    agent.apply(*policy.gradients)\n"), ("critic, policy = agent.critic_step(batch), agent.policy_step(batch)\n    agent.apply(critic.gradients)\n", "critic = agent.critic_step(batch)\n    agent.apply(critic.gradients)\n    policy = agent.policy_step(batch)\n")], AGENTS),
     ("both samples of an update use the same noise", [('self.noise("next", [self.entries, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN', 'self.noise("policy", [self.entries, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN'), ('self.noise("next", [self.rows, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN', 'self.noise("policy", [self.rows, self.policy.action_size])\n        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)\n        next_q_BN')], [*AGENTS, "test_noise_repetition"]),
@@ -108,14 +107,14 @@ MUTANTS = [
     ("a damaged chunk is not noticed", [("check_file(path, chunk)\n", "pass\n"), ("for path, expected in files.items():\n        if digest(path)", "for path, expected in ():\n        if digest(path)")], [*CHECKPOINTS, "test_damage", "test_salvage"]),
     ("one update less than the ratio says", [("periods * algorithm.num_consecutive_training_steps - counters.updates", "periods * algorithm.num_consecutive_training_steps - counters.updates - 1")], [*TRAINING, *CHECKPOINTS]),
     # exports and acting
-    ("an export maps actions without the middle of the bounds", [("+ (0.5 * low + 0.5 * high), low, high)", ", low, high)")], EXPORTS),
+    ("an export maps actions without the middle of the bounds", [("action * leaf.scale + (0.5 * leaf.low + 0.5 * leaf.high)", "action * leaf.scale")], EXPORTS),
     ("an export does not clip normalised observations", [("tf.clip_by_value((x - scale[key][0]) * scale[key][1], -bound, bound)", "(x - scale[key][0]) * scale[key][1]")], EXPORTS),
     ("masked actions keep their probability", [("self.prob = tf.where(self.mask, tf.exp(log_prob), zero)", "self.prob = tf.exp(log_prob)")], [*LOSSES, *AGENTS, *EXPORTS]),
 ]  # fmt: skip
 
 
 def plant(tree, spellings):
-    """Replaces the first spelling that stands in exactly one place; returns whether there was one."""
+    """Replaces the first spelling that occurs exactly once; returns whether there was one."""
     for right, wrong, *name in spellings:
         paths = (tree / "tfsac").rglob(name[0] if name else "*.py")
         found = [path for path in paths if right in path.read_text(encoding="utf-8")]
@@ -165,10 +164,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tree", type=pathlib.Path, default=HERE.parent)
     parser.add_argument("--column", default="after")
-    parser.add_argument("--only", default="", help="part of the mistakes' names")
+    parser.add_argument("--only", default="", help="only mistakes whose description contains this text")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--limit", type=float, default=1800, help="seconds for the tests of one mistake")
-    parser.add_argument("--check", action="store_true", help="only tell which mistakes are absent")
+    parser.add_argument("--check", action="store_true", help="only print which mistakes are absent")
     args = parser.parse_args()
     if args.check:
         for what, spellings, _ in MUTANTS:

@@ -1,8 +1,8 @@
-"""Time of one step's work with prioritised replay: sampling 256 of 1 000 000 and updating their priorities.
+"""Measures the time per step of prioritised replay: sampling 256 of 1 000 000 and updating their priorities.
 
     python benchmarks/prioritized.py
 
-HalfCheetah's shapes, a full memory with random priorities, one new transition a step, as in training. Prints medians
+HalfCheetah's shapes, a full memory with random priorities, one new transition per step, as in training. Prints medians
 and 10 % to 90 % quantiles; sampling should take at most 1 ms.
 """
 

@@ -1,11 +1,11 @@
-"""What an update spends its time on: the operations that TensorFlow runs, by type.
+"""Profiles an update: the operations that TensorFlow runs, by type.
 
     python benchmarks/profile_update.py --preset=mujoco_twin_sac --level=HalfCheetah-v5 --together=50
 
 Traces `--calls` calls of `--together` updates with TensorFlow's profiler, from random batches, and prints each type's
-number, microseconds and share of an update, the largest first. Types below 1 % are one row. Microseconds are of all
-threads together: they add up to more than an update takes where operations run side by side. The lines below say how
-long an update takes without the profiler, and how many operations its graph needs, constants and reads included.
+count, microseconds and share of an update, the largest first. Types below 1 % are merged into one row. Microseconds are
+summed over all threads: they exceed the time of an update if operations run in parallel. The lines below show the time
+of an update without the profiler, and the number of operations in its graph, including constants and reads.
 
 `--updates_between_diagnostics=1` shows updates that report all metrics.
 """
@@ -33,7 +33,7 @@ from toys import random_batches, random_segments, random_sequences
 
 
 def made_batches(agent, updates):
-    """Returns random batches of an agent's kind, `[U, ...]`."""
+    """Returns random batches for an agent, `[U, ...]`."""
     policy, size = agent.policy, agent.batch_size
     if hasattr(policy, "trajectory"):
         return random_sequences(agent.spec, updates, agent.batch_spec().reward.shape[0], size)
@@ -44,7 +44,7 @@ def made_batches(agent, updates):
 
 
 def operations(folder):
-    """Returns how often each type of operation ran, and for how many microseconds."""
+    """Returns the count and the microseconds of each type of operation."""
     counts, total = collections.Counter(), collections.Counter()
     for path in pathlib.Path(folder).rglob("*.xplane.pb"):
         space = xplane_pb2.XSpace.FromString(path.read_bytes())
@@ -73,8 +73,8 @@ def needed(graph):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="mujoco_twin_sac")
-    parser.add_argument("--level", default=None, help="the preset's own by default")
-    parser.add_argument("--together", type=int, default=50, help="updates a call")
+    parser.add_argument("--level", default=None, help="level (default: the preset's own)")
+    parser.add_argument("--together", type=int, default=50, help="updates per call")
     parser.add_argument("--calls", type=int, default=4)
     default = RunParameters().updates_between_diagnostics
     parser.add_argument("--updates_between_diagnostics", type=int, default=default)

@@ -1,4 +1,4 @@
-"""What float16 costs a policy: the same episodes with a run's LiteRT files in float32 and float16.
+"""Measures the cost of float16 for a policy: the same episodes with a run's LiteRT files in float32 and float16.
 
 python benchmarks/quantization.py --run_dir=runs/pendulum --episodes=20
 """
@@ -15,11 +15,11 @@ from tfsac.exporting import loading
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import evaluate
 
-SEED = 100  # of the episodes
+SEED = 100  # seed of the episodes
 
 
 def played(run_dir, path, spec, episodes):
-    """Returns returns, observations and actions of a file's episodes."""
+    """Returns the returns, observations and actions of episodes with a LiteRT file."""
     policy, observations = exporting.load_exported(path), []
     env = loading.environment_of(run_dir)
 
@@ -34,7 +34,7 @@ def played(run_dir, path, spec, episodes):
 
 
 def compared(exact, rounded, observations):
-    """Returns the largest difference of an entry of each step's action, with the exact file's states."""
+    """Returns the largest difference of an action entry in each step, with the states of the exact file."""
     exact, rounded = exporting.load_exported(exact), exporting.load_exported(rounded)
     differences = []
     for arrays in observations:

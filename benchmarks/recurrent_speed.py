@@ -1,9 +1,9 @@
-"""Steps a second that recurrent soft actor-critic learns from, beside SAC with twin critics, interleaved.
+"""Compares the steps per second that recurrent soft actor-critic and SAC with twin critics learn from, interleaved.
 
     python benchmarks/recurrent_speed.py --rounds=5
 
-Observations of Hopper without velocities; both agents as their presets make them. An update without an LSTM learns from
-256 steps, a recurrent one from 32 sequences of 64, burn-in included. Writes results/recurrent_speed.csv.
+Observations of Hopper without velocities; both agents with their presets. An update without an LSTM learns from 256
+steps, a recurrent one from 32 sequences of 64, including burn-in. Writes results/recurrent_speed.csv.
 """
 
 import argparse
@@ -26,7 +26,7 @@ AGENTS = ("mujoco_twin_sac", "recurrent_sac_mujoco")
 
 
 def batch_of(agent, rng: np.random.Generator):
-    """Returns one update's batch of noise, without ends of episodes."""
+    """Returns a batch of noise for one update, without episode ends."""
 
     def draw(spec: tf.TensorSpec) -> np.ndarray:
         shape = (1, *spec.shape)
@@ -48,7 +48,7 @@ def rate(agent, batch, seconds: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of each measurement")
     options = parser.parse_args()
     rng, one = np.random.default_rng(0), np.ones(ACTION, np.float32)
     spec = Spec({"observation": ArraySpec((OBSERVATION,), "float32")}, ArraySpec((ACTION,), "float32", -one, one))

@@ -1,4 +1,4 @@
-"""Resident memory over a run of 100 000 steps, number of traces, and what importing costs.
+"""Measures resident memory over a run of 100 000 steps, the number of traces, and the time of imports.
 
     python benchmarks/resources.py
 

@@ -1,9 +1,9 @@
-"""What the last policy of a run is paid for: returns, split into the parts of the reward that MuJoCo's levels report.
+"""Splits the returns of a run's last policy into the parts of the reward that MuJoCo levels report.
 
     python benchmarks/reward_parts.py --run_dir=runs/ant --episodes=10
 
-`policy/` in a run's folder is the policy of the best evaluation, which for Ant may be one that has learned nothing: the
-last one comes from the last checkpoint.
+`policy/` in a run's folder is the policy of the best evaluation, which for Ant may be an untrained one. The last policy
+comes from the last checkpoint.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Policy, RunDirectory, Trainer
 from tfsac.training.evaluation import evaluate_policy
 
-SEED = 500  # of the first episode
+SEED = 500  # seed of the first episode
 
 
 class Parts(gym.Wrapper):
-    """Adds up what `info` says of rewards."""
+    """Sums the rewards in `info`."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -36,7 +36,7 @@ class Parts(gym.Wrapper):
 
 
 def last_policy(run_dir, copy):
-    """Returns the policy of a run's last checkpoint. Restoring writes into the copy."""
+    """Returns the policy of a run's last checkpoint; restoring writes to the copy."""
     shutil.copytree(run_dir, copy)
     preset, run = RunDirectory(copy).read()
     trainer = Trainer(preset, copy, run, resume=True, quiet=True)

@@ -1,11 +1,11 @@
-"""What an update and an action cost, against batch size, width of the networks and number of environments.
+"""Measures the cost of an update and an action against batch size, network width and number of environments.
 
     python benchmarks/scaling.py --rounds=3
     python benchmarks/scaling.py --rounds=3 --mixed_precision=bfloat16
 
-The agent is soft actor-critic with twin critics and automatic temperature, 17 observations and 6 actions as in
-HalfCheetah-v5. Rounds are interleaved; the table in `results/scaling.csv` has medians. A GFLOP count of matrix products
-stands beside each. Prints also how many operations the graph of one update has, at 2 x 256 and batch 256.
+The agent is soft actor-critic with twin critics and automatic temperature, with 17 observation entries and 6 action
+dimensions as in HalfCheetah-v5. Rounds are interleaved; `results/scaling.csv` has medians and the GFLOP of the matrix
+products. Also prints the number of operations in the graph of one update, at 2 x 256 and batch 256.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def agent_and_batches(width, batch, spec):
 
 
 def operations(spec):
-    """Returns how many operations the graph of one update has besides constants, shapes and reads of variables."""
+    """Returns the number of operations in the graph of one update, without constants, shapes and variable reads."""
     agent, _ = agent_and_batches(256, 256, spec)
     agent.trace(single=True)
     return sum(operation.type not in CHEAP for operation in agent.compiled._graph("all").graph.get_operations())
@@ -65,8 +65,8 @@ def operations(spec):
 def gflop(width, batch):
     """Returns the floating point operations of one update's matrix products.
 
-    The policy's step goes through policy and both critics, the critics' through policy and targets and themselves;
-    forward passes cost one product, gradients of weights and of what came before one each.
+    The policy's step goes through policy and both critics; the critics' step through policy, targets and critics. A
+    forward pass costs one product, and the gradients of weights and inputs one each.
     """
     policy = OBSERVATION * width + width * width + width * 2 * ACTION
     critic = (OBSERVATION + ACTION) * width + width * width + width

@@ -1,9 +1,9 @@
-"""What simple_spread pays a script: a scale for the returns that agents learn.
+"""Computes the returns of scripted agents on simple_spread, as a reference for learned returns.
 
     python benchmarks/scripted_spread.py --agents=3
 
-Every agent goes straight to a landmark, at full force and with its speed damped: to the one that is nearest to it, or to
-its own where the landmarks are divided so that the sum of all ways is shortest.
+Every agent goes straight to a landmark, at full force and with its speed damped: to the nearest one, or to its own in
+the assignment that minimises the total distance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def chosen(script: str, distances: np.ndarray) -> list[int]:
 
 
 def forces(towards: np.ndarray, velocity: np.ndarray, continuous: bool) -> np.ndarray | int:
-    """Returns the action of an agent: left, right, down, up, after one that does nothing."""
+    """Returns the action of an agent: no-op, left, right, down or up."""
     x, y = wanted = np.clip(4 * towards - 2 * velocity, -1, 1)
     if continuous:
         return np.array([0, max(-x, 0), max(x, 0), max(-y, 0), max(y, 0)], np.float32)

@@ -3,7 +3,7 @@ actor-critic on a CPU, or a GPU.
 
 The algorithm is twin-target soft actor-critic with automatic temperature, with Stable-Baselines3's defaults.
 
-Each library runs in a virtual environment of its own; one that is not named is left out:
+Each library runs in its own virtual environment; libraries that are not named are skipped:
 
     pip install 'tfsac[mujoco]'                             # 1st environment, or a checkout with its requirements
     pip install stable-baselines3 'gymnasium[mujoco]'       # 2nd
@@ -11,17 +11,17 @@ Each library runs in a virtual environment of its own; one that is not named is 
     python benchmarks/speed.py --tfsac=PYTHON1 --sb3=PYTHON2 --sbx=PYTHON3 --rounds=5 --steps=2000
 
 The bare loop (`bare_loop.py`) runs in the first environment. `tfsac` is `tfsac.train` in a fresh Python process, and
-`command` is `tfsac train`; on a GPU `xla` is `tfsac` with `--jit_compile`. Every measurement is a process of its own.
-Rounds are interleaved: what else the machine does hits all libraries alike. Modes:
+`command` is `tfsac train`; on a GPU `xla` is `tfsac` with `--jit_compile`. Every measurement is a separate process.
+Rounds are interleaved, so that other load affects all libraries equally. Modes:
 
     loop1, loop50        environment steps/s of the whole training loop, K updates after every K steps, without
                          start-up, random steps and the first updates
-    updates1, updates50  updates/s from a full replay memory, sampling included, K in one call
+    updates1, updates50  updates/s from a full replay memory, including sampling, K per call
     act                  microseconds from one raw observation to one sampled action in the environment's bounds
     floor                share of the machine's own rate of float32 matrix products that tfsac's updates reach
 
-Adds its measurements, under the name of the processor, to speed.csv, and writes speed.md (medians, ranges and ratios)
-from all machines' runs.
+Adds the measurements, under the name of the processor, to speed.csv, and writes speed.md (medians, ranges and ratios)
+for all machines.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ LIBRARIES = ("bare", "tfsac", "xla", "command", "sb3", "sbx")
 OURS = ("xla", "command")  # other ways to run tfsac
 MODES = ("loop1", "loop50", "updates1", "updates50", "act", "floor")
 LOOPS = ("loop1", "loop50")
-# Smallest ratio to the bare loop, or one bound for tfsac alone.
+# Minimum ratio to the bare loop, or an absolute bound for tfsac.
 BARS = {"loop1": 0.95, "loop50": 0.95, "updates50": 0.95, "act": 40.0, "floor": 0.7}
 
 BATCH, HIDDEN, CAPACITY, DISCOUNT, LEARNING_RATE, TAU = 256, [256, 256], 1_000_000, 0.99, 3e-4, 0.005
 RANDOM_STEPS, FIRST_UPDATES = 1_000, 200  # before the clock starts
-STORED = 10_000  # transitions in the memory for updates alone
+STORED = 10_000  # transitions in the memory when only updates are measured
 FLOOR_ROUNDS = 5
 PACKAGES = ("tensorflow", "keras", "stable-baselines3", "torch", "sbx-rl", "jax", "gymnasium", "mujoco", "numpy")
 
@@ -67,15 +67,15 @@ PACKAGES = ("tensorflow", "keras", "stable-baselines3", "torch", "sbx-rl", "jax"
 def forward(rows: int, *sizes: int) -> int:
     """FLOPs of a forward pass through dense layers: one multiplication and one addition per row and weight.
 
-    Going backward through a layer is one such product for its inputs and one for its weights. So a training step is
-    three forward passes, and a gradient through a network to the action, which leaves its weights alone, is two. (2 %
-    too many: the first layer of a training step needs no gradient for its inputs.)
+    The backward pass through a layer is one such product for its inputs and one for its weights. So a training step
+    costs three forward passes, and a gradient through a network to the action, without weight gradients, costs two.
+    (This is 2 % too high: the first layer of a training step needs no gradient for its inputs.)
     """
     return 2 * rows * sum(a * b for a, b in itertools.pairwise(sizes))
 
 
 def flops(observation: int, action: int, hidden: Sequence[int] = HIDDEN, batch: int = BATCH) -> dict[str, int]:
-    """FLOPs of the matrix products of one update, the same in all three libraries, by part."""
+    """FLOPs of the matrix products of one update by part, the same in all libraries."""
     policy = forward(batch, observation, *hidden, 2 * action)
     q = forward(batch, observation + action, *hidden, 1)
     return {
@@ -104,7 +104,7 @@ class LoopClock:
         self.steps, self.began, self.rate = steps, 0.0, 0.0
 
     def finished(self, step: int) -> bool:
-        """Call it after every step; returns whether all was measured."""
+        """Call it after every step; returns whether the measurement is complete."""
         if step == self.start:
             self.began = time.perf_counter()
         elif step == self.stop:
@@ -130,7 +130,7 @@ def microseconds(call: Callable[[], Any], calls: int = 2_000) -> float:
 
 
 def random_transition(rng: Any, observation: int, action: int) -> tuple[Any, ...]:
-    """Returns observation, action, reward and next observation of one made-up step of one environment."""
+    """Returns observation, action, reward and next observation of a random step of one environment."""
     return (
         rng.standard_normal((1, observation)).astype("float32"),
         rng.uniform(-1.0, 1.0, (1, action)).astype("float32"),
@@ -246,7 +246,7 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
 
 
 def tfsac_preset(level: str, together: int, improve: int | None = None, every: int = 10**9) -> Any:
-    """Returns the experiment, of so many steps after the random ones, evaluated every so many steps."""
+    """Returns the experiment, with `improve` steps after the random steps, evaluated after every `every` steps."""
     from tfsac import parameters as p
 
     algorithm = p.TwinSoftActorCriticAlgorithmParameters(
@@ -274,7 +274,7 @@ def tfsac_preset(level: str, together: int, improve: int | None = None, every: i
 
 
 def tfsac_loop(preset: Any, steps: int, jit_compile: bool = False) -> float:
-    """Returns environment steps/s of a training run; nothing is evaluated or saved while the clock runs."""
+    """Returns environment steps/s of a training run, without evaluations or checkpoints in the timed part."""
     import tfsac
     from tfsac.parameters import RunParameters
     from tfsac.training import Callback, Trainer
@@ -292,7 +292,7 @@ def tfsac_loop(preset: Any, steps: int, jit_compile: bool = False) -> float:
 
 
 def measure_command(library: str, mode: str, args: argparse.Namespace) -> dict[str, float]:
-    """Returns the steps/s that `tfsac train` writes of the part of its run between its first and second evaluation."""
+    """Returns the steps/s that `tfsac train` reports between its first and second evaluation."""
     together, steps = 50 if mode.endswith("50") else 1, RANDOM_STEPS + args.steps
     pathlib.Path("preset.py").write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT / 'benchmarks')!r})\nimport speed\n"
@@ -328,7 +328,7 @@ def measure_bare(library: str, mode: str, args: argparse.Namespace) -> dict[str,
 
 
 def floor(update_rate: Callable[[], float], flops: int) -> dict[str, float]:
-    """Compares updates with bare matrix products, by turns in one process."""
+    """Compares updates with bare matrix products, taking turns in one process."""
     import numpy as np
     import tensorflow as tf
 
@@ -354,7 +354,7 @@ def floor(update_rate: Callable[[], float], flops: int) -> dict[str, float]:
         gflops()
         return gflops
 
-    # Products that do not depend on each other may use threads that one after the other cannot.
+    # Independent products can use threads that sequential products cannot.
     large = [products(2048, 1, 8), products(2048, 4, 2)]
     small = [products(256, 1, 2000), products(256, 4, 500)]
     names = ("gflops_2048", "gflops_256", "updates_per_second", "value", "share_256")
@@ -409,7 +409,7 @@ def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str,
     command += [f"--{name}={getattr(args, name)}" for name in ("steps", "level", "device")]
     hidden = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"} if args.device == "cpu" else {}
     environ = {**os.environ, **hidden, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    with tempfile.TemporaryDirectory() as folder:  # takes run directories and the logs of simulators
+    with tempfile.TemporaryDirectory() as folder:  # for run directories and simulator logs
         done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder, check=False)
     if done.returncode:
         raise SystemExit(f"{library} {mode} failed:\n{done.stderr[-3000:]}")
@@ -417,7 +417,7 @@ def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str,
 
 
 def measure_all(args: argparse.Namespace, out: pathlib.Path) -> None:
-    """Makes all measurements and writes speed.csv on the way, beside the runs of other machines."""
+    """Makes all measurements and writes speed.csv as it goes, next to the runs of other machines."""
     path, name = out / "speed.csv", machine(args.device)
     kept = [row for row in read(path) if row["machine"] != name]
     libraries = [library for library in LIBRARIES if getattr(args, library, args.tfsac)]
@@ -426,7 +426,7 @@ def measure_all(args: argparse.Namespace, out: pathlib.Path) -> None:
         rows.writeheader()
         rows.writerows(kept)
         for number, mode in itertools.product(range(args.rounds), args.modes.split(",")):
-            # Every other round in the opposite order, for machines that slow down while they are busy.
+            # Every other round in the opposite order, for machines that slow down under load.
             for library in libraries[:: 1 if number % 2 else -1]:
                 if not measured(library, mode, args.device):
                     continue
@@ -447,8 +447,8 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
 
 
 def machine(device: str = "cpu") -> str:
-    """Returns the GPU if it is used, the processor, its cores and those of its instructions on which the speed of matrix
-    products depends.
+    """Returns the GPU if it is used, the processor, its cores, and the instruction sets that determine the speed of
+    matrix products.
     """
     text = pathlib.Path("/proc/cpuinfo").read_text()
     model = next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name"))
@@ -482,7 +482,7 @@ def ratio(mode: str, medians: dict[str, float], other: str) -> float | None:
 
 
 def bar(mode: str, medians: dict[str, float]) -> str:
-    """Returns what tfsac should reach, and whether it does."""
+    """Returns the bar for tfsac, and whether it is reached."""
     value = ratio(mode, medians, "bare") if mode not in ("act", "floor") else medians.get("tfsac")
     if mode not in BARS or value is None:
         return ""
@@ -527,7 +527,7 @@ def section(name: str, rows: list[dict[str, str]]) -> list[str]:
 
 
 def report(rows: list[dict[str, str]]) -> str:
-    """Returns speed.md: a section for each machine, the newest last."""
+    """Returns speed.md: one section per machine, the newest last."""
     lines = [
         "# Speed",
         "",
@@ -547,7 +547,7 @@ def report(rows: list[dict[str, str]]) -> str:
 def python(path: str) -> str:
     """Returns the absolute path of a library's Python, which workers start in other folders."""
     if path and shutil.which(path) is None:
-        raise argparse.ArgumentTypeError(f"there is no such program: {path}")
+        raise argparse.ArgumentTypeError(f"no such program: {path}")
     return os.path.abspath(shutil.which(path)) if path else ""
 
 
@@ -557,19 +557,19 @@ def main() -> None:
     parser.add_argument("--sb3", type=python, default="", help="its Python")
     parser.add_argument("--sbx", type=python, default="", help="its Python")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=2000, help="steps or updates a measurement, a multiple of 50")
+    parser.add_argument("--steps", type=int, default=2000, help="steps or updates per measurement, a multiple of 50")
     parser.add_argument("--level", default="HalfCheetah-v5")
-    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="what computes updates (%(default)s)")
-    parser.add_argument("--modes", default=",".join(MODES), help="some of them, separated by commas")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="device for updates (%(default)s)")
+    parser.add_argument("--modes", default=",".join(MODES), help="modes to measure, separated by commas")
     parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results"), help="folder of speed.csv and speed.md")
     parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
     parser.add_argument("--mode", choices=MODES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.steps < 50 or args.steps % 50:
-        parser.error(f"--steps is a multiple of 50. Received: {args.steps}")
+        parser.error(f"--steps must be a multiple of 50. Received: {args.steps}")
     unknown = set(args.modes.split(",")) - set(MODES)
     if unknown:
-        parser.error(f"--modes are some of {','.join(MODES)}. Received: {','.join(sorted(unknown))}")
+        parser.error(f"--modes must be among {','.join(MODES)}. Received: {','.join(sorted(unknown))}")
     if args.worker:
         work(args)
         return

@@ -1,21 +1,21 @@
-"""Measures how long commands take to begin, beside `import tensorflow`.
+"""Measures the start-up time of commands, compared with `import tensorflow`.
 
     python benchmarks/startup.py --rounds=7
-    python benchmarks/startup.py --rounds=7 --against=FOLDER    # a checkout of another version, by turns with this one
+    python benchmarks/startup.py --rounds=7 --against=FOLDER    # compared with a checkout of another version
 
-Every measurement is a fresh process with a warm file cache; rounds are interleaved, so what else the machine does hits
-all alike. Measured from the start of the process to its end:
+Every measurement is a fresh process with a warm file cache; rounds are interleaved, so that other load affects all of
+them equally. Measured from the start of the process to its end:
 
     tensorflow           python -c "import tensorflow"
     help, presets        tfsac --help, tfsac presets
-    train                tfsac train on Pendulum-v1, whose first environment step ends the process at once
-    train HalfCheetah    the same with twin critics on HalfCheetah-v5, where MuJoCo is installed
+    train                tfsac train on Pendulum-v1, until the first environment step ends the process
+    train HalfCheetah    the same with twin critics on HalfCheetah-v5, if MuJoCo is installed
     evaluate             tfsac evaluate --episodes=1, an episode of 20 steps of Pendulum-v1
     export, export lite  tfsac export as SavedModel and for LiteRT
     plot                 tfsac plot of that run
 
-`ratio` is (seconds - 2) / seconds of `import tensorflow`, of the medians, or 0 below 2 s; it should be at most 1.5. The processor's
-seconds (of user code, of all threads) depend less on what else runs. Writes startup.csv.
+`ratio` is (seconds - 2) / (seconds of `import tensorflow`), of medians, or 0 below 2 s; it should be at most 1.5. CPU
+seconds (of user code in all threads) depend less on other load. Writes startup.csv.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BAR = 1.5
-FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")  # flags of the CPU on which speed depends
+FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")  # CPU flags that affect the speed
 # A run with one evaluation, to evaluate, export and plot.
 SHORT = {
     "schedule.heatup_steps": 200,
@@ -49,7 +49,7 @@ SHORT = {
 
 
 class EndsAtFirstStep(gym.Wrapper):
-    """Ends the process with the first environment step."""
+    """Ends the process at the first environment step."""
 
     def step(self, action):
         os._exit(0)
@@ -61,7 +61,7 @@ gym.register("HalfCheetahStart-v0", lambda **kwargs: EndsAtFirstStep(gym.make("H
 
 
 def commands(run: pathlib.Path, folder: pathlib.Path) -> dict[str, list[str]]:
-    """Returns what is measured, by name; each may be started once in an empty folder."""
+    """Returns the measured commands by name; each may be started once in an empty folder."""
     tfsac, train = ["-m", "tfsac"], ["train", f"--run_dir={folder / 'run'}", "--seed=1"]
     found = {
         "tensorflow": ["-c", "import tensorflow"],
@@ -80,10 +80,10 @@ def commands(run: pathlib.Path, folder: pathlib.Path) -> dict[str, list[str]]:
 
 
 def measure(arguments: list[str], environ: dict[str, str]) -> tuple[float, float]:
-    """Returns wall seconds and the processor's seconds of user code, of one process."""
+    """Returns wall-clock seconds and CPU seconds of user code of one process."""
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+") as output:
-        # The levels are importable from where this file is, the current folder.
+        # The levels can be imported because the folder of this file is the working directory.
         process = subprocess.Popen(
             [sys.executable, *arguments], cwd=ROOT / "benchmarks", env=environ, stdout=output, stderr=output
         )
@@ -108,13 +108,13 @@ def cpu() -> tuple[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--against", help="a checkout of another version, measured by turns")
+    parser.add_argument("--against", help="a checkout of another version, measured in turn")
     parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results" / "startup.csv"))
     args = parser.parse_args()
     if args.rounds < 1:
-        parser.error(f"--rounds is at least 1. Received: {args.rounds}")
+        parser.error(f"--rounds must be at least 1. Received: {args.rounds}")
     if args.against and not (pathlib.Path(args.against) / "tfsac").is_dir():
-        parser.error(f"--against is the folder of a checkout, with tfsac/ in it. Received: {args.against}")
+        parser.error(f"--against must be the folder of a checkout, with tfsac/ in it. Received: {args.against}")
     versions = {"this": ROOT, **({"before": pathlib.Path(args.against).absolute()} if args.against else {})}
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     load = os.getloadavg()[0]

@@ -1,10 +1,10 @@
-"""Measures the updates of TAAC against what the count of its matrix products predicts from twin-target soft
-actor-critic's.
+"""Compares the update speed of TAAC with the prediction from twin-target soft actor-critic's speed and the counts of
+matrix products.
 
     python benchmarks/taac_speed.py --rounds=5
 
-Both agents in one process, taking turns, with HalfCheetah's sizes, a batch of 256 and two hidden layers of 256. TAAC
-learns from stretches of T = 4 rows. Writes results/taac_speed.csv: a row for each round.
+Both agents run in one process, taking turns, with HalfCheetah's sizes, a batch of 256 and two hidden layers of 256.
+TAAC learns from sequences of T = 4 steps. Writes results/taac_speed.csv, one row per round.
 """
 
 import argparse
@@ -32,7 +32,7 @@ OBSERVATION, ACTION, BATCH, HIDDEN, CALL = 17, 6, 256, 256, 20
 
 
 def passes(layers: list[tuple[int, int]], gradient: str = "") -> int:
-    """Returns multiplications of a forward pass of one row, and of a gradient to the "weights" or through to the
+    """Returns the multiplications of a forward pass of one row, and of a gradient to the "weights" or through to the
     "inputs".
     """
     products = [a * b for a, b in layers]
@@ -44,7 +44,7 @@ def counted(steps: int) -> tuple[int, int]:
     """Returns the multiplications of one update of each agent: twin-target soft actor-critic, and TAAC."""
     body = [(HIDDEN, HIDDEN)]
     policy = [(OBSERVATION, HIDDEN), *body, (HIDDEN, 2 * ACTION)]
-    # The linear layer from the previous action to the observation's width is wanted once in the first layer.
+    # The first layer needs the linear layer from the previous action to the observation's width only once.
     abstract = [(2 * OBSERVATION + ACTION * OBSERVATION // HIDDEN, HIDDEN), *body, (HIDDEN, 2 * ACTION)]
     q = [(OBSERVATION + ACTION, HIDDEN), *body, (HIDDEN, 1)]
     sac = passes(policy) + passes(policy, "weights") + 2 * (passes(q, "inputs") + passes(q) + passes(q, "weights"))
@@ -95,7 +95,7 @@ def rate(agent, batches, seconds: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of each measurement")
     parser.add_argument("--steps", type=int, default=4, help="T")
     options = parser.parse_args()
     rng, one = np.random.default_rng(0), np.ones(ACTION, np.float32)

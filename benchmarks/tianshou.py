@@ -1,12 +1,12 @@
-"""Sets our suites beside the evaluations that Tianshou publishes for SAC on MuJoCo's v3 levels: 10 seeds each.
+"""Compares our suites with the evaluations that Tianshou publishes for SAC on MuJoCo's v3 levels: 10 seeds each.
 
     python benchmarks/tianshou.py                    # the table, from results/tianshou.csv and the committed records
-    python benchmarks/tianshou.py --source=TIANSHOU  # writes that CSV again, from a checkout of the commit below
+    python benchmarks/tianshou.py --source=TIANSHOU  # rewrites that CSV, from a checkout of the commit below
 
 The evaluations are `examples/mujoco/benchmark/LEVEL/sac/test_rew_10seeds.csv` of github.com/thu-ml/tianshou (MIT), commit
-39acf2094d96268d92ebb54dcbfc3de76d702567; each is the mean of 10 episodes. Steps there leave out the 10 000 random ones,
-here they are counted. Both scores are the mean of the last 5 evaluations: of 100 000 steps those of every 5000, of the long
-runs those of every 10 000.
+39acf2094d96268d92ebb54dcbfc3de76d702567; each is the mean of 10 episodes. Steps there exclude the 10 000 random steps;
+here they are included. Both scores are the mean of the last 5 evaluations, which are every 5000 steps in runs of
+100 000 steps and every 10 000 in long runs.
 """
 
 import argparse
@@ -29,13 +29,13 @@ SHORT = 100_000
 
 
 def evaluations(level: str, suite: str) -> range:
-    """Returns the steps of the evaluations that a score is made of."""
+    """Returns the steps of the evaluations in a score."""
     last, every = (SHORT, 5000) if suite == "mujoco" else (STEPS[level], 10_000)
     return range(last - 4 * every, last + 1, every)
 
 
 def write_curves(source: pathlib.Path) -> None:
-    """Writes the evaluations that scores are made of."""
+    """Writes the evaluations in the scores."""
     with CURVES.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["level", "env_steps", *SEEDS])

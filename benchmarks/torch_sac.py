@@ -1,10 +1,10 @@
-"""Soft actor-critic in plain PyTorch, memory on the device and the update compiled: a yardstick of gpu.py.
+"""Soft actor-critic in plain PyTorch, with the memory on the device and a compiled update: a baseline for gpu.py.
 
     python torch_sac.py [--calls 5] [--together 50] [--modes eager compiled graphs] [--seconds 1]
 
-The same algorithm as xla_loop.py and `mujoco_twin_sac`: 17 observations, 6 actions, batch 256, two layers of 256, twin critics as
-one batched product, automatic temperature. `compiled` is torch.compile, `graphs` replays a
-CUDA graph of it. A line of JSON for each mode.
+The same algorithm as xla_loop.py and `mujoco_twin_sac`: 17 observation entries, 6 action dimensions, batch 256, two
+layers of 256, twin critics as one batched product, automatic temperature. `compiled` is torch.compile, `graphs` replays
+a CUDA graph of it. Prints a line of JSON for each mode.
 """
 
 import argparse

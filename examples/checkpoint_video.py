@@ -1,9 +1,9 @@
-"""Makes a video of how a run learned: an episode of the best policy of each checkpoint, side by side.
+"""Creates a video of a run's progress: one episode of the best policy at each checkpoint, side by side.
 
     tfsac train --preset=pendulum_twin_sac --run_dir=runs/pole --checkpoint_save_steps=1000 --num_checkpoints_to_keep=20
     python examples/checkpoint_video.py runs/pole learning.gif --steps 2000 3000 4000
 
-All episodes begin in the same state. One that ends early keeps its last picture.
+All episodes start in the same state. If one ends early, its last frame stays visible.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tfsac
 
 
 def frames_of(run_dir: str, step: int, folder: pathlib.Path, width: int) -> list[Image.Image]:
-    """Returns the pictures of an episode of the best policy until a step, with step and return written on them."""
+    """Returns the frames of an episode of the best policy up to a step, labelled with step and return."""
     video = folder / f"{step}.mp4"
     played = tfsac.evaluate(run_dir, episodes=1, dump_mp4=video, step=step)
     pictures = []
@@ -33,7 +33,7 @@ def frames_of(run_dir: str, step: int, folder: pathlib.Path, width: int) -> list
 
 
 def side_by_side(pictures: list[Image.Image], columns: int) -> np.ndarray:
-    """Returns pictures of one size in rows of so many."""
+    """Returns a grid of equally sized images with `columns` columns."""
     width, height = pictures[0].size
     rows = -(-len(pictures) // columns)
     grid = Image.new("RGB", (width * min(columns, len(pictures)), height * rows), "white")
@@ -44,13 +44,13 @@ def side_by_side(pictures: list[Image.Image], columns: int) -> np.ndarray:
 
 def main() -> None:
     """Plays the episodes and writes the video."""
-    parser = argparse.ArgumentParser(description="Makes a video of how a run learned.")
+    parser = argparse.ArgumentParser(description="Creates a video of a run's progress.")
     parser.add_argument("run_dir")
     parser.add_argument("out", type=pathlib.Path, help="a .gif or .mp4 file")
-    parser.add_argument("--steps", type=int, nargs="+", required=True, help="of checkpoints")
+    parser.add_argument("--steps", type=int, nargs="+", required=True, help="environment steps of the checkpoints")
     parser.add_argument("--columns", type=int, default=3)
-    parser.add_argument("--width", type=int, default=200, help="of each episode, in pixels")
-    parser.add_argument("--every", type=int, default=3, help="show each so many-th step")
+    parser.add_argument("--width", type=int, default=200, help="width of each episode in pixels")
+    parser.add_argument("--every", type=int, default=3, help="show every n-th step")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         videos = [frames_of(options.run_dir, step, pathlib.Path(folder), options.width) for step in options.steps]

@@ -1,7 +1,7 @@
-"""Your own agent: twin soft actor-critic whose policy avoids actions on which the critics disagree.
+"""A custom agent: twin soft actor-critic whose policy avoids actions on which the critics disagree.
 
 `python examples/own_agent.py` trains it on Pendulum-v1 for about a minute, resumes the run with a longer schedule and
-exports the policy. The command line knows it too: `tfsac train --preset=examples/own_agent.py --seed=1`.
+exports the policy. It also works on the command line: `tfsac train --preset=examples/own_agent.py --seed=1`.
 """
 
 import pathlib
@@ -31,14 +31,14 @@ RUN = pathlib.Path("runs/own_agent")
 
 @parameters
 class CautiousAlgorithmParameters(TwinSoftActorCriticAlgorithmParameters):
-    """Those of twin soft actor-critic, and `caution`: how much a difference between the critics costs the policy."""
+    """Parameters of twin soft actor-critic, and `caution`, the policy's penalty for disagreement of the critics."""
 
     caution: float = 0.2
 
 
 @parameters
 class CautiousAgentParameters(TwinSoftActorCriticAgentParameters):
-    """Its `path` names the class of the agent; tfsac makes its `kind`, "own_agent:CautiousAgentParameters"."""
+    """`path` names the agent's class; tfsac sets `kind` to "own_agent:CautiousAgentParameters"."""
 
     algorithm: CautiousAlgorithmParameters = Field(default_factory=CautiousAlgorithmParameters)
     path: ClassVar[str] = "own_agent:CautiousAgent"
@@ -48,7 +48,7 @@ class CautiousAgent(TwinSoftActorCriticAgent):
     """Minimises `alpha log pi(a|s) - min_i Q_i(s, a) + caution * (max_i Q_i(s, a) - min_i Q_i(s, a))`."""
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
-        """Adds the disagreement to the loss of each row; gradients, optimizer steps and order stay as they are."""
+        """Adds the disagreement to the loss of each batch entry; gradients, optimizer steps and order do not change."""
         loss_B, policy, log_prob_B, q_BN = super().policy_loss(batch)
         disagreement_B = tf.reduce_max(q_BN, axis=-1) - tf.reduce_min(q_BN, axis=-1)
         return loss_B + self.algorithm.caution * disagreement_B, policy, log_prob_B, q_BN

@@ -1,6 +1,6 @@
-"""Your own environment: checked, learned, evaluated and exported, by `python examples/own_environment.py`.
+"""A custom environment: `python examples/own_environment.py` checks it, and trains, evaluates and exports a policy.
 
-To name it on the command line, register it with Gymnasium: see docs/own_environments.md.
+To use it on the command line, register it with Gymnasium: see docs/own_environments.md.
 """
 
 import pathlib
@@ -15,10 +15,10 @@ RUN = pathlib.Path("runs/own_environment")
 
 
 class Thermostat(gymnasium.Env):
-    """Holds a room at 20 degrees: it loses warmth to the outside, which is colder, and a heater warms it.
+    """Keep a room at 20 degrees: it loses heat to the colder outside, and a heater warms it.
 
-    Observations are the temperatures of the room and outside, in units of 10 degrees away from 20. The action is the
-    power of the heater, from 0 to 5 degrees a step. The reward is minus the squared observation of the room.
+    Observations are the deviations of the room and outside temperatures from 20 degrees, in units of 10 degrees. The
+    action is the heating power, from 0 to 5 degrees per step. The reward is minus the squared observation of the room.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Thermostat(gymnasium.Env):
         self.action_space = gymnasium.spaces.Box(0.0, 5.0, (1,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Draws both temperatures."""
+        """Samples both temperatures."""
         super().reset(seed=seed)
         self.room, self.outside = self.np_random.uniform(10.0, 25.0), self.np_random.uniform(-10.0, 15.0)
         return self._observe(), {}

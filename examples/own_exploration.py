@@ -1,7 +1,7 @@
-"""Your own exploration: noise that decays during the run, by `python examples/own_exploration.py`.
+"""A custom exploration: noise that decays during the run.
 
-The script trains on Pendulum-v1 for about a minute and resumes the run with a longer schedule. The command line knows
-the exploration too: `tfsac train --preset=examples/own_exploration.py --set=agent.exploration.decay_steps=5000`.
+`python examples/own_exploration.py` trains on Pendulum-v1 for about a minute and resumes with a longer schedule.
+On the command line: `tfsac train --preset=examples/own_exploration.py --set=agent.exploration.decay_steps=5000`.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ RUN = pathlib.Path("runs/own_exploration")
 
 @parameters
 class DecayingNoiseParameters(AdditiveNoiseParameters):
-    """`noise_std` is the standard deviation at first; after `decay_steps` environment steps it is zero."""
+    """`noise_std` is the initial standard deviation; it decays to zero over `decay_steps` environment steps."""
 
     noise_std: Annotated[float, Field(ge=0)] = 0.5
     decay_steps: Annotated[int, Field(gt=0)] = 3_000
@@ -28,7 +28,7 @@ class DecayingNoiseParameters(AdditiveNoiseParameters):
 
 
 class DecayingNoise(Exploration):
-    """Adds Gaussian noise to actions in [-1, 1]. It has no state, so a resumed run explores as one without a pause."""
+    """Adds Gaussian noise to actions in [-1, 1]. It has no state, so a resumed run explores exactly as before."""
 
     def __call__(
         self, action: np.ndarray, rng: np.random.Generator, uniform: Callable[[], np.ndarray], env_steps: int

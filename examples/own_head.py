@@ -1,4 +1,4 @@
-"""Your own head: a policy with one standard deviation in all states, trained, resumed and exported in a minute."""
+"""A custom head: a policy with the same standard deviation in all states, trained, resumed and exported in a minute."""
 
 from typing import Any, ClassVar
 
@@ -13,26 +13,26 @@ RUN = "runs/own_head"
 
 @parameters
 class ConstantStdHeadParameters(SACPolicyHeadParameters):
-    """Those of a squashed Gaussian, and `initial_log_std`: of all actions, before tanh."""
+    """Parameters of a squashed Gaussian, and `initial_log_std` for all action dimensions, before tanh."""
 
     initial_log_std: float = -0.5
     path: ClassVar[str] = "own_head:ConstantStdHead"
 
 
 class Constant(keras.layers.Layer):
-    """Trained numbers that are the same for every row: features `[B, F]` to `[B, size]`."""
+    """Trainable values that are the same for every batch entry: features `[B, F]` to `[B, size]`."""
 
     def __init__(self, size: int, value: float):
         super().__init__(name="log_std")
         self.value = self.add_weight(shape=(size,), initializer=keras.initializers.Constant(value), name="value")
 
     def call(self, features: Any) -> Any:
-        """Returns the numbers, once for each row."""
+        """Returns the values, repeated for each batch entry."""
         return keras.ops.zeros_like(features[:, :1]) + self.value
 
 
 class ConstantStdHead(Head):
-    """The mean is a layer of the features, the log standard deviation is not."""
+    """The mean depends on the features; the log standard deviation does not."""
 
     def __init__(self, parameters: ConstantStdHeadParameters, spec: Any, hidden: Initializers, seeds: Any):
         self.mean = keras.layers.Dense(spec.action.shape[0], kernel_initializer=hidden.next(), name="mean")

@@ -1,7 +1,7 @@
-"""Your own replay memory: it samples new transitions more often than old ones, by `python examples/own_memory.py`.
+"""A custom replay memory, which samples new transitions more often than old ones.
 
-The script trains on Pendulum-v1 for about a minute and resumes the run with a longer schedule. The command line knows
-the memory too: `tfsac train --preset=examples/own_memory.py --set=agent.memory.recency=3`.
+`python examples/own_memory.py` trains on Pendulum-v1 for about a minute and resumes the run with a longer schedule. On
+the command line: `tfsac train --preset=examples/own_memory.py --set=agent.memory.recency=3`.
 """
 
 import pathlib
@@ -19,14 +19,14 @@ RUN = pathlib.Path("runs/own_memory")
 
 @parameters
 class RecentReplayParameters(ExperienceReplayParameters):
-    """Those of the uniform memory, and `recency`: 1 samples uniformly, a larger one newer transitions more often."""
+    """Parameters of the uniform memory, and `recency`: 1 samples uniformly, larger values prefer newer transitions."""
 
     recency: Annotated[float, Field(ge=1)] = 2.0
     path: ClassVar[str] = "own_memory:RecentMemory"
 
 
 class RecentMemory(TransitionMemory):
-    """Samples transitions whose age, as a part of the oldest one's, is the `recency`-th power of a uniform number."""
+    """Samples transitions by age: a fraction of the oldest age, the `recency`-th power of a uniform random number."""
 
     def __init__(self, *arguments: Any, recency: float, **more: Any):
         super().__init__(*arguments, **more)
@@ -34,11 +34,11 @@ class RecentMemory(TransitionMemory):
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
-        """Adds the parameter to what the memory above is built from."""
+        """Passes the additional parameter to the constructor."""
         return super().build(preset, context, recency=preset.agent.memory.recency, **more)
 
     def choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, Any]:
-        """Returns slots of the flat ring, where row follows row; no importance weights."""
+        """Returns indices into the flattened ring buffer, and no importance weights."""
         age = (len(self) * rng.random(shape) ** self.recency).astype(int)
         return (self.total_rows * self.num_envs - 1 - age) % self.ring.size, ()
 

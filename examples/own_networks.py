@@ -1,6 +1,6 @@
-"""Your own networks: residual Keras models in the place of a preset's layers, by `python examples/own_networks.py`.
+"""Custom networks: `python examples/own_networks.py` replaces a preset's layers by residual Keras models.
 
-docs/own_networks.md lists what each model of each agent takes and returns.
+docs/own_networks.md lists the inputs and outputs of each agent's models.
 """
 
 import pathlib
@@ -13,13 +13,13 @@ RUN = pathlib.Path("runs/own_networks")
 
 
 def residual(x: keras.KerasTensor, width: int = 64) -> keras.KerasTensor:
-    """Returns x through two layers with a connection around the second."""
+    """Applies two layers with a skip connection around the second."""
     x = keras.layers.Dense(width, "silu")(x)
     return keras.layers.Add()([x, keras.layers.Dense(width, "silu")(x)])
 
 
 def make_models() -> dict[str, keras.Model]:
-    """Returns new models for Pendulum-v1 (three observations, one action) at each call: a policy and two critics."""
+    """Returns new models for Pendulum-v1 (3 observation entries, 1 action) at each call: a policy and two critics."""
     seen, action = {"observation": keras.Input((3,), name="observation")}, keras.Input((1,), name="action")
     x = keras.layers.LayerNormalization()(residual(seen["observation"]))
     mean_and_log_std = [keras.layers.Dense(1)(x), keras.layers.Dense(1)(x)]  # before tanh
@@ -30,7 +30,7 @@ def make_models() -> dict[str, keras.Model]:
 
 
 def main() -> None:
-    """Trains, evaluates and exports; the exported policy acts without this file and without tfsac."""
+    """Trains, evaluates and exports; the exported policy needs neither this file nor tfsac."""
     preset = tfsac.override(tfsac.load_preset("pendulum_twin_sac"), {"schedule.improve_steps": 5_000})
     tfsac.train(preset, RUN, models=make_models)
     done = tfsac.evaluate(RUN, episodes=10, models=make_models)

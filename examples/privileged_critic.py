@@ -1,4 +1,4 @@
-"""Privileged critics: they read the exact state of a simulator, and the policy only what the deployed system measures.
+"""Privileged critics read the exact state of a simulator; the policy reads only what the deployed system measures.
 
 `python examples/privileged_critic.py` trains for about a minute, evaluates the policy in the environment without the
 simulator's state, and exports it. docs/partial_observability.md explains the parameters.
@@ -17,13 +17,13 @@ RUN = pathlib.Path("runs/privileged_critic")
 
 
 class Tank(gymnasium.Env):
-    """Keeps a tank at its level: a pump fills it, an unknown leak empties it, and the gauge is noisy.
+    """Keep a tank at its target level: a pump fills it, an unknown leak empties it, and the gauge is noisy.
 
-    The policy sees "gauge", the last four readings, as units away from the level. The simulator also knows "state": the
-    true level and the leak, which the deployed tank does not have. The reward is minus the squared true level.
+    The policy sees "gauge", the last four readings relative to the target. The simulator also provides "state", the
+    true level and the leak, which the deployed tank does not measure. The reward is minus the squared true level.
 
     Args:
-        deployed: leaves out "state".
+        deployed: omit "state".
     """
 
     action_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
@@ -36,7 +36,7 @@ class Tank(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Dict(spaces)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
-        """Draws the level and the leak."""
+        """Samples the level and the leak."""
         super().reset(seed=seed)
         self.level, self.leak = self.np_random.uniform(-1.0, 1.0), self.np_random.uniform(0.1, 0.5)
         self.readings = [self._read()] * 4

@@ -1,4 +1,4 @@
-"""A T-maze, which only a policy with a memory solves; see docs/recurrent_soft_actor_critic.md.
+"""A T-maze, which only a policy with memory can solve; see docs/recurrent_soft_actor_critic.md.
 
 cd examples
 tfsac train --preset=recurrent_discrete_sac --level=t_maze:TMaze-v0 --run_dir=runs/t_maze
@@ -11,12 +11,12 @@ import numpy as np
 
 
 class TMaze(gymnasium.Env):
-    """A sign at the start of a corridor shows at which side of its end the reward lies (Bakker 2002, "Reinforcement
+    """A sign at the start of a corridor shows on which side of its end the reward lies (Bakker 2002, "Reinforcement
     learning with long short-term memory").
 
-    The observation is the sign, -1 or 1 at the start and 0 after it, and 1 at the junction. Actions are forward, left
-    and right. At the junction left and right end the episode, with a reward of 4 on the side of the sign and -0.1 on
-    the other. Whoever does not move loses 0.1: by turning in the corridor, or going forward at the junction.
+    The observation is the sign, -1 or 1 at the start and 0 afterwards, and whether this is the junction (1). Actions
+    are forward, left and right. At the junction, left and right end the episode, with a reward of 4 on the sign's side
+    and -0.1 on the other. Not moving costs 0.1: turning in the corridor, or going forward at the junction.
     """
 
     def __init__(self, length: int = 10) -> None:
@@ -25,13 +25,13 @@ class TMaze(gymnasium.Env):
         self.length, self.position, self.sign = length, 0, 1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Draws the side of the reward."""
+        """Samples the side of the reward."""
         super().reset(seed=seed)
         self.position, self.sign = 0, int(self.np_random.integers(2)) * 2 - 1
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Goes forward, or turns at the junction."""
+        """Moves forward, or turns at the junction."""
         at_junction = self.position == self.length
         if at_junction and action != 0:
             is_right_side = (action == 2) == (self.sign == 1)

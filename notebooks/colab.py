@@ -1,9 +1,9 @@
-"""Makes the notebooks open in Colab, once the repository has a public address.
+"""Adds Colab badges to the notebooks, once the repository has a public address.
 
     python notebooks/colab.py https://github.com/OWNER/NAME
 
-Each notebook gets a badge, which opens it in Colab, and a cell, which installs the package there and does nothing
-elsewhere. Another address takes the place of an earlier one.
+Each notebook gets a badge that opens it in Colab, and a cell that installs the package in Colab and does nothing
+elsewhere. A new address replaces the previous one.
 """
 
 import pathlib
@@ -21,19 +21,19 @@ if "google.colab" in sys.modules:
 
 
 def add_colab(notebook: Any, name: str, repository: str) -> None:
-    """Puts badge and installation before the other cells of a notebook.
+    """Inserts the badge and the installation cell at the top of a notebook.
 
     Args:
-        notebook: an `nbformat` notebook, which is changed.
-        name: of its file.
+        notebook: an `nbformat` notebook, changed in place.
+        name: its file name.
         repository: the address on GitHub, "https://github.com/OWNER/NAME".
 
     Raises:
-        ValueError: another address.
+        ValueError: the address has another form.
     """
     found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", repository)
     if found is None:
-        raise ValueError(f"Colab opens notebooks of https://github.com/OWNER/NAME. Received: {repository!r}")
+        raise ValueError(f"the repository must be https://github.com/OWNER/NAME, got {repository!r}")
     place = f"https://colab.research.google.com/github/{found[1]}/blob/main/notebooks/{name}"
     cells = (
         nbformat.v4.new_markdown_cell(f"[![Open in Colab]({BADGE})]({place})", id="colab-badge"),
@@ -44,7 +44,7 @@ def add_colab(notebook: Any, name: str, repository: str) -> None:
 
 
 def main() -> None:
-    """Changes all notebooks of this folder."""
+    """Adds the cells to all notebooks in this folder."""
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     for path in sorted(pathlib.Path(__file__).parent.glob("*.ipynb")):

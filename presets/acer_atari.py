@@ -22,9 +22,9 @@ from tfsac.parameters import (
 
 NUM_ENVS, IMPROVE_STEPS, T_MAX, REPLAYS = 8, 2_500_000, 5, 4
 
-# Steps count actions; the game moves on by four frames in each. Segments, replay and network are those of ChainerRL's
-# Atari example, with eight environments side by side instead of processes. Losses are means over segments here, sums
-# there: with the example's epsilon of 4e-3 the steps are so small that Q does not learn what precedes a lost point.
+# Steps count actions; each action lasts four frames. Segments, replay and network are those of ChainerRL's Atari
+# example, with eight parallel environments instead of processes. Losses are means over segments here but sums there:
+# with the example's epsilon of 4e-3 the steps are so small that Q does not learn what precedes a lost point.
 preset = Preset(
     agent=DiscreteACERAgentParameters(
         algorithm=DiscreteACERAlgorithmParameters(
@@ -37,7 +37,7 @@ preset = Preset(
         ),
         memory=EpisodicReplayParameters(
             max_size=100_000, replay_start_size=10_000
-        ),  # 0.8 GB when it is full, and the running games
+        ),  # 0.8 GB when full, plus the unfinished games
         networks=discrete_acer_networks(
             layers=(Conv2d(16, 8, 4), Conv2d(32, 4, 2), 256),
             shared=True,
@@ -63,7 +63,7 @@ preset = Preset(
         evaluation_steps=EnvironmentEpisodes(3),
         steps_between_evaluation_periods=EnvironmentSteps(100_000),
     ),
-    validation=PresetValidationParameters(min_reward_threshold=15.0),  # a goal; nobody trained it that long yet
+    validation=PresetValidationParameters(min_reward_threshold=15.0),  # a goal; not yet trained that long
 )
 
 if __name__ == "__main__":

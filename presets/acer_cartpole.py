@@ -32,7 +32,7 @@ preset = Preset(
     environment=EnvironmentParameters(
         "CartPole-v1",
         num_envs=8,
-        # With rewards of 1 a step Q diverges: there is no target network. The trust region's delta goes with this
+        # Without a target network, Q diverges with rewards of 1 per step. The trust region's delta is tuned to this
         # scale.
         filters=FilterParameters(reward_rescale_factor=1e-2),
     ),

@@ -1,4 +1,4 @@
-"""CartPole-v1 without its velocities: an LSTM solves it, and networks that see each observation alone do not."""
+"""CartPole-v1 without its velocities: an LSTM solves it, and networks that see only the current observation do not."""
 
 from tfsac.parameters import (
     DiscreteACERAgentParameters,

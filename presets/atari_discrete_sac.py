@@ -17,8 +17,8 @@ from tfsac.parameters import (
     discrete_soft_actor_critic_networks,
 )
 
-# Steps count actions; the game moves on by four frames in each. Learning rate, batch, target and warm-up are those of
-# arXiv 1910.07207; its target entropy of 0.98 leaves the policy all but uniform, so it is lower here.
+# Steps count actions; each action lasts four frames. Learning rate, batch, target and warm-up are those of
+# arXiv 1910.07207; its target entropy of 0.98 leaves the policy almost uniform, so it is lower here.
 preset = Preset(
     agent=DiscreteSoftActorCriticAgentParameters(
         algorithm=DiscreteSoftActorCriticAlgorithmParameters(
@@ -28,7 +28,7 @@ preset = Preset(
             rate_for_copying_weights_to_target=1.0,
             temperature=DiscreteAutoAlphaParameters(initial_alpha=0.2, learning_rate=3e-4, target_entropy_ratio=0.5),
         ),
-        memory=ExperienceReplayParameters(max_size=100_000),  # 0.7 GB when it is full
+        memory=ExperienceReplayParameters(max_size=100_000),  # 0.7 GB when full
         networks=discrete_soft_actor_critic_networks(
             layers=(512,), embedder=EmbedderScheme.Medium, learning_rate=3e-4, optimizer_epsilon=1e-4, batch_size=64
         ),
@@ -45,7 +45,7 @@ preset = Preset(
         evaluation_steps=EnvironmentEpisodes(3),
         steps_between_evaluation_periods=EnvironmentSteps(50_000),
     ),
-    validation=PresetValidationParameters(min_reward_threshold=15.0),  # a goal; nobody trained it that long yet
+    validation=PresetValidationParameters(min_reward_threshold=15.0),  # a goal; not yet trained that long
 )
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ preset = Preset(
     agent=DiscreteSoftActorCriticAgentParameters(
         algorithm=DiscreteSoftActorCriticAlgorithmParameters(
             discount=0.99,
-            # Quick, because values must climb to 100: with 0.01 it takes twice as long.
+            # High, because values must rise to 100: with 0.01 it takes twice as long.
             rate_for_copying_weights_to_target=0.05,
-            # Every step pays 1, so an automatic temperature with a high target finds nothing that holds it back.
+            # With a reward of 1 in every step, nothing limits an automatic temperature with a high target.
             temperature=FixedAlphaParameters(alpha=0.2),
         ),
         memory=ExperienceReplayParameters(max_size=100_000),

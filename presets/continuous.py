@@ -1,4 +1,4 @@
-"""Continuous actions: start here. CrossQ with critics as narrow as SAC's, which do without a target network.
+"""Continuous actions: start here. CrossQ with critics as narrow as SAC's and no target network.
 
 Ours: `crossq_mujoco` with critics of 256 units and without the policy delay. docs/decisions.md has what else was
 tried, docs/results.md its returns.

@@ -1,7 +1,7 @@
-"""MuJoCo with CrossQ: critics with batch renormalisation and without target network, one update a step.
+"""MuJoCo with CrossQ: critics with batch renormalisation and without a target network, one update per step.
 
 Published at 100 000 steps (v4, 2048 units): HalfCheetah 8112, Hopper 2764, Walker2d 3914, Ant 2299, Humanoid 2603
-(Bhatt et al. 2024, arXiv 1902.05605; github.com/adityab/CrossQ). With 512 units a step costs a fifteenth:
+(Bhatt et al. 2024, arXiv 1902.05605; github.com/adityab/CrossQ). With 512 units, a step costs one fifteenth:
 `--set='agent.networks.q.head_parameters.network_layers_sizes=[512, 512]'`.
 """
 

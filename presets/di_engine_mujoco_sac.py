@@ -16,7 +16,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 
-# The thresholds are those at which DI-engine stops.
+# DI-engine stops at these thresholds.
 LEVELS = {
     "Hopper-v5": {"validation.min_reward_threshold": 6000.0},
     "Walker2d-v5": {"validation.min_reward_threshold": 6000.0},

@@ -1,4 +1,4 @@
-"""Discrete actions: start here. Soft actor-critic with exact expectations, for tasks of vectors.
+"""Discrete actions: start here. Soft actor-critic with exact expectations, for vector observations.
 
 The settings are those of `lunar_lander_discrete_sac`, with CartPole-v1 and its shorter schedule.
 """

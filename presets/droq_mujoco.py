@@ -1,10 +1,10 @@
-"""MuJoCo with dropout Q-functions (DroQ): 2 critics with dropout and layer normalisation, 20 updates a step.
+"""MuJoCo with dropout Q-functions (DroQ): 2 critics with dropout and layer normalisation, 20 updates per step.
 
 Published at 100 000 steps (v4): HalfCheetah 7744, Hopper 1813, Walker2d 2277, Ant 1365, Humanoid 1278 (Hiraoka et al.
 2022, arXiv 2110.02034;
 github.com/TakuyaHiraoka/Dropout-Q-Functions-for-Doubly-Efficient-Reinforcement-Learning).
-Each level has the dropout of the authors' code on REDQ's; HalfCheetah, absent there, the 0.01 of their own code. Levels
-that are not listed have Hopper's target entropy and dropout.
+Each level has the dropout rate of the authors' code based on REDQ's; HalfCheetah, which is missing there, has 0.01 from
+their own code. Levels that are not listed use Hopper's target entropy and dropout.
 """
 
 from tfsac.parameters import (

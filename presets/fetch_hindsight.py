@@ -1,6 +1,6 @@
-"""Gymnasium-Robotics' Fetch tasks, sparse rewards, with SAC and hindsight replay; needs `tfsac[robotics]`.
+"""Gymnasium-Robotics' Fetch tasks with sparse rewards, SAC and hindsight replay; needs `tfsac[robotics]`.
 
-FetchReach is learned in some thousand steps. The other levels have larger batches and half a million steps.
+FetchReach takes a few thousand steps. The other levels have larger batches and half a million steps.
 """
 
 from tfsac.parameters import (
@@ -17,7 +17,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 
-# A step costs 1 until the goal is reached, and an episode has 50.
+# A step costs 1 until the goal is reached, and an episode has 50 steps.
 THRESHOLDS = {"FetchPush-v4": -15.0, "FetchSlide-v4": -35.0, "FetchPickAndPlace-v4": -25.0}
 LONG = {
     "agent.networks.*.batch_size": 512,

@@ -1,8 +1,8 @@
 """A thousand environments of MuJoCo Playground with FlashSAC, as published for simulators on a GPU.
 
-1024 environments, two updates with batches of 2048 a step of all environments, 100 000 random steps, a memory of ten
+1024 environments, two updates with batches of 2048 per step of all environments, 100 000 random steps, a memory of ten
 million transitions; networks and the rest are those of `flash_sac_mujoco` (arXiv 2604.04539;
-github.com/Holiday-Robot/FlashSAC, its README and scripts). Published runs have a discount of 0.97 on the humanoid G1 of
+github.com/Holiday-Robot/FlashSAC, README and scripts). Published runs use a discount of 0.97 on the humanoid G1 of
 MuJoCo Playground, and on Isaac Lab three-step returns.
 
 The default level is tfsac.playground:CheetahRun.

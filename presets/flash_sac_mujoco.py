@@ -1,4 +1,4 @@
-"""MuJoCo with FlashSAC: residual, batch-normalised categorical critics with unit weights, one update a step.
+"""MuJoCo with FlashSAC: residual, batch-normalised categorical critics with unit weights, one update per step.
 
 Published at 100 000 steps (v4): HalfCheetah 9815, Hopper 2121, Walker2d 3299, Ant 3196, Humanoid 6138
 (github.com/Holiday-Robot/FlashSAC).

@@ -23,7 +23,7 @@ preset = Preset(
         algorithm=TwinSoftActorCriticAlgorithmParameters(
             discount=0.99,
             rate_for_copying_weights_to_target=0.005,
-            # An automatic temperature rises until entropy pays more than imitation.
+            # An automatic temperature rises until entropy is worth more than imitation.
             temperature=FixedAlphaParameters(alpha=0.03),
         ),
         memory=SQILExperienceReplayParameters(demonstrations=str(DEMONSTRATIONS), max_size=1_000_000),

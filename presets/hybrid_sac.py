@@ -1,7 +1,7 @@
 """tfsac.environments.platform:HybridPlatform-v0, parametrised actions: run, hop or leap, and how far.
 
 It needs `pip install 'tfsac[platform]'`. Two gaps and two enemies lie between the start and the goal; the return is the
-part of the way that was made, 1 at the goal (Masson et al. 2016, arXiv 1509.01644).
+fraction of the distance covered, 1 at the goal (Masson et al. 2016, arXiv 1509.01644).
 """
 
 from tfsac.parameters import (
@@ -23,7 +23,7 @@ preset = Preset(
     agent=HybridSoftActorCriticAgentParameters(
         algorithm=HybridSoftActorCriticAlgorithmParameters(
             discount=0.95,
-            # Rewards are at most 1 an episode.
+            # The return of an episode is at most 1.
             discrete_temperature=DiscreteAutoAlphaParameters(initial_alpha=0.1, target_entropy_ratio=0.2),
             continuous_temperature=AutoAlphaParameters(initial_alpha=0.1),
         ),

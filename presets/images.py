@@ -1,7 +1,7 @@
-"""Discrete actions and images: start here. Soft actor-critic whose policy and critics share an encoder.
+"""Discrete actions and images: start here. Soft actor-critic with an encoder shared by policy and critics.
 
-The default level is tfsac.environments.minatar:Breakout-v0, a small Breakout. The convolutions are those that suit the
-size of the images. Continuous actions learn from images with the preset `continuous`.
+The default level is tfsac.environments.minatar:Breakout-v0, a small Breakout. The convolutions depend on the size of
+the images. For continuous actions and images use the preset `continuous`.
 """
 
 from tfsac.parameters import (

@@ -19,7 +19,7 @@ preset = Preset(
         algorithm=TwinSoftActorCriticAlgorithmParameters(
             discount=0.99,
             rate_for_copying_weights_to_target=0.01,
-            # The usual -2 has less return at 60 000 steps. With both, one seed in several hovers to the end.
+            # The default -2 has a lower return at 60 000 steps. With either, some seeds hover to the end.
             temperature=AutoAlphaParameters(initial_alpha=0.2, learning_rate=7e-4, target_entropy=-1.0),
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),

@@ -23,7 +23,7 @@ preset = Preset(
             rate_for_copying_weights_to_target=0.01,
             temperature=DiscreteAutoAlphaParameters(initial_alpha=0.2, learning_rate=1e-3, target_entropy_ratio=0.5),
         ),
-        # With less entropy, shorter returns or no random actions some seeds hover: they hardly ever see a landing.
+        # With less entropy, smaller n_step or no random actions, some seeds hover: they hardly ever see a landing.
         exploration=EpsilonGreedyParameters(1.0, 0.05, decay_steps=40_000, decay="linear"),
         memory=ExperienceReplayParameters(max_size=200_000),
         networks=discrete_soft_actor_critic_networks(layers=(128, 128), learning_rate=1e-3, batch_size=128),

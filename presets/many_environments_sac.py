@@ -1,15 +1,15 @@
-"""A thousand environments of MuJoCo Playground with SAC: few, large updates a step of all environments.
+"""A thousand environments of MuJoCo Playground with SAC: a few large updates per step of all environments.
 
-Four updates with batches of 4096 read as many transitions a step as the 32 with batches of 512 that were tuned for
-training time with 1024 environments. Temperature, learning rate and layers are of that search (A. Raffin, "Getting SAC
-to Work on a Massive Parallel Simulator", iclr-blogposts.github.io/2026/blog/2026/sac-massive-sim). Its discount for a
-robot at 50 Hz, 0.983, is too short for tasks at 100 Hz; 0.99 is that of Playground's own settings of SAC. The policy
-begins with a standard deviation of 0.08 and never exceeds 1, observations are normalised, and updates begin after ten
-steps, as in FastSAC (arXiv 2512.01996; github.com/amazon-far/holosoma). The policy learns in every second update and
-rewards are divided by the deviation of returns, as in FlashSAC (arXiv 2604.04539). The rate of the target network is
-ours, between those of the three.
+Four updates with batches of 4096 read as many transitions per step as the 32 with batches of 512 that A. Raffin tuned
+for training time with 1024 environments ("Getting SAC to Work on a Massive Parallel Simulator",
+iclr-blogposts.github.io/2026/blog/2026/sac-massive-sim). Temperature, learning rate and layers are from there. Its
+discount for a robot at 50 Hz, 0.983, is too low for tasks at 100 Hz; 0.99 is from Playground's own settings for SAC.
+The policy's standard deviation starts at 0.08 and never exceeds 1, observations are normalised, and updates start after
+ten steps, as in FastSAC (arXiv 2512.01996; github.com/amazon-far/holosoma). The policy learns in every second update
+and rewards are divided by the deviation of returns, as in FlashSAC (arXiv 2604.04539). The update rate of the target
+network is our own choice, between those of the three.
 
-The default level is tfsac.playground:CheetahRun. Other simulators need actions bounded by what a joint can do.
+The default level is tfsac.playground:CheetahRun. Other simulators need action bounds that match the joint limits.
 """
 
 from tfsac.parameters import (

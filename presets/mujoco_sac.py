@@ -14,7 +14,7 @@ from tfsac.parameters import (
     soft_actor_critic_networks,
 )
 
-# What a level changes. The reward scales are the paper's: 5, and 20 for Humanoid.
+# Changes for each level. The reward scales are the paper's: 5, and 20 for Humanoid.
 LEVELS = {
     "InvertedPendulum-v5": {
         "agent.networks.*.learning_rate": 1e-3,

@@ -1,4 +1,4 @@
-"""Pendulum-v1 with Coach's soft actor-critic: the embedded default, done in a minute or two."""
+"""Pendulum-v1 with Coach's soft actor-critic: the built-in default, done in a minute or two."""
 
 from tfsac.parameters import (
     EnvironmentEpisodes,

@@ -23,7 +23,7 @@ preset = Preset(
     agent=RecurrentSoftActorCriticAgentParameters(
         algorithm=RecurrentSoftActorCriticAlgorithmParameters(
             burn_in=16,
-            # An update learns from 32 * 48 steps, six times as many as one without an LSTM.
+            # An update learns from 32 * 48 steps, six times as many as without an LSTM.
             num_consecutive_playing_steps=EnvironmentSteps(4),
         ),
         memory=SequenceReplayParameters(max_size=1_000_000, sequence_length=65),

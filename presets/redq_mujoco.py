@@ -1,8 +1,7 @@
-"""MuJoCo with randomised ensembled double Q-learning (REDQ): 10 critics, of which 2 make the target, 20 updates a step.
+"""MuJoCo with randomised ensembled double Q-learning (REDQ): 10 critics, 2 of them in the target, 20 updates per step.
 
-Published at 100 000 steps (v4): HalfCheetah 7823, Hopper 2750, Walker2d 3459, Ant 3287, Humanoid
-1319 (Chen et al. 2021, arXiv 2101.05982; github.com/watchernyu/REDQ). Levels
-that are not listed have Hopper's target entropy.
+Published at 100 000 steps (v4): HalfCheetah 7823, Hopper 2750, Walker2d 3459, Ant 3287, Humanoid 1319 (Chen et al.
+2021, arXiv 2101.05982; github.com/watchernyu/REDQ). Levels that are not listed use Hopper's target entropy.
 """
 
 from tfsac.parameters import (

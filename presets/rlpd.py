@@ -1,7 +1,7 @@
 """Hopper-v5 with prior data (RLPD): half of every batch comes from four recorded episodes, with their rewards.
 
-10 critics with layer normalisation, of which 2 make the target, 20 updates a step (Ball et al. 2023, arXiv 2302.02948;
-github.com/ikostrikov/rlpd). The paper's levels are others.
+10 critics with layer normalisation, 2 of them in the target, 20 updates per step (Ball et al. 2023, arXiv 2302.02948;
+github.com/ikostrikov/rlpd). The paper uses other levels.
 """
 
 import pathlib

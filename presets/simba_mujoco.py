@@ -1,8 +1,8 @@
-"""MuJoCo with SimBa: residual critics and policy with layer normalisation, 2 updates a step.
+"""MuJoCo with SimBa: residual critics and policy with layer normalisation, 2 updates per step.
 
 Lee et al. 2024, arXiv 2410.09754; github.com/SonyResearch/simba, whose 2 updates belong to an action repeat of 2.
 
-The discount belongs to episodes of 1000 steps.
+The discount is for episodes of 1000 steps.
 """
 
 from tfsac.parameters import (
@@ -25,7 +25,7 @@ from tfsac.parameters import (
     ensemble_soft_actor_critic_networks,
 )
 
-ONE_CRITIC = "agent.networks.q.head_parameters.num_critics"  # where tasks do not terminate
+ONE_CRITIC = "agent.networks.q.head_parameters.num_critics"  # for tasks that do not terminate
 LEVELS = {
     "HalfCheetah-v5": {"validation.min_reward_threshold": 4500.0, ONE_CRITIC: 1},
     "Hopper-v5": {"validation.min_reward_threshold": 1000.0},

@@ -1,4 +1,4 @@
-"""pettingzoo:mpe2.simple_spread_v3, continuous actions: three agents that share one policy cover three landmarks."""
+"""pettingzoo:mpe2.simple_spread_v3, continuous actions: three agents with a shared policy cover three landmarks."""
 
 from tfsac.parameters import (
     AutoAlphaParameters,

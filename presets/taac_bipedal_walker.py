@@ -1,4 +1,4 @@
-"""BipedalWalker-v3 with TAAC in 32 environments, an update of 4096 sequences after every 5 steps of all (arXiv
+"""BipedalWalker-v3 with TAAC: 32 environments, one update with 4096 sequences per 5 steps of all environments (arXiv
 2104.06521, terrain).
 """
 

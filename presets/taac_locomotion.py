@@ -1,6 +1,6 @@
-"""MuJoCo's walkers with TAAC, which learns for how long to repeat an action (arXiv 2104.06521, locomotion).
+"""MuJoCo locomotion with TAAC, which learns how long to repeat an action (arXiv 2104.06521, locomotion).
 
-`--set=agent.algorithm.trajectory=linear` (or quadratic) makes it TaacL (TaacQ).
+Use `--set=agent.algorithm.trajectory=linear` (or quadratic) for TaacL (TaacQ).
 """
 
 from tfsac.parameters import (

@@ -1,6 +1,6 @@
 """Gymnasium-Robotics' Fetch tasks with TAAC (arXiv 2104.06521, manipulation); needs `tfsac[robotics]`.
 
-FetchReach has ten environments, small batches and more updates, which learn it on two cores. The other levels have the
+FetchReach uses ten environments, small batches and more updates, to train on two cores. The other levels use the
 published 38 environments and batches of 4864, for long runs.
 """
 
@@ -20,7 +20,7 @@ from tfsac.parameters import (
     temporally_abstract_networks,
 )
 
-# A step costs 1 until the goal is reached, and an episode has 50.
+# A step costs 1 until the goal is reached, and an episode has 50 steps.
 THRESHOLDS = {"FetchPush-v4": -15.0, "FetchSlide-v4": -35.0, "FetchPickAndPlace-v4": -25.0}
 PUBLISHED = {
     "environment.num_envs": 38,

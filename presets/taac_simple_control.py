@@ -1,6 +1,6 @@
-"""Small control tasks with TAAC, which learns for how long to repeat an action (arXiv 2104.06521, simple control).
+"""Small control tasks with TAAC, which learns how long to repeat an action (arXiv 2104.06521, simple control).
 
-`--set=agent.algorithm.trajectory=linear` (or quadratic) makes it TaacL (TaacQ).
+Use `--set=agent.algorithm.trajectory=linear` (or quadratic) for TaacL (TaacQ).
 """
 
 from tfsac.parameters import (
@@ -23,7 +23,7 @@ LEVELS = {
         "schedule.improve_steps": "EnvironmentSteps(40000)",
         "validation.min_reward_threshold": 8000.0,
     },
-    "MountainCarContinuous-v0": {  # without a success in the warm-up, which 10 000 steps risk, it learns to stand still
+    "MountainCarContinuous-v0": {  # 10 000 warm-up steps may have no success; the agent then learns to stand still
         "schedule.heatup_steps": "EnvironmentSteps(30000)",
         "schedule.improve_steps": "EnvironmentSteps(70000)",
         "schedule.steps_between_evaluation_periods": "EnvironmentSteps(5000)",

@@ -1,6 +1,6 @@
-"""MuJoCo with truncated quantile critics (TQC): 5 critics of 25 quantiles, the largest of which are dropped.
+"""MuJoCo with truncated quantile critics (TQC): 5 critics with 25 quantiles each, the largest of which are dropped.
 
-The random steps are ours (the published code has none). Kuznetsov et al. 2020, arXiv 2005.04269;
+The random steps are our addition (the published code has none). Kuznetsov et al. 2020, arXiv 2005.04269;
 github.com/SamsungLabs/tqc_pytorch.
 """
 

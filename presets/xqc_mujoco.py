@@ -1,9 +1,9 @@
-"""MuJoCo with XQC: batch-normalised categorical critics with kernels of unit norm, 2 updates a step.
+"""MuJoCo with XQC: batch-normalised categorical critics with kernels of unit norm, 2 updates per step.
 
 Published at 100 000 steps (v4): HalfCheetah 8597, Hopper 2828, Walker2d 3612, Ant 3018, Humanoid 3265
 (github.com/danielpalenicek/xqc).
 
-The discount belongs to episodes of 1000 steps.
+The discount is for episodes of 1000 steps.
 """
 
 from tfsac.parameters import (

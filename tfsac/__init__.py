@@ -6,7 +6,7 @@
     action = policy.act(observation)
     tfsac.export(policy, "exported")
 
-Names are imported when they are first used, so that parameters and the command line answer without TensorFlow.
+Names are imported on first use, so parameters and the command line work without loading TensorFlow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tfsac.utils.tensorflow_start import QuietImport
 # TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if "keras" not in sys.modules:
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever Keras is set to elsewhere
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # overrides keras.json and the environment
 if "tensorflow" not in sys.modules:
     sys.meta_path.insert(0, QuietImport())
 

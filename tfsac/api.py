@@ -1,4 +1,4 @@
-"""Whole tasks in one call each: train, evaluate, record, plot."""
+"""Functions for complete tasks: train, evaluate, record, plot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tfsac.training.policy_weights import load_weights
 from tfsac.types import ACTION_MASK, arrays_of, map_action
 from tfsac.utils.files import new_file
 
-AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
+AFTER_TRAINING = 1  # seed position of evaluations after training; those during training use environment steps
 
 
 def train(
@@ -56,25 +56,25 @@ def train(
     restore_memory: bool = False,
     loggers: Sequence[Logger | str] = (),
 ) -> Result:
-    """Trains a preset; afterwards the run's folder has its learning curve and its best policy as a SavedModel.
+    """Trains a preset, then plots the learning curve and exports the best policy as a SavedModel to the run's folder.
 
     Args:
-        preset: the experiment, or the name or path that `tfsac.load_preset` takes.
+        preset: a `Preset`, or a name or path for `tfsac.load_preset`.
         run_dir: a new folder, or one to resume.
-        run: seed, checkpoints, strategy and so on; None for the defaults, or those of the run that is resumed.
+        run: seed, checkpoints, strategy and so on; None for the defaults, or for those of the resumed run.
         resume: continue from the newest checkpoint in `run_dir`.
         callbacks: hooks into the loop.
         quiet: print nothing.
-        initial_weights: run directory whose best weights to begin with; see docs/runs.md.
-        env_fn: makes a new environment at each call, instead of the preset's level; or a `gymnasium.vector.VectorEnv`,
-            whose number of environments takes the place of `environment.num_envs=1`. It is called with `num_envs` if
-            that is one of its arguments. Its name is recorded, the function is not: give it again to resume the run,
-            and to `load_policy` and `evaluate`. See docs/collection.md.
-        models: makes custom Keras models, instead of the preset's layers; give it again as well. See
+        initial_weights: run directory; training starts from its best weights. See docs/runs.md.
+        env_fn: returns a new environment at each call, used instead of the preset's level; or a
+            `gymnasium.vector.VectorEnv`, whose number of environments replaces `environment.num_envs=1`. It is called
+            with `num_envs` if it has that argument. The run records only its name: pass the function again to resume
+            the run, and to `load_policy` and `evaluate`. See docs/collection.md.
+        models: returns custom Keras models, used instead of the preset's layers; pass it again as well. See
             docs/own_networks.md.
-        restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
-        loggers: where metrics go besides metrics.csv, the terminal and TensorBoard: "wandb", "mlflow", "module:Class"
-            or objects; see docs/callbacks.md.
+        restore_memory: also restore the replay memory of the run in `initial_weights`, and skip the warm-up.
+        loggers: destinations of metrics besides metrics.csv, the terminal and TensorBoard: "wandb", "mlflow",
+            "module:Class" or objects; see docs/callbacks.md.
 
     Example:
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
@@ -85,12 +85,12 @@ def train(
 
 
 def finish(trainer: Trainer) -> Result:
-    """Runs a trainer to its end, then draws the curve and exports the best policy."""
+    """Runs a trainer to its end, then plots the learning curve and exports the best policy."""
     directory, is_chief = trainer.directory, trainer._workers.task.is_chief
     with directory.lock if is_chief else contextlib.nullcontext():
         if is_chief and directory.policy.exists() and not trainer.schedule.finished():
-            trainer.print(f"{directory.policy} is made again at the end.")
-            shutil.rmtree(directory.policy)  # a run that has one counts as ended
+            trainer.print(f"{directory.policy} will be exported again at the end.")
+            shutil.rmtree(directory.policy)  # a run with an exported policy counts as finished
         result = trainer.run()
         if result.signal is None and trainer._evaluator.best_weights:
             load_weights(directory.best, trainer.agent, trainer.filters)
@@ -98,7 +98,7 @@ def finish(trainer: Trainer) -> Result:
                 plots.plot_run(directory.path)
             export(trainer.policy, directory.policy, replace=True)
             if trainer._evaluator.best_updates == 0:
-                trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
+                trainer.print("The exported policy is from before the first update (untrained or initial_weights).")
     return result
 
 
@@ -111,8 +111,8 @@ def play(
     plot_actions: str | pathlib.Path | None = None,
     env_fn: EnvFn | None = None,
 ) -> Evaluation:
-    """Plays episodes in an environment, then draws their video and actions as `evaluate` does. `run_in` evaluates in an
-    environment, with seeds of `AFTER_TRAINING`, and calls its second argument at every step.
+    """Runs episodes in an environment, then writes the video and action plot of `evaluate`. `run_in` evaluates in an
+    environment, with the seeds of `AFTER_TRAINING`, and calls its second argument after every step.
     """
     check_display(render)
     playing = parameters
@@ -122,7 +122,7 @@ def play(
     with contextlib.closing(maker(playing, env_fn, to_play=True)()) as env:
         if (render or dump_mp4) and isinstance(env.unwrapped, FirstEnvironment):
             single = 'environment.vectorization="sync", or an env_fn of one environment'
-            raise TfsacError(f"a VectorEnv is not drawn, but {single}")
+            raise TfsacError(f"a VectorEnv is not drawn; use {single}")
         video = dump_mp4 and new_file(dump_mp4, ".mp4", ".gif")
         plot_path = plot_actions and new_file(plot_actions, ".png")
         evaluation = run_in(env, lambda _, action, *step: steps.append(action))
@@ -156,23 +156,23 @@ def evaluate(
     last: bool = False,
     changes: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Evaluates a run's policy, the best one or the last.
+    """Evaluates a run's best or last policy.
 
     Args:
-        run_dir: of the run.
-        episodes: how many.
-        deterministic: the policy's mode instead of samples.
-        seed: of the episodes.
+        run_dir: the run's folder.
+        episodes: number of episodes.
+        deterministic: act with the policy's mode instead of samples.
+        seed: seed of the episodes.
         render: "human" to open a window; an `env_fn` must make its environment with this `render_mode`.
         dump_mp4: a new .mp4 or .gif file for a video of the episodes; an `env_fn` needs `render_mode="rgb_array"`.
-        plot_actions: a new .png file for a plot of the first episode's actions, and of where it switched.
-        env_fn, models: the functions that the run was trained with, if it was; or another env_fn, as in `load_policy`.
+        plot_actions: a new .png file for a plot of the first episode's actions, and of where the policy switched.
+        env_fn, models: the functions that the run was trained with, if any; or another env_fn, as in `load_policy`.
         step, last: as in `load_policy`.
-        changes: of the run's environment, as `tfsac.override` takes them: {"environment.kwargs.g": 3.7}, or a path
-            "environment.level". A line says that it is another environment.
+        changes: changes to the run's environment, as for `tfsac.override`: {"environment.kwargs.g": 3.7}, or a path
+            "environment.level". A line is printed if the environment is not that of training.
 
     Raises:
-        TfsacError, OSError: as `load_policy`; or the environment failed, or cannot be drawn here.
+        TfsacError, OSError: as in `load_policy`; or the environment failed, or cannot be rendered here.
 
     Example:
         >>> tfsac.evaluate("runs/pendulum", episodes=20, changes={"environment.kwargs.g": 3.7}).returns.mean()
@@ -198,8 +198,8 @@ def record(
     models: ModelMaker | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Demonstrations:
-    """Records whole episodes of a run's best policy in a new .npz file, and returns what was written: raw observations
-    and rewards, actions in [-1, 1] or numbers from 0. The other arguments are those of `evaluate`.
+    """Records complete episodes of a run's best policy to a new .npz file and returns them: raw observations and
+    rewards, and actions in [-1, 1] or numbered from 0. The other arguments are those of `evaluate`.
 
     Example:
         >>> tfsac.record("runs/pendulum", "expert.npz", episodes=20)
@@ -225,14 +225,14 @@ def demonstrate(
     begin: Callable[[], None] | None = None,
     observe: Callable[[float], None] | None = None,
 ) -> Demonstrations:
-    """Plays whole episodes with any policy, a script or a person; `save_demonstrations` writes them to a file.
+    """Plays complete episodes with any policy, script or person; `save_demonstrations` writes them to a file.
 
     Args:
-        act: raw observation of one environment to its own action.
-        env: from `tfsac.environments.make`, or any other that the agents can use.
-        episodes, seed: how many, and their seed.
-        begin: called at the begin of every episode, such as a policy's `reset`.
-        observe: called with the reward of every step, such as a policy's `observe`.
+        act: maps a raw observation of one environment to an action in the environment's units.
+        env: an environment from `tfsac.environments.make`, or any other that the agents support.
+        episodes, seed: number of episodes, and their seed.
+        begin: called at every episode start, such as a policy's `reset`.
+        observe: called with the reward after every step, such as a policy's `observe`.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -272,7 +272,7 @@ def demonstrate(
 
 
 def plot(run_dir: str | pathlib.Path) -> plots.Picture:
-    """Draws the learning curve of a run, also while it trains, to `learning_curve.png` in its folder.
+    """Plots the learning curve of a run, even while it trains, to `learning_curve.png` in its folder.
 
     Example:
         >>> tfsac.plot("runs/pendulum")
@@ -281,7 +281,7 @@ def plot(run_dir: str | pathlib.Path) -> plots.Picture:
 
 
 def observations_of(run_dir: str | pathlib.Path, policy: Policy, env_fn: EnvFn | None = None) -> list[Any]:
-    """Returns the raw observations of an episode of a run's environment, to verify an export with."""
+    """Returns the raw observations of one episode in a run's environment, for verifying an export."""
     observations: list[Any] = []
     with contextlib.closing(environment_of(run_dir, env_fn)) as env:
         evaluate_policy(policy, env, EnvironmentEpisodes(1), each_step=lambda raw, *_: observations.append(raw))

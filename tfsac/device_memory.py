@@ -17,54 +17,53 @@ from tfsac.memories import TransitionMemory
 from tfsac.memories.frames import EARLIER
 from tfsac.types import OBSERVATION, Arrays, BatchesOnDevice, Spec, Transition, action_in
 
-BYTES_PER_TRANSFER = 1 << 26  # bounds what a resumed run copies at once
-STEPS_PER_EPISODE = 8  # on average, for which there is room for last frames from the start
+BYTES_PER_TRANSFER = 1 << 26  # limits what a resumed run copies at once
+STEPS_PER_EPISODE = 8  # assumed average, for the initial size of the table of last frames
 PLACE = 4  # bytes of an int32
-CANDIDATES = 4  # slots drawn for each transition where some hold no step
+CANDIDATES = 4  # slots drawn for each transition if some hold no step
 UPDATES_PER_CALL = 1000  # batches that are drawn on the device take no additional memory
 
 
 class DeviceMemory:
-    """Has the transitions of a `TransitionMemory` in variables where the updates run, the fields of one side by side:
-    images as bytes, all others as float32.
+    """Holds the transitions of a `TransitionMemory` in variables on the device that runs the updates. The fields of a
+    transition lie side by side: images as bytes, all others as float32.
 
-    The memory in RAM stays what checkpoints save and restore. What was added to it since the last call is copied before
-    the next one. Batches are drawn, summed over `n_step` rewards and filtered inside the compiled update as
-    `TransitionMemory.gather` and `Filters` do it; which transitions they have is a function of the seed and of the
-    number of the update.
+    Checkpoints save and restore the memory in RAM. Rows added to it since the last call are copied before the next one.
+    The compiled update draws batches, sums `n_step` rewards and applies the filters as `TransitionMemory.gather` and
+    `Filters` do. The seed and the update number determine which transitions are drawn.
 
-    Stacks of k frames are stored frame by frame; see `RingFrames`. The ring has k - 1 rows more than the one in RAM,
+    Stacks of k frames are stored frame by frame; see `RingFrames`. The ring has k - 1 more rows than the one in RAM,
     for the frames before the oldest row.
 
-    It takes the place of a `Packing` as `agent.compiled.source`, and of a memory as what batches are sampled from.
+    It replaces a `Packing` as `agent.compiled.source`, and the memory in RAM as the source of batches.
 
     Args:
-        memory: in RAM, a TransitionMemory and no subclass.
-        filters: of the run.
-        spec: of the agent.
+        memory: a TransitionMemory in RAM, not a subclass.
+        filters: the run's filters.
+        spec: the agent's spec.
         batch_size: B.
-        updates: variable, how many updates were made.
-        seed: of sampling.
+        updates: variable that counts updates.
+        seed: seed of sampling.
 
     Attributes:
         stored: variables `[R * E, F]` by dtype.
-        last_frames: the frames after ended and after the newest steps, which no row has; None without stacks.
+        last_frames: the frames after final and newest steps, which no row holds; None without frame stacks.
 
     Raises:
-        TfsacError: another memory, or no room on the device.
+        TfsacError: an unsupported memory, or not enough room on the device.
     """
 
     def __init__(self, memory: Any, filters: Filters, spec: Spec, batch_size: int, updates: tf.Variable, seed: int):
         if type(memory) is not TransitionMemory:
             raise TfsacError(
                 'agent.memory.device="accelerator" needs uniformly sampled transitions: '
-                f"{type(memory).__name__} is in RAM."
+                f"{type(memory).__name__} supports only RAM."
             )
         self.memory, self.filters, self.updates, self.seed = memory, filters, updates, seed
         self.batch = transition_spec(spec, batch_size, weighted=False)
         self.earlier = max((frames.shape[-1] - 1 for frames in memory.frames.values()), default=0)
         self.rows = memory.rows + self.earlier
-        widths = {"float32": 0, "uint8": PLACE if memory.frames else 0}  # of the next row's frame; see `LastFrames`
+        widths = {"float32": 0, "uint8": PLACE if memory.frames else 0}  # place of the next frame; see `LastFrames`
         self.slices: dict[str, tuple[str, slice]] = {}
         for name in memory.ring.dtype.names or ():
             field = memory.ring.dtype[name]
@@ -85,25 +84,25 @@ class DeviceMemory:
                 f"The replay memory needs more than {self.rows * self.row_bytes} bytes, which the accelerator does not "
                 'have: set a smaller agent.memory.max_size, or agent.memory.device="cpu".'
             ) from error
-        self.copied = 0  # absolute index of the first row that was not copied yet
+        self.copied = 0  # absolute index of the first row that is not copied yet
 
     def sample(self, num_updates: int) -> BatchesOnDevice:
-        """Returns what a call of so many updates needs to draw its batches."""
+        """Returns the inputs with which a call of `num_updates` updates draws its batches."""
         self.copy_new_rows()
         total = tf.constant([self.memory.total_rows, num_updates], tf.int64)
         return BatchesOnDevice(num_updates, (total, tf.constant(self._filter_values())))
 
     def copy_new_rows(self) -> None:
-        """Copies what the memory in RAM has and this one lacks."""
+        """Copies the rows that only the memory in RAM has."""
         memory, most = self.memory, max(BYTES_PER_TRANSFER // self.row_bytes, 1)
-        # The newest row once more: the end of its episodes may have been noted after it was copied.
+        # Copy the newest row again: its episodes may have been marked as ended after it was copied.
         begin = max(self.copied - 1, memory.oldest_row - self.earlier, 0)
         for start in range(begin, memory.total_rows, most):
             self._copy(np.arange(start, min(start + most, memory.total_rows)))
         self.copied = memory.total_rows
 
     def _copy(self, rows: np.ndarray) -> None:
-        """Copies rows by absolute index; of those before the oldest one, frames alone."""
+        """Copies rows by absolute index; for rows before the oldest one, only frames."""
         memory, envs = self.memory, self.memory.num_envs
         records = memory.ring[rows % memory.rows].reshape(-1)
         packed = {dtype: np.empty((len(records), variable.shape[1]), dtype) for dtype, variable in self.stored.items()}
@@ -127,11 +126,11 @@ class DeviceMemory:
         """Writes frames into the first records, by their numbers in `RingFrames.extra_frames`."""
         for record, number in zip(bytes_NF, numbers.tolist(), strict=False):
             for key, frames in self.memory.frames.items():
-                if number in frames.extra_frames:  # of a shorter stack there are fewer
+                if number in frames.extra_frames:  # a shorter stack has fewer
                     record[self.slices[OBSERVATION + key][1]] = frames.extra_frames[number].reshape(-1)
 
     def _filter_values(self) -> np.ndarray:
-        """Returns in one array what rewards are multiplied by, and mean and inverse deviation of each observation."""
+        """Returns one array of the reward scale, and the mean and inverse deviation of each observation."""
         values = [self.filters.reward_scale(), *itertools.chain.from_iterable(self.filters.scale().values())]
         return np.concatenate([np.ravel(value) for value in values]).astype(np.float32)
 
@@ -142,7 +141,7 @@ class DeviceMemory:
         return batches.inputs
 
     def signature(self, updates: int | None) -> Any:
-        """Returns what `pack` returns as `tf.TensorSpec`."""
+        """Returns the `tf.TensorSpec` of what `pack` returns."""
         del updates
         return tf.TensorSpec([2], tf.int64), tf.TensorSpec([len(self._filter_values())])
 
@@ -152,8 +151,8 @@ class DeviceMemory:
         return packed
 
     def unpack(self, packed: Any, update: int | tf.Tensor) -> Transition:
-        """Returns the batch of the update that is being made."""
-        del update  # counted by the variable
+        """Returns the batch of the current update."""
+        del update  # the variable counts updates
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.updates])
         stored = tf.minimum(packed[0][0], self.memory.rows) * self.memory.num_envs
         candidates = CANDIDATES if self.memory.autoreset else 1
@@ -161,7 +160,7 @@ class DeviceMemory:
         index = tf.random.stateless_uniform(size, seed, 0, tf.cast(stored, tf.int32), tf.int32)
         return self.gather(packed, self.steps_among(packed, index) if self.memory.autoreset else index)
 
-    # Indices are int64, for TensorFlow computes with int32 on the CPU.
+    # Indices are int64 because TensorFlow runs int32 operations on the CPU.
 
     def _absolute_rows(self, packed: Any, index: tf.Tensor) -> tf.Tensor:
         """Returns the absolute indices `[B]` of the rows of slots of the ring in RAM."""
@@ -169,12 +168,12 @@ class DeviceMemory:
         return oldest + (tf.cast(index, tf.int64) // self.memory.num_envs - oldest) % rows
 
     def _slots(self, rows: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
-        """Returns the slots `[B]` here of absolute rows, of the environments of slots of the ring in RAM."""
+        """Returns the slots `[B]` in this ring of absolute rows, for the environments of slots of the ring in RAM."""
         return rows % self.rows * self.memory.num_envs + tf.cast(index, tf.int64) % self.memory.num_envs
 
     def steps_among(self, packed: Any, index: tf.Tensor) -> tf.Tensor:
-        """Returns slots of steps `[B]`, each the first of its candidates, slots `[C * B]`, that holds one; else that
-        of its environment's step before or after.
+        """Returns slots `[B]` that hold steps: for each transition the first such candidate, of slots `[C * B]`,
+        otherwise the slot of the same environment's step before or after.
         """
 
         def holds_step(index: tf.Tensor) -> tf.Tensor:
@@ -230,7 +229,7 @@ class DeviceMemory:
         part, shape = self.slices[OBSERVATION + key][1], self.memory.frames[key].shape
 
         def records(rows: tf.Tensor) -> list[tf.Tensor]:
-            """Returns steps and those before; the first of an episode stands for those that would be before it."""
+            """Returns steps and those before; an episode's first step replaces missing earlier ones."""
             steps = read(rows)
             earlier = tf.cast(self._field(steps, EARLIER + key), tf.int64)
             before = [rows - tf.minimum(earlier, back) for back in range(shape[-1] - 1, 0, -1)]
@@ -243,7 +242,7 @@ class DeviceMemory:
         following = tf.where(place[:, None] < 0, read(end + 1)["uint8"], no_row_has_it)
 
         def stack(records: list[tf.Tensor]) -> tf.Tensor:
-            # No tf.stack: TensorFlow has none of bytes on a GPU.
+            # Not tf.stack, which TensorFlow does not have for bytes on a GPU.
             return tf.reshape(tf.concat([record[:, part, None] for record in records], axis=-1), [-1, *shape])
 
         return stack(first), stack([*last[1:], following])
@@ -257,15 +256,15 @@ class DeviceMemory:
 
 
 class LastFrames:
-    """Frames that no row of the ring has, those after ended and after the newest steps, in a table that grows.
+    """Frames that no row of the ring holds, those after final and newest steps, in a table that grows.
 
     Args:
-        rows, num_envs: of the ring.
+        rows, num_envs: shape of the ring.
         size: F, bytes of a record.
 
     Attributes:
         table: variable `[N, F]`.
-        places: `[R, E]` int32, where the frame after each step is; -1 for those that the next row has.
+        places: `[R, E]` int32, table index of the frame after each step; -1 if the next row holds it.
     """
 
     def __init__(self, rows: int, num_envs: int, size: int):
@@ -274,12 +273,12 @@ class LastFrames:
         self.places = np.full((rows, num_envs), -1, np.int32)
 
     def store(self, rows: np.ndarray, is_last: np.ndarray, frames: np.ndarray) -> np.ndarray:
-        """Stores the frames `[M, F]` of M steps in some rows, `is_last` `[n, E]`, and returns the places `[n, E]` of
-        all; those of what the rows had before are free.
+        """Stores the frames `[M, F]` of the M steps that `is_last` `[n, E]` marks in some rows, and returns the places
+        `[n, E]` of all. Places that these rows used before become free.
         """
         before = self.places[rows]
         self.free += before[before >= 0].tolist()
-        if (missing := len(frames) - len(self.free)) > 0:  # XLA compiles for the new size
+        if (missing := len(frames) - len(self.free)) > 0:  # XLA compiles again for the new size
             table = self.table.value()
             more = max(missing, len(table))
             self.table.assign(tf.concat([table, tf.zeros([more, table.shape[1]], tf.uint8)], axis=0))

@@ -1,8 +1,8 @@
-"""The error that says: this is the user's to mend."""
+"""The error type for problems that the user can fix."""
 
 
 class TfsacError(ValueError):
-    """Something that the user can mend, such as a parameter out of range; the command line prints it in one line.
+    """A problem that the user can fix, such as a parameter out of range; the command line prints it as one line.
 
     Example:
         >>> raise TfsacError("discount must be in [0, 1), got 1.5")

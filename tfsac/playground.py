@@ -1,4 +1,4 @@
-"""MuJoCo Playground's tasks as vector environments of Gymnasium, which JAX steps in one compiled call.
+"""MuJoCo Playground tasks as Gymnasium vector environments, which JAX steps in one compiled call.
 
 The level `tfsac.playground:CheetahRun` imports this module, which registers every task. It needs `tfsac[playground]`.
 """
@@ -16,16 +16,16 @@ from gymnasium.vector.utils import batch_space
 from jax import numpy as jnp
 from mujoco_playground import registry
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else JAX takes most of a GPU that TensorFlow needs
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # otherwise JAX reserves most of the GPU
 
 
 class Playground(VectorEnv):
-    """E copies of a task with actions in [-1, 1]; a task with several observations has them by key.
+    """E copies of a task with actions in [-1, 1]; several observations come by key.
 
     Args:
         task: a name in `mujoco_playground.registry.ALL_ENVS`.
         num_envs: E.
-        max_episode_steps: after which an episode is truncated.
+        max_episode_steps: number of steps after which an episode is truncated.
         **config: fields of the task's configuration, such as `impl="warp"` or `action_scale=0.3`.
     """
 
@@ -47,7 +47,7 @@ class Playground(VectorEnv):
 
         def reset(key: Any) -> Any:
             state = jax.vmap(env.reset)(jax.random.split(key, num_envs))
-            return jax.tree.map(lambda x: x.astype(x.dtype), state)  # no weak types, for which `step` compiles again
+            return jax.tree.map(lambda x: x.astype(x.dtype), state)  # weak types would make `step` compile again
 
         def step(state: Any, action: Any) -> tuple[Any, Any]:
             following = jax.vmap(env.step)(state, action)
@@ -59,7 +59,7 @@ class Playground(VectorEnv):
         self._reset, self._step, self._where = jax.jit(reset), jax.jit(step), jax.jit(_where)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode everywhere, or where `options["reset_mask"]` `[E]` says so."""
+        """Resets all environments, or only those in `options["reset_mask"]` `[E]`."""
         super().reset(seed=seed)
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
         state = self._reset(jax.random.PRNGKey(self.np_random.integers(2**31)))
@@ -68,7 +68,7 @@ class Playground(VectorEnv):
         return self.state.obs, {}
 
     def step(self, actions: Any) -> tuple[Any, Any, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Steps all. A simulation that diverges truncates its episode, whose last observation is the one before."""
+        """Steps all. A diverging simulation truncates its episode, which ends with the previous observation."""
         self.state, diverged = self._step(self.state, np.asarray(actions, np.float32))
         self.length += 1
         diverged = np.asarray(diverged)
@@ -78,8 +78,8 @@ class Playground(VectorEnv):
 
 
 def _where(mask: Any, new: Any, old: Any) -> Any:
-    """Returns arrays `[E, ...]`, the new ones where a mask `[E]` is true. What all copies share remains, such as MuJoCo
-    Warp's list of contacts.
+    """Returns arrays `[E, ...]` with the new values where the mask `[E]` is true. Arrays that all copies share, such as
+    MuJoCo Warp's list of contacts, keep their old values.
     """
 
     def choose(x: Any, y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Finding presets: by name among those that come with the package, by path, or from the config of a run."""
+"""Finds presets by name among those of the package, by path, or in the config of a run."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> P
 
     Args:
         name_or_path: a name such as "pendulum_sac", a Python file that defines `preset`, or a run's config.json.
-        level: id instead of the preset's, with what the preset says of it; see `tfsac.parameters.for_level`.
+        level: environment id that replaces the preset's, with the preset's settings for it; see
+            `tfsac.parameters.for_level`.
 
     Raises:
-        ParameterError: no such preset (naming the nearest), or the file defines none.
+        ParameterError: no such preset (the message suggests the nearest name), or the file defines none.
 
     Example:
         >>> preset = tfsac.load_preset("mujoco_sac", level="Hopper-v5")
@@ -52,21 +53,21 @@ def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> P
         make_importable(path.parent)
         defined = runpy.run_path(str(path), run_name=path.stem).get("preset")  # writes no bytecode next to it
         if not isinstance(defined, Preset):
-            requirement = "define preset = Preset(...); --level=MODULE:ID names a level"
+            requirement = "define preset = Preset(...); to name a level, use --level=MODULE:ID"
             raise ParameterError(f"{path} must {requirement}, got {defined!r}")
         preset = defined
     elif str(path) in names:
         preset = importlib.import_module(f"tfsac.presets.{path}").preset
     else:
         raise ParameterError(
-            f"{str(path)!r} is no name that `tfsac presets` lists, no .py file and no config.json of a run."
+            f"{str(path)!r} is not a preset that `tfsac presets` lists, a .py file or a run's config.json."
             f"{nearest(str(path), names)}"
         )
     return preset if level is None else for_level(preset, level)
 
 
 def show(preset: Preset | str | pathlib.Path) -> None:
-    """Prints every parameter of a preset as `path=value`, as `tfsac show` does and `tfsac.override` takes them.
+    """Prints every parameter of a preset as `path=value`, like `tfsac show`; `tfsac.override` takes these paths.
 
     Example:
         >>> tfsac.show("pendulum_sac")
@@ -79,24 +80,23 @@ def show(preset: Preset | str | pathlib.Path) -> None:
 
 
 def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
-    """Returns the preset and the run parameters of a config.json; the folders with the user's code can be imported from
-    then on.
+    """Returns the preset and run parameters of a config.json, and makes the folders with the user's code importable.
 
     Raises:
-        FileNotFoundError: there is none.
-        ParameterError: it is damaged, or has parameters that this version does not know.
+        FileNotFoundError: the file does not exist.
+        ParameterError: the file is damaged, or has parameters that this version does not know.
     """
     from tfsac.parameters import ParameterError, Preset, RunParameters, from_json
     from tfsac.utils.files import read_object
 
     if not path.is_file():
-        raise FileNotFoundError(f"{path.parent} is no run directory: it has no config.json")
+        raise FileNotFoundError(f"{path.parent} is not a run directory: it has no config.json")
     try:
         content = read_object(path)
         preset, run = (json.dumps(content[name]) for name in ("preset", "run"))
     except (ValueError, LookupError) as error:
         copies = sorted(path.parent.glob(f"checkpoints/[0-9]*/{path.name}"))
-        advice = f"; {copies[-1]} is a copy that can take its place" if copies else ""
+        advice = f"; {copies[-1]} is a copy that can replace it" if copies else ""
         raise ParameterError(f"{path} is not the config of a run ({error!r}){advice}") from error
     for folder in content.get("import_folders", ()):
         make_importable(folder, first=False)

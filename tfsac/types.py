@@ -1,4 +1,4 @@
-"""The structs that travel between environments, memories and agents: NamedTuples, over which `tf.nest` maps."""
+"""Data structures passed between environments, memories and agents: NamedTuples, which `tf.nest` can map over."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Observations of valid actions and of each agent, and the mark of demonstrated steps.
+# Observation keys of the action mask and of each team member's observation; extra that marks demonstrated steps.
 ACTION_MASK, AGENT_STATE, EXPERT = "action_mask", "agent_state", "expert"
-# Observations of goal environments: what was achieved, and what is wanted.
+# Observation keys of goal environments: the achieved goal and the desired one.
 ACHIEVED_GOAL, DESIRED_GOAL = "achieved_goal", "desired_goal"
 BEHAVIOUR = "behaviour/"  # extras: parameters of the distribution that an action was drawn from, by name
-# Begins the fields of a hybrid action, and its parts.
+# Prefix of the fields of a hybrid action, and the names of its parts.
 ACTION, DISCRETE, CONTINUOUS = "action/", "discrete", "continuous"
-# Extras of policies with a state: what it was before and after the step, by field, and whether the step switched.
+# Extras of policies with a state: the state before and after the step, by field, and whether the step switched.
 STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
-OBSERVATION = "observation/"  # begins an observation's key among other arrays, in memories, checkpoints and files
-TARGET = "_target"  # ends the name of a target network
-PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"  # fields of the state of recurrent policies
-# Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action, none.
+OBSERVATION = "observation/"  # prefix of an observation's key among other arrays, in memories, checkpoints and files
+TARGET = "_target"  # suffix of a target network's name
+PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"  # state fields of recurrent policies
+# Step types of a `Sequence`: first observation of an episode, one in between, the one after its last action, none.
 FIRST, MID, LAST, EMPTY = 0, 1, 2, 3
 
 
 def input_name(key: str) -> str:
-    """Returns how TensorFlow names an exported policy's input for an observation's key: `arm_angle` for `arm.angle`."""
+    """Returns the name of an exported policy's input for an observation key, such as `arm_angle` for `arm.angle`."""
     name = re.sub(r"[^A-Za-z0-9]", "_", key)
     return name if name[:1].isalpha() else f"arg_{name}"
 
@@ -37,9 +37,9 @@ class ArraySpec(NamedTuple):
     Attributes:
         shape: sizes of the dimensions.
         dtype: name of a NumPy dtype: "float32", "uint8" for images, "bool" for action masks.
-        low, high: bounds `shape`, or None where there are none.
-        stacked: whether it is an image `[H, W, k]` of the last k frames of its episode, one after each step, the
-            newest last; an episode's first observation repeats its first frame. Memories store each frame once.
+        low, high: bounds of this shape, or None without bounds.
+        stacked: whether it is an image `[H, W, k]` of the last k frames of its episode, one per step, newest last; an
+            episode's first observation repeats its first frame. Memories store each frame once.
     """
 
     shape: tuple[int, ...]
@@ -50,14 +50,14 @@ class ArraySpec(NamedTuple):
 
 
 class DiscreteSpec(NamedTuple):
-    """Discrete actions, which agents and memories number from 0.
+    """Discrete actions; agents and memories number them from 0.
 
     Attributes:
-        num_actions: how many there are.
+        num_actions: number of actions.
         shape: () for one agent, `(P,)` for P agents.
-        start: the environment's own number of the first action.
-        dtype: of stored actions.
-        native_dtype: of the actions that the environment's `step` takes.
+        start: the environment's number for the first action.
+        dtype: dtype of stored actions.
+        native_dtype: dtype of the actions that the environment's `step` takes.
     """
 
     num_actions: int
@@ -68,13 +68,13 @@ class DiscreteSpec(NamedTuple):
 
 
 class FactorsSpec(NamedTuple):
-    """A Discrete or MultiDiscrete space in a `HybridSpec`, each of whose entries is a factor, numbered from 0.
+    """A Discrete or MultiDiscrete space in a `HybridSpec`. Each entry is a factor with values numbered from 0.
 
     Attributes:
-        sizes: how many values each entry has, in C order.
-        starts: the environment's own number of each entry's first value.
-        shape: of the environment's action.
-        native_dtype: of the actions that the environment's `step` takes.
+        sizes: number of values of each entry, in C order.
+        starts: the environment's number for each entry's first value.
+        shape: shape of the environment's action.
+        native_dtype: dtype of the actions that the environment's `step` takes.
     """
 
     sizes: tuple[int, ...]
@@ -84,14 +84,14 @@ class FactorsSpec(NamedTuple):
 
 
 class HybridSpec(NamedTuple):
-    """Several discrete actions at once, the factors, or discrete and continuous ones together.
+    """Several discrete actions at once (the factors), or discrete and continuous actions together.
 
-    An agent's action is an array `[F]` of factors, numbered from 0, or `[A]` of numbers in [-1, 1]; where there are
-    both, it is a dict of them, "discrete" and "continuous".
+    An agent's action is an array `[F]` of factors, numbered from 0, or an array `[A]` in [-1, 1]. With both parts it is
+    a dict of them, "discrete" and "continuous".
 
     Attributes:
-        leaves: spaces of the environment's action in their order, by name: a Dict's keys, "action_0", ... of a Tuple.
-        structure: of the environment's action, with these names: a name, or a dict or tuple of structures.
+        leaves: spaces of the environment's action by name, in order: the keys of a Dict, "action_0", ... for a Tuple.
+        structure: nesting of the environment's action: one of these names, or a dict or tuple of structures.
     """
 
     leaves: dict[str, FactorsSpec | ArraySpec]
@@ -99,12 +99,12 @@ class HybridSpec(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many values each of the F factors has."""
+        """Number of values of each of the F factors."""
         return tuple(n for leaf in self.leaves.values() if isinstance(leaf, FactorsSpec) for n in leaf.sizes)
 
     @property
     def num_joint_actions(self) -> int:
-        """K, how many combinations of all factors there are; 1 without factors."""
+        """K, the number of combinations of all factors; 1 without factors."""
         return math.prod(self.sizes)
 
     @property
@@ -114,7 +114,7 @@ class HybridSpec(NamedTuple):
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where the values of each factor begin among those of all, `[F]`."""
+        """Index of each factor's first value among the values of all factors, `[F]`."""
         return np.cumsum([0, *self.sizes])[:-1]
 
     @property
@@ -132,28 +132,26 @@ class HybridSpec(NamedTuple):
         return np.concatenate(bounds) if bounds else None
 
     def best(self, score: np.ndarray) -> np.ndarray:
-        """Returns the value of each factor, `[..., F]` int32, whose score in `[..., S]` is largest."""
+        """Returns the value with the largest score `[..., S]` of each factor, `[..., F]` int32."""
         factors = np.split(score, self.offsets[1:], axis=-1) if self.sizes else []
         return np.array([factor.argmax(axis=-1) for factor in factors], np.int32).T
 
     def split(self, action: Any, reshape: Callable[..., Any]) -> dict[str, Any]:
-        """Returns the numbers of an agent's action, arrays or tensors `[..., F]` and `[..., A]`, by leaf and in its
-        shape.
-        """
+        """Splits an agent's action, arrays or tensors `[..., F]` and `[..., A]`, into leaves, each in its shape."""
         leaves, ends = {}, [0, 0]
         for name, leaf in self.leaves.items():
             kind, size = isinstance(leaf, ArraySpec), math.prod(leaf.shape)
             part = self.parts(action)[kind][..., ends[kind] : ends[kind] + size]
-            leading = [-1 if n is None else n for n in part.shape[:-1]]  # tensors have any number of rows
+            leading = [-1 if n is None else n for n in part.shape[:-1]]  # a tensor's batch size may be unknown
             leaves[name], ends[kind] = reshape(part, (*leading, *leaf.shape)), ends[kind] + size
         return leaves
 
     def structured(self, leaves: Mapping[str, Any]) -> Any:
-        """Returns values by leaf in the structure of the environment's action."""
+        """Arranges values by leaf in the structure of the environment's action."""
         return map_action(lambda name: leaves[name], self.structure)
 
     def leaves_in(self, action: Any) -> dict[str, Any]:
-        """Returns the leaves of an environment's action by name; raises a LookupError, TypeError or ValueError for
+        """Returns the leaves of an environment's action by name; raises LookupError, TypeError or ValueError for
         another structure.
         """
         leaves: dict[str, Any] = {}
@@ -161,13 +159,13 @@ class HybridSpec(NamedTuple):
         return leaves
 
     def parts(self, action: Any) -> tuple[Any, Any]:
-        """Returns factors and continuous dimensions of an agent's action, None for what it has not."""
+        """Returns factors and continuous dimensions of an agent's action; None for a part that it lacks."""
         if isinstance(action, Mapping):
             return action[DISCRETE], action[CONTINUOUS]
         return (action, None) if self.sizes else (None, action)
 
     def whole(self, discrete: Any, continuous: Any) -> Any:
-        """Returns the agent's action with these parts; one that it has not is left out."""
+        """Returns the agent's action made of these parts, without a part that it lacks."""
         if self.sizes and self.action_size:
             return {DISCRETE: discrete, CONTINUOUS: continuous}
         return discrete if self.sizes else continuous
@@ -177,15 +175,15 @@ ActionSpec = ArraySpec | DiscreteSpec | HybridSpec
 
 
 class Spec(NamedTuple):
-    """What an agent sees and does; every network and memory is built from it.
+    """Observations and actions of an agent; every network and memory is built from it.
 
     Attributes:
-        observation: the arrays of one observation by key; a plain box has the one key "observation". The key
-            "action_mask" tells which discrete actions are valid.
-        action: continuous, with the environment's own bounds while the agent acts in [-1, 1], discrete, or hybrid.
-        extras: what is stored with each step: what `act` returns, and whether an expert made the step.
-        num_agents: None, or P agents that share one policy; every array of observation and action then begins with P.
-        num_rewards: None for one reward a step, or D rewards, stored as `[D]`.
+        observation: the arrays of one observation by key; a plain Box has the single key "observation". The key
+            "action_mask" marks the valid discrete actions.
+        action: continuous (with the environment's bounds, though the agent acts in [-1, 1]), discrete or hybrid.
+        extras: arrays stored with each step: the extras of `act`, and whether an expert made the step.
+        num_agents: None, or P team members that share one policy; arrays of observation and action then begin with P.
+        num_rewards: None for one reward per step, or D rewards, stored as `[D]`.
         state: fields of the policy's state that its network reads in addition to the observation.
     """
 
@@ -198,7 +196,7 @@ class Spec(NamedTuple):
 
     @property
     def action_fields(self) -> dict[str, ArraySpec | DiscreteSpec]:
-        """The arrays of an agent's action, by the names of their fields in a record; see `action_fields`."""
+        """The arrays of an agent's action by field name in a record; see `action_fields`."""
         action = self.action
         if not isinstance(action, HybridSpec):
             return {"action": action}
@@ -206,11 +204,11 @@ class Spec(NamedTuple):
         return action_fields(action.whole(discrete, continuous))
 
     def unstacked(self) -> Spec:
-        """Returns the spec with stacks of frames as any other images."""
+        """Returns the spec with frame stacks as ordinary images."""
         return self._replace(observation={key: a._replace(stacked=False) for key, a in self.observation.items()})
 
     def single_agent(self) -> Spec:
-        """Returns the spec of each of the P agents; a spec without several agents stays as it is."""
+        """Returns the spec of a single team member; a spec without a team is returned unchanged."""
         if self.num_agents is None:
             return self
 
@@ -231,17 +229,17 @@ class Step(NamedTuple):
     """One step of E environments.
 
     Attributes:
-        observation: `[E, ...]` by key, raw, that was acted on.
+        observation: `[E, ...]` by key, raw: the observation acted on.
         action: `[E, ...]`, as the agent chose it.
-        reward, terminated, truncated: `[E]`; rewards `[E, D]` of environments with D of them a step.
+        reward, terminated, truncated: `[E]`; rewards are `[E, D]` with D rewards per step.
         next_observation: `[E, ...]` by key; where an episode ended, its last observation.
-        extras: `[E, ...]` by name, what the agent stores with the step.
-        length: `[E]`, steps of the episode so far, this one included.
-        following: `[E, ...]` by key, to act on next.
-        logged: `[E]` by key of `info`, numbers in the last step of episodes that ended; NaN elsewhere.
-        info: of each environment; of a `VectorEnv` its dict of arrays; nothing from actors on a Ray cluster.
-        autoreset: `[E]`, where no step was made: the environment ignored the action and began an episode, as those of a
-            `VectorEnv` with Gymnasium's autoreset mode NEXT_STEP do. () where that never happens.
+        extras: `[E, ...]` by name, arrays that the agent stores with the step.
+        length: `[E]`, steps of the episode so far, including this one.
+        following: `[E, ...]` by key, the observation to act on next.
+        logged: `[E]` by key of `info`, values of the last step of episodes that ended; NaN elsewhere.
+        info: one per environment; the dict of arrays of a `VectorEnv`; empty from Ray actors.
+        autoreset: `[E]`, true where the environment ignored the action and only started an episode, as a `VectorEnv`
+            does in Gymnasium's autoreset mode NEXT_STEP. () if that never happens.
     """
 
     observation: dict[str, np.ndarray]
@@ -268,9 +266,9 @@ class Transition(NamedTuple):
 
     Attributes:
         observation: arrays `[B, ...]` by key.
-        action: `[B, A]`, in [-1, 1], or `[B]` discrete ones, numbered from 0; hybrid ones as `HybridSpec` has them.
+        action: `[B, A]` in [-1, 1]; discrete `[B]`, numbered from 0; or hybrid, as in `HybridSpec`.
         reward: `[B]`, after the reward filters.
-        discount: `[B]`, the bootstrap discount gamma^n * (1 - terminated): not zero where time ran out.
+        discount: `[B]`, the bootstrap discount gamma^n * (1 - terminated): nonzero at a time limit.
         next_observation: arrays `[B, ...]` by key.
         weight: `[B]` importance weights, or ().
         extras: arrays `[B, ...]` by name.
@@ -288,20 +286,21 @@ class Transition(NamedTuple):
 class Sequence(NamedTuple):
     """A batch of B sequences of T consecutive rows, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
 
-    A row is an observation and the step made there. An episode's end adds a row without a step: the observation after
-    the last action, of step type LAST; a new episode may follow it in the same sequence. Rows before the first or after
-    the newest data are EMPTY: all zeros.
+    A row is an observation and the step taken from it. An episode's end adds a row without a step: the observation
+    after the last action, with step type LAST. A new episode may follow in the same sequence. Rows before the first or
+    after the newest data are EMPTY: all zeros.
 
     Attributes:
         observation: arrays `[T, B, ...]` by key.
-        action: `[T, B, A]`, in [-1, 1], or `[T, B]` discrete ones, numbered from 0.
-        reward: `[T, B]`, or `[T, B, D]` of D rewards a step; of the action at the same index, after the reward filters.
-        nonterminal: `[T, B]`, 1 - terminated: zero at the action with which the task ended.
+        action: `[T, B, A]` in [-1, 1], or discrete `[T, B]`, numbered from 0.
+        reward: `[T, B]`, or `[T, B, D]` with D rewards per step; for the action at the same index, after the reward
+            filters.
+        nonterminal: `[T, B]`, 1 - terminated: zero at the action that terminated the episode.
         step_type: `[T, B]` int32, FIRST, MID, LAST or EMPTY.
-        extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before, or the
-            previous action and (raw) reward, those of the row before; other extras, action, reward and nonterminal are
-            zero.
-        initial_state: arrays `[B, ...]` by field, of LSTMs before the first row; empty where they start from zeros.
+        extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before; the
+            previous action and (raw) reward are those of the row before. Other extras, action, reward and nonterminal
+            are zero.
+        initial_state: arrays `[B, ...]` by field, state of LSTMs before the first row; empty if they start from zeros.
     """
 
     observation: Any
@@ -316,19 +315,19 @@ class Sequence(NamedTuple):
 class Segments(NamedTuple):
     """A batch of B segments of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` for U updates.
 
-    A replayed segment belongs to one episode. One of a fresh rollout continues with the next episode after a terminated
-    step. Where there is no step, at the end of a segment or in a whole one, everything is zero.
+    A replayed segment belongs to one episode. A segment of a fresh rollout continues with the next episode after a
+    terminated step. Entries without a step, at the end of a segment or in an empty one, are all zero.
 
     Attributes:
-        observation: arrays `[T + 1, B, ...]` by key; the last one is that after the segment's last step, wherever.
-        action: `[T, B, A]`, or `[T, B]` discrete ones, numbered from 0.
-        reward: `[T, B]`, of the action at the same index, after the reward filters.
+        observation: arrays `[T + 1, B, ...]` by key; the last entry always follows the segment's last step.
+        action: `[T, B, A]`, or discrete `[T, B]`, numbered from 0.
+        reward: `[T, B]`, for the action at the same index, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated.
         is_first: `[T, B]`, 1 for the first step of an episode, else 0.
-        length: `[T, B]`, number of steps of the step's episode within the segment; zero where there is no step.
-        on_policy: `[T, B]`, 1 for steps of a fresh rollout of the current policy, 0 for others.
-        initial_state: arrays `[B, ...]` by field, of LSTMs before the first step; zero for replayed segments.
-        extras: arrays `[T, B, ...]` by name, with the parameters of the behaviour's distribution.
+        length: `[T, B]`, number of steps of the step's episode within the segment; zero without a step.
+        on_policy: `[T, B]`, 1 for steps of a fresh rollout of the current policy, otherwise 0.
+        initial_state: arrays `[B, ...]` by field, state of LSTMs before the first step; zero for replayed segments.
+        extras: arrays `[T, B, ...]` by name, including the parameters of the behaviour distribution.
     """
 
     observation: Any
@@ -343,7 +342,7 @@ class Segments(NamedTuple):
 
 
 class BatchesOnDevice(NamedTuple):
-    """Batches, one for each update, that a compiled call draws itself from a memory on its device, with `inputs`."""
+    """Batches, one per update, that a compiled call itself draws from a memory on its device, with `inputs`."""
 
     num_updates: int
     inputs: Any
@@ -353,16 +352,16 @@ Batch = Transition | Sequence | Segments
 Batches = Batch | BatchesOnDevice  # stacked for the updates of a call
 Metrics = dict[str, Any]
 Arrays = Mapping[str, np.ndarray]  # by observation key, or by field of a policy's state
-Tensors = Mapping[str, Any]  # the same as TensorFlow's tensors
+Tensors = Mapping[str, Any]  # the same as TensorFlow tensors
 
 
 class ActResult(NamedTuple):
-    """What a policy's `act` returns.
+    """Return value of a policy's `act`.
 
     Attributes:
-        action: `[E, A]` in [-1, 1], or `[E]` discrete ones, numbered from 0, or hybrid ones; E environments.
+        action: `[E, A]` in [-1, 1]; discrete `[E]`, numbered from 0; or hybrid. E is the number of environments.
         state: the policy's next state, arrays `[E, ...]` by field.
-        extras: what is stored with the step.
+        extras: arrays to store with the step.
     """
 
     action: Any
@@ -371,8 +370,8 @@ class ActResult(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Result of one update: scalars by name, in the order in which they arise, and absolute TD errors, mean over the
-    critics, `[B]`; `[0]` of agents that learn from sequences.
+    """Result of one update: scalar metrics by name, in the order of computation, and absolute TD errors, averaged over
+    the critics, `[B]`; `[0]` for agents that learn from sequences.
     """
 
     metrics: Metrics
@@ -380,14 +379,15 @@ class Update(NamedTuple):
 
 
 class UpdateResult(NamedTuple):
-    """What `Agent.update` returns.
+    """Return value of `Agent.update`.
 
     Attributes:
-        metrics: `[U, M]` float32 of U updates; `Agent.metric_names` names the columns. NaN where one is not reported.
-        priority: `[U, B]` float32, absolute TD errors, mean over the critics; empty unless the memory is prioritised.
-        actor_weights: arrays with which acting computes in NumPy from now on; None for those that the agent has now.
-        reported: `[U, M]`, which metrics an update reports: the last ones of a call all, the others losses alone, and
-            those that a policy delay leaves out nothing of the policy.
+        metrics: `[U, M]` float32 of U updates; `Agent.metric_names` names the columns. NaN if not reported.
+        priority: `[U, B]` float32, absolute TD errors, averaged over the critics; empty unless the memory is
+            prioritised.
+        actor_weights: weights for acting in NumPy from now on; None for the agent's current ones.
+        reported: `[U, M]`, which metrics an update reports. The last updates of a call report all, the others only
+            losses; updates that a policy delay leaves out report none of the policy's metrics.
     """
 
     metrics: np.ndarray
@@ -397,20 +397,20 @@ class UpdateResult(NamedTuple):
 
 
 def action_fields(action: Any) -> dict[str, Any]:
-    """Returns the arrays of an agent's action by the names of their fields in a record: "action", or of a dict
-    "action/discrete" and "action/continuous".
+    """Returns the arrays of an agent's action by field name in a record: "action", or "action/discrete" and
+    "action/continuous" for a dict.
     """
     return {ACTION + part: x for part, x in action.items()} if isinstance(action, dict) else {"action": action}
 
 
 def action_in(fields: Any, names: Iterable[str]) -> Any:
-    """Returns the agent's action among the fields of a record, with these names; see `action_fields`."""
+    """Returns the agent's action from the fields of a record with these names; see `action_fields`."""
     parts = {name.removeprefix(ACTION): fields[name] for name in names if name.startswith(ACTION)}
     return parts or fields["action"]
 
 
 def map_action(function: Callable[..., Any], *actions: Any) -> Any:
-    """Returns a function of the arrays of actions, alone or in dicts and tuples of the same structure."""
+    """Applies a function to the arrays of actions, which may be nested in dicts and tuples of the same structure."""
     first = actions[0]
     if isinstance(first, dict):
         return {key: map_action(function, *(action[key] for action in actions)) for key in first}
@@ -420,14 +420,14 @@ def map_action(function: Callable[..., Any], *actions: Any) -> Any:
 
 
 def arrays_of(action: Any) -> list[Any]:
-    """Returns the arrays of an action, which is one, or a dict or tuple of actions, in order."""
+    """Returns the arrays of an action (an array, or a dict or tuple of actions), in order."""
     arrays: list[Any] = []
     map_action(arrays.append, action)
     return arrays
 
 
 def limits_of(action: Any, of: ActionSpec) -> list[tuple[Any, Any, Any]]:
-    """Returns the arrays of an agent's action with the least and the largest numbers that they may have."""
+    """Returns the arrays of an agent's action, each with its smallest and largest allowed value."""
     if isinstance(of, HybridSpec):
         discrete, continuous = of.parts(action)
         limits = [(discrete, 0, np.array(of.sizes) - 1), (continuous, -1, 1)]
@@ -436,25 +436,25 @@ def limits_of(action: Any, of: ActionSpec) -> list[tuple[Any, Any, Any]]:
 
 
 def is_valid(action: Any, mask: np.ndarray, of: ActionSpec) -> np.ndarray:
-    """Returns whether masks `[..., n]` allow the agent's actions, `[..., 1]`; of several factors `[..., F]`."""
+    """Returns whether masks `[..., n]` allow the agent's actions, `[..., 1]`; `[..., F]` for several factors."""
     index = of.parts(action)[0] + of.offsets if isinstance(of, HybridSpec) else action[..., None]
     return np.take_along_axis(mask, index, axis=-1)
 
 
 def some_valid(mask: np.ndarray, of: ActionSpec) -> np.ndarray:
-    """Returns where masks `[..., n]` allow an action; of several factors `[..., S]`, a value of each."""
+    """Returns whether masks `[..., n]` allow any action; for several factors, `[..., S]`, a value of each."""
     if not isinstance(of, HybridSpec):
         return np.asarray(mask.any(axis=-1))
     return np.logical_and.reduce([factor.any(axis=-1) for factor in np.split(mask, of.offsets[1:], axis=-1)])
 
 
 def rows_of(action: Any) -> Any:
-    """Returns actions `[n, ...]` one by one: of an array itself, else a list of n dicts or tuples."""
+    """Returns actions `[n, ...]` one by one: an array unchanged, dicts and tuples as a list of n."""
     if isinstance(action, dict | tuple):
         return [map_action(lambda x, i=i: x[i], action) for i in range(len(arrays_of(action)[0]))]
     return action
 
 
 def same_bounds(a: Any, b: Any) -> bool:
-    """Returns whether bounds of actions, as nested lists, are the same but for rounding."""
+    """Returns whether action bounds, as nested lists, are equal up to rounding."""
     return np.shape(a) == np.shape(b) and np.allclose(np.array(a, float), np.array(b, float), rtol=1e-6, atol=0.0)

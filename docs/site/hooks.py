@@ -1,7 +1,7 @@
-"""What MkDocs does in addition to its plugins: pages from files outside of docs/, and formulas without JavaScript.
+"""MkDocs hooks: pages from files outside docs/, and formulas without JavaScript.
 
-The same pages are read on the site, in an editor and on a code host, so their links are relative to the repository. A
-picture or table outside of docs/ is copied; the name of any other file stays, as code.
+People read the same pages on the site, in an editor and on a code host, so links are relative paths in the repository.
+Images and data files outside docs/ are copied. A link to any other file becomes its text and the path as code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds pages and pictures of the repository to those of docs/."""
+    """Adds pages, notebooks, images and data files from outside docs/."""
     for uri, source in PAGES.items():
         files.append(File.generated(config, uri, content=from_root((ROOT / source).read_text(encoding="utf-8"))))
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
@@ -36,7 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leads links out of docs/ to copies; links to what is not copied become text."""
+    """Points links that leave docs/ to the copies. Links to files that are not copied become text."""
     depth = page.file.src_uri.count("/")
 
     def replaced(found: re.Match[str]) -> str:
@@ -59,7 +59,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Writes formulas as MathML, which browsers draw without a script."""
+    """Converts formulas to MathML, which browsers render without a script."""
 
     def formula(found: re.Match[str]) -> str:
         text, display = html.unescape(found[2]), "block" if found[1] == "div" else "inline"
@@ -69,13 +69,13 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 
 def copied(text: str) -> list[str]:
-    """Returns the files of the repository outside of docs/ that a page links to and that are copied."""
+    """Returns the paths of the files outside docs/ that a page links to and that the site copies."""
     paths = [target.lstrip("./") for _, _, target, _ in LINK.findall(text) if target.startswith("../")]
     return [path for path in paths if pathlib.PurePath(path).suffix in COPIED and not path.startswith("docs/")]
 
 
 def from_root(text: str) -> str:
-    """Returns a page of the repository's root with the links of one of docs/."""
+    """Returns a page of the repository's root with its links rewritten for docs/."""
 
     def moved(found: re.Match[str]) -> str:
         if "://" in found[3]:
@@ -87,7 +87,7 @@ def from_root(text: str) -> str:
 
 
 def of_notebook(path: pathlib.Path) -> str:
-    """Returns a notebook as a page: its texts, code and what it printed and drew."""
+    """Returns a notebook as a Markdown page with its text, code and outputs."""
     parts = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
@@ -97,7 +97,7 @@ def of_notebook(path: pathlib.Path) -> str:
 
 
 def shown(output: dict[str, Any]) -> str:
-    """Returns what a cell put out."""
+    """Returns one output of a cell as Markdown or HTML, empty if it has neither image nor text."""
     data = output.get("data", {})
     for kind in ("image/png", "image/gif"):
         if kind in data:

@@ -1,13 +1,13 @@
-"""The agents learn: one file each, with losses, gradients, optimizer steps and targets in the order in which they
-happen. `sac_v.py` is Coach's agent with V, `twin_sac.py` the one with twin critics.
+"""The agents, one file each: losses, gradients, optimizer steps and targets in the order in which they run. `sac_v.py`
+is Coach's agent with V, `twin_sac.py` the one with twin critics.
 
-The formulas of the losses are in `tfsac/losses/`, that of the temperature too; `learner.py` has what the agents share,
-`compiled_updates.py` the loop that calls `update_once`, and `batches.py` how its batches reach the graph.
+The loss formulas, including that of the temperature, are in `tfsac/losses/`. `learner.py` has the base class,
+`compiled_updates.py` the loop that calls `update_once`, and `batches.py` the transfer of batches to the graph.
 
 A suffix names the axes of a tensor: B batch entries, N critics, A action dimensions or discrete actions, T time, D
-rewards a step, R = T * B, J sampled actions of an entry, S parameters of a distribution, F factors of an action, K
-combinations of them. Docstrings also have U
-updates of a call, M metrics, E environments and P agents that share a policy.
+rewards per step, R = T * B, J sampled actions of an entry, S parameters of a distribution, F factors of an action, K
+combinations of them. Docstrings also have U updates of a call, M metrics, E environments and P team members that share
+a policy.
 """
 
 from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent

@@ -1,8 +1,7 @@
 """Actor-critic with experience replay, for discrete and for continuous actions (ChainerRL; arXiv 1611.01224).
 
-Networks: `policy` and its average `policy_target`, the critics, and perhaps a `trunk` with its average before them. The
-critics are Q of every discrete action; or V and an advantage. An update looks at B segments `[T, B]`, R = T * B
-rows.
+Networks: `policy` and its average `policy_target`, the critics, and optionally a `trunk` with its average before them.
+The critics are Q of every discrete action; or V and an advantage. An update uses B segments `[T, B]`, R = T * B steps.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, feat
 from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Tensors, Update
 
 ACERAgentParameters = DiscreteACERAgentParameters | GaussianACERAgentParameters
-RUNNING_AVERAGES = ("value", "entropy", "kl")  # metrics of which running averages are kept
-MIN_PROBABILITY = 1e-30  # probability whose log is finite
+RUNNING_AVERAGES = ("value", "entropy", "kl")  # metrics with running averages
+MIN_PROBABILITY = 1e-30  # its log is finite
 
 
 class RowValues(NamedTuple):
-    """What the networks compute in the rows of an update's segments.
+    """Outputs of the networks for all steps of an update's segments.
 
     Attributes:
         policy, average: distributions of the policy and of the average policy.
-        statistics_RS: the numbers of the policy in which the trust region is measured.
-        log_ratio_R, trace_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy, and Retrace's c; constants.
+        statistics_RS: the policy's statistics, in which the trust region is measured.
+        log_ratio_R, trace_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy; Retrace's c. No gradients.
         q_R: Q of the actions taken.
         v_R: V.
         bootstrap_B: V of the observations after the segments.
-        correction: what the subclass needs for the bias correction.
+        correction: inputs of the subclass's bias correction.
     """
 
     policy: Any
@@ -54,7 +53,7 @@ class RowValues(NamedTuple):
 
 
 class ACERAgent(Agent):
-    """One loss for all networks; their gradients are taken and clipped together, then the average policy moves.
+    """Computes one loss for all networks and clips their gradients together, then updates the average policy.
 
     Attributes:
         averages: running averages of `RUNNING_AVERAGES`.
@@ -72,7 +71,7 @@ class ACERAgent(Agent):
 
     @abstractmethod
     def row_values(self, batch: Segments, features: Tensors) -> RowValues:
-        """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
+        """Returns policies and values of all steps, for features `[T + 1, B, F]` by network."""
 
     @abstractmethod
     def loss_and_kl(
@@ -85,10 +84,10 @@ class ACERAgent(Agent):
         """Returns the losses of the critics, `[R]` by network."""
 
     def update_once(self, batch: Segments) -> Update:
-        """One update: returns, the loss of policy and critics, one step of all networks, then the average policy."""
+        """Makes one update: returns, loss of policy and critics, one step of all networks, then the average policy."""
         length_R = flat(batch.length)
         share_R = tf.math.divide_no_nan(1.0, length_R)  # of a step in its segment
-        # Replicas have unequal numbers of steps and of segments, perhaps none.
+        # Replicas have unequal numbers of steps and of segments, possibly none.
         counts = [tf.math.count_nonzero(length_R, dtype=tf.float32), tf.reduce_sum(share_R)]
         steps, segments = tf.unstack(self.mean_over_replicas(tf.stack(counts)))
         with self.watch(*self.trained) as tape:
@@ -124,11 +123,11 @@ class ACERAgent(Agent):
         return Update(metrics, tf.zeros([0]))
 
     def head(self, name: str, features_TBF: tf.Tensor, *action: tf.Tensor) -> list[tf.Tensor]:
-        """Returns what a network's head computes, `[R, ...]` each."""
+        """Returns the outputs of a network's head, `[R, ...]` each."""
         return tf.nest.flatten(self.networks[name].head_model([flat(features_TBF), *action]))
 
     def row_metrics(self, batch: Segments, rows: RowValues, more_R: Metrics, steps: tf.Tensor) -> Metrics:
-        """Returns means over the steps, of which a replica has so many on average, and running averages of some."""
+        """Returns means over the steps, of which a replica has `steps` on average, and some running averages."""
         threshold, mask_R = self.algorithm.truncation_threshold, tf.cast(flat(batch.length) > 0, tf.float32)
         is_large_R = tf.exp(rows.log_ratio_R) > (np.inf if threshold is None else threshold)
         metrics_R = {
@@ -148,7 +147,7 @@ class ACERAgent(Agent):
         return segment_spec(self.spec, self.steps, self.local_batch_size, self.policy.recurrent_state)
 
     def policy_and_inputs(self, observation: Tensors, state: Tensors | None) -> tuple[Any, Tensors]:
-        """Returns the policy's distribution in one step, and what the critics read there."""
+        """Returns the policy's distribution in one step, and the critics' inputs."""
         outputs, _, inputs = self.policy.advance_tensors(observation, state)
         return self.policy.distribution(outputs, observation), inputs
 
@@ -157,7 +156,7 @@ class ACERAgent(Agent):
         """Names of the networks that `values` needs: all, since values are means over the policy.
 
         Raises:
-            TfsacError: a critic with an LSTM of its own, whose state is no part of the policy's.
+            TfsacError: a critic with its own LSTM, whose state is not part of the policy's.
         """
         for name in self.network_parameters:
             if name not in self.policy.acts_through and self.networks[name].lstm_state:
@@ -168,7 +167,7 @@ class ACERAgent(Agent):
 
 
 class DiscreteACERAgent(ACERAgent):
-    """Q of every action is the critic, `V = sum_a pi(a) Q(a)`, and the bias correction is a sum over actions.
+    """ACER for discrete actions, with Q as critic, `V = sum_a pi(a) Q(a)`, and a bias correction summed over actions.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -181,7 +180,7 @@ class DiscreteACERAgent(ACERAgent):
     policy: RecurrentCategoricalPolicy
 
     def row_values(self, batch: Segments, features: Tensors) -> RowValues:
-        """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
+        """Returns policies and values of all steps, for features `[T + 1, B, F]` by network."""
         steps, actions, masks = self.steps, self.policy.num_actions, batch.observation.get(ACTION_MASK)
         now, average = (self.head(n.name, features[n.name])[0] for n in (self.networks[POLICY], self.targets[POLICY]))
         rows = int(batch.action.shape[0] * batch.action.shape[1])
@@ -244,9 +243,9 @@ class DiscreteACERAgent(ACERAgent):
 
 
 class GaussianACERAgent(ACERAgent):
-    """V and an advantage are the critics, a dueling network: `Q(a) = V + Adv(a) - mean_n Adv(u_n)`, u_n of the policy.
+    """ACER for continuous actions, with a dueling critic `Q(a) = V + Adv(a) - mean_n Adv(u_n)`, u_n from the policy.
 
-    Samples are not bounded and neither is their density; the environment clips what it is given.
+    Samples and their densities are unbounded; the environment clips actions.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
@@ -259,16 +258,16 @@ class GaussianACERAgent(ACERAgent):
     policy: RecurrentGaussianPolicy
 
     def row_values(self, batch: Segments, features: Tensors) -> RowValues:
-        """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
+        """Returns policies and values of all steps, for features `[T + 1, B, F]` by network."""
         steps, samples, size = self.steps, self.algorithm.num_advantage_samples, self.policy.action_size
         policy, average = (
             self.policy.distribution(self.head(network.name, features[network.name][:steps]), {})
             for network in (self.networks[POLICY], self.targets[POLICY])
         )
         action_RA, mean_RA, stored_RA = (flat(x) for x in (batch.action, batch.extras[MEAN], batch.extras[VARIANCE]))
-        # Where there is no step the stored variance is zero.
+        # Without a step the stored variance is zero.
         behaviour = DiagonalGaussian(mean_RA, tf.where(flat(batch.length)[:, None] > 0, stored_RA, 1.0))
-        # Actions of the policy, constants: a fresh one for the correction, and for the baselines of both advantages.
+        # Actions of the policy, without gradient: one for the correction, others for the baselines of both advantages.
         draws = {"correction": 1, "baseline": samples, "correction_baseline": samples}
         noise_RJA = (flat(self.noise(name, [steps, self.batch_size, n, size])) for name, n in draws.items())
         fresh, *baselines = (tf.stop_gradient(policy.sample(tf.transpose(x, [1, 0, 2]))) for x in noise_RJA)
@@ -285,7 +284,7 @@ class GaussianACERAgent(ACERAgent):
             average=average,
             statistics_RS=tf.concat([policy.mean, tf.sqrt(policy.variance) if scale else policy.variance], axis=-1),
             log_ratio_R=off_policy_R * losses.log_ratio(*stored),
-            # Not of the clipped ratio, whose root would be far from 0 where actions have many dimensions.
+            # Not the clipped ratio, whose root would be far from 0 if actions have many dimensions.
             trace_R=losses.trace_coefficient(off_policy_R * tf.stop_gradient(stored[0] - stored[1]), size),
             q_R=flat(v_TB[:steps]) + taken_R[0] - tf.reduce_mean(first_JR, axis=0),
             v_R=flat(v_TB[:steps]),
@@ -316,7 +315,7 @@ class GaussianACERAgent(ACERAgent):
         return {"advantage": losses.q_loss(rows.q_R, q_ret_R), "v": v_loss_R}
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
-        """Returns "q" of observations and actions and "v", `[B]`; the baseline has the same n draws in every call."""
+        """Returns "q" of observations and actions and "v", `[B]`; the baseline has the same n samples in every call."""
         policy, inputs = self.policy_and_inputs(observation, state)
         shape = (self.algorithm.num_advantage_samples, 1, self.policy.action_size)
         draws = np.random.default_rng(0).standard_normal(shape, np.float32)

@@ -1,4 +1,4 @@
-"""Batches on their way into the compiled update: all float32 fields in one array, so that a call has few arguments."""
+"""Transfers batches into the compiled update: all float32 fields in one array, so that a call has few arguments."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def tensor_specs(arrays: Mapping[str, ArraySpec | DiscreteSpec], leading: list[i
 
 
 def action_tensors(spec: Spec, leading: list[int]) -> Any:
-    """Returns shape and dtype of agents' actions with leading dimensions, a dict of hybrid ones."""
+    """Returns shape and dtype of agents' actions with leading dimensions, a dict for hybrid ones."""
     fields = tensor_specs(spec.action_fields, leading)
     return action_in(fields, fields)
 
 
 def transition_spec(spec: Spec, batch_size: int, weighted: bool) -> Transition:
-    """Returns a batch of transitions `[B, ...]`, perhaps with importance weights, as `tf.TensorSpec`."""
+    """Returns a batch of transitions `[B, ...]`, optionally with importance weights, as `tf.TensorSpec`."""
     leading = [batch_size]
     scalar, action = tf.TensorSpec(leading), action_tensors(spec, leading)
     observation, extras = tensor_specs(spec.observation, leading), tensor_specs(spec.extras, leading)
@@ -35,7 +35,7 @@ def transition_spec(spec: Spec, batch_size: int, weighted: bool) -> Transition:
 
 
 def sequence_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, ArraySpec] | None = None) -> Sequence:
-    """Returns a batch of sequences `[T, B, ...]` as `tf.TensorSpec`, T being `steps`; `state` is stored with LSTMs."""
+    """Returns a batch of sequences `[T, B, ...]` as `tf.TensorSpec`, T being `steps`; `state` is that of LSTMs."""
     leading = [steps, batch_size]
     scalar, action = tf.TensorSpec(leading), action_tensors(spec, leading)
     reward = tf.TensorSpec([*leading, *([spec.num_rewards] if spec.num_rewards else [])])
@@ -45,7 +45,7 @@ def sequence_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, Arra
 
 
 def segment_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, ArraySpec]) -> Segments:
-    """Returns a batch of segments `[T, B, ...]` as `tf.TensorSpec`, T being `steps`; `state` is recurrent networks'."""
+    """Returns a batch of segments `[T, B, ...]` as `tf.TensorSpec`, T being `steps`; `state` is that of LSTMs."""
     leading = [steps, batch_size]
     scalar, action = tf.TensorSpec(leading), action_tensors(spec, leading)
     observation = tensor_specs(spec.observation, [steps + 1, batch_size])
@@ -54,15 +54,15 @@ def segment_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, Array
 
 
 class Packing:
-    """Packs stacked batches `[U, B, ...]` and takes single ones apart again in the graph.
+    """Packs stacked batches `[U, B, ...]`, and unpacks single ones in the graph.
 
-    A call costs about 30 microseconds for every tensor that is handed over, which counts where a call makes one update.
-    The float32 fields are handed over where they lie: `tf.constant` takes 0.1 ms for a copy of them.
+    A call costs about 30 microseconds per tensor argument, which matters if it makes a single update. The float32
+    fields are passed without a copy, for which `tf.constant` takes 0.1 ms.
     """
 
     def __init__(self, batch: Batch):
         self.batch, self.specs = batch, tf.nest.flatten(batch)
-        self.slices: list[slice | None] = []  # of each field in the packed row; None for those that are not float32
+        self.slices: list[slice | None] = []  # of each field in the packed row; None unless it is float32
         self.size = 0
         for spec in self.specs:
             start = self.size
@@ -73,7 +73,7 @@ class Packing:
         self.buffer = self._buffer(0)
 
     def signature(self, updates: int | None) -> tuple[tf.TensorSpec, list[tf.TensorSpec]]:
-        """Returns what `pack` returns for so many updates, or for any number."""
+        """Returns the specs of what `pack` returns for this many updates, or for any number."""
         other_fields = [tf.TensorSpec([updates, *s.shape], s.dtype) for s in self.specs if s.dtype != tf.float32]
         return tf.TensorSpec([updates, self.size]), other_fields
 
@@ -81,14 +81,14 @@ class Packing:
         """Returns stacked batches as few tensors, valid until the next call.
 
         Raises:
-            ValueError: fields that the agent was not made for, or of another shape or dtype.
+            ValueError: unexpected fields, shapes or dtypes.
         """
         leaves, updates = tf.nest.flatten(stacked), len(stacked.reward)
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != [((updates, *s), dtype) for s, dtype in self.expected]:
             received = tf.nest.map_structure(lambda leaf: (leaf.shape, str(leaf.dtype)), stacked)
             expected = tf.nest.map_structure(lambda spec: (updates, *spec.shape), self.batch)
             raise ValueError(f"batches must be {expected}, got {received}")
-        if len(self.buffer) < updates:  # kept: taking fresh pages at every call took seven times as long
+        if len(self.buffer) < updates:  # reused: allocating pages in every call took seven times as long
             self.buffer = self._buffer(updates)
         floats = self.buffer[:updates]
         for leaf, field_slice in zip(leaves, self.slices, strict=True):
@@ -100,7 +100,7 @@ class Packing:
         return tf.experimental.dlpack.from_dlpack(floats.__dlpack__()), other_fields
 
     def _buffer(self, updates: int) -> np.ndarray:
-        """Returns an array `[updates, F]` that TensorFlow need not copy, as it would at any other address."""
+        """Returns an array `[updates, F]` aligned so that TensorFlow need not copy it."""
         size = 4 * updates * self.size
         memory = np.empty(size + ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
@@ -115,8 +115,8 @@ class Packing:
         other_fields = iter(packed[1])
         unpacked = [next(other_fields) if field_slice is None else None for field_slice in self.slices]
         leaves = []
-        floats = packed[0][update]  # separate: XLA mixes up rows of an unknown index and a known one
-        # What is made first runs first, and the longest chain of operations begins with the next observation.
+        floats = packed[0][update]  # separate: XLA confuses rows of an unknown index with those of a known one
+        # Operations created first run first, and the longest chain of operations starts with the next observation.
         for spec, field_slice, unpacked_field in reversed([*zip(self.specs, self.slices, unpacked, strict=True)]):
             field = floats[field_slice] if unpacked_field is None else unpacked_field[update]
             leaves.append(tf.reshape(field, spec.shape))

@@ -1,5 +1,5 @@
-"""Updates of an agent in one call of a compiled graph: U of them, on every replica, for several agents that share
-the networks.
+"""Makes U updates of an agent in one call of a compiled graph, on every replica, for a single agent or a team that
+shares the networks.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from tfsac.agents.batches import Packing
 from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import Batch, Batches, BatchesOnDevice, Transition, UpdateResult
 
-LOSS = "loss/"  # begins the names of metrics that every update reports
-MAX_PROGRAMS = 2  # that XLA compiles for calls of several updates; another number of updates is divided among them
+LOSS = "loss/"  # prefix of the metrics that every update reports
+MAX_PROGRAMS = 2  # programs for calls of several updates; other numbers of updates are divided among them
 
 
 class CompiledUpdates:
-    """Makes an agent's updates; calls of a single update have a trace with all metrics and one with losses alone, calls
-    of several updates one trace for any number.
+    """Makes an agent's updates. Calls of a single update have one trace with all metrics and one with only losses;
+    calls of several updates have one trace for any number.
 
-    XLA compiles a whole call, so every number of updates is a program, of which there are at most `MAX_PROGRAMS`. In a
-    call of several, it is the last update that can report all metrics, or as many as a policy delay lasts.
+    XLA compiles a whole call, so every number of updates needs a program; there are at most `MAX_PROGRAMS`. In a call
+    of several updates, the last one, or as many as a policy delay lasts, can report all metrics.
 
     Attributes:
-        updates_between_diagnostics: n, every n-th update reports all its metrics; the others report losses, "loss/...",
-            alone, and their graph computes nothing else. In a call of several updates the last ones report all.
+        updates_between_diagnostics: n; every n-th update reports all its metrics, the others only losses, "loss/...",
+            and their graph computes nothing else. In a call of several updates the last ones report all.
         metric_names: names of the metrics' columns, known after `trace` or the first call.
-        traces: how often a graph of updates was traced.
+        traces: number of traces of update graphs.
     """
 
     def __init__(self, agent: Any, eager: bool, jit_compile: bool):
         self.agent, self.eager, self.jit_compile = agent, eager, jit_compile
-        self.source: Any = Packing(agent.batch_spec())  # takes the arguments of a call apart into batches
+        self.source: Any = Packing(agent.batch_spec())  # unpacks the arguments of a call into batches
         self.updates_between_diagnostics = 1
         self.metric_names: list[str] = []
-        self.critics_metrics: frozenset[str] = frozenset()  # those of updates that leave the policy out
+        self.critics_metrics: frozenset[str] = frozenset()  # those of updates without the policy
         self.has_policy_delay = agent.algorithm.num_updates_between_policy_updates > 1
         self.actor_slices: list[tuple[slice, tuple[int, ...]]] = []  # of the weights in their array, and their shapes
         self.traces = 0
         self._num_updates: int | None = None  # updates so far; reading the variable each time would take 0.1 ms
-        # By what they make: "all", "losses" (a single update), "several", or with XLA the number of several updates.
+        # By kind: "all" or "losses" (a single update), "several", or with XLA the number of several updates.
         self._graphs: dict[str | int, Any] = {}
 
     def trace(self, single: bool) -> list[str]:
@@ -60,7 +60,7 @@ class CompiledUpdates:
         full_metrics = updates_that_report(before, count, self.updates_between_diagnostics, agent.algorithm)
         if self.eager:
             if self.has_policy_delay and not self.metric_names:
-                self.trace(single=True)  # an update that leaves the policy out does not know the names of its metrics
+                self.trace(single=True)  # an update without the policy does not know the policy's metric names
             updates = [self._update(packed, i, i >= count - full_metrics) for i in range(count)]
             metrics, priority = (tf.stack(column) for column in zip(*updates, strict=True))
             weights = self._packed_actor_weights()
@@ -77,12 +77,12 @@ class CompiledUpdates:
         actor_weights = [flat[flat_slice].reshape(shape) for flat_slice, shape in self.actor_slices]
         agent.policy.refresh(actor_weights)
         values = metrics.numpy()
-        if self.jit_compile:  # whose programs compute the last updates' metrics in every call
+        if self.jit_compile:  # its programs compute the last updates' metrics in every call
             values = np.where(reported, values, np.float32(np.nan))
         return UpdateResult(values, priority.numpy(), actor_weights, reported)
 
     def _call_programs(self, packed: Any, count: int, full_metrics: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns what the programs return that XLA compiled for so many updates, or for parts of them."""
+        """Returns the results of XLA's programs for this many updates, or for parts of them."""
         results, start = [], 0
         for size in self._sizes(count):
             kind = size if size > 1 else "all" if full_metrics and start >= count - full_metrics else "losses"
@@ -94,7 +94,7 @@ class CompiledUpdates:
         return tf.concat(metrics, axis=0), tf.concat(priority, axis=0), weights[-1]
 
     def _sizes(self, count: int) -> list[int]:
-        """Returns the numbers of updates of the programs that make up a call."""
+        """Returns the number of updates of each program that makes up a call."""
         programs = sorted((kind for kind in self._graphs if isinstance(kind, int)), reverse=True)
         if count == 1 or count in programs or len(programs) < MAX_PROGRAMS:
             return [count]
@@ -105,7 +105,7 @@ class CompiledUpdates:
         return sizes
 
     def _most_reports(self, count: int) -> int:
-        """Returns how many updates of XLA's program for so many can report all metrics."""
+        """Returns how many of the updates of an XLA program can report all metrics."""
         every = self.updates_between_diagnostics == 1
         return count if every else min(count, self.agent.algorithm.num_updates_between_policy_updates)
 
@@ -127,7 +127,7 @@ class CompiledUpdates:
         return losses_M, np.array([name in left_out for name in self.metric_names], bool)
 
     def _packed_actor_weights(self) -> tf.Tensor:
-        """Returns the weights that acting has copies of in one array, for every output of a call costs time."""
+        """Returns the weights that acting copies, in one array because every output of a call costs time."""
         weights = self.agent.policy.acting_weights()
         shapes = [tuple(weight.shape) for weight in weights]
         ends = itertools.accumulate(map(math.prod, shapes))
@@ -139,30 +139,30 @@ class CompiledUpdates:
     # -- graphs --------------------------------------------------------------------------------------------------------
 
     def _graph(self, kind: str | int) -> Any:
-        """Returns the trace of this kind; calling it directly, with tensors, saves a millisecond of looking for it."""
+        """Returns the trace of this kind; calling it directly, with tensors, saves a millisecond of lookup."""
         if kind not in self._graphs:
             graph: Any
             if kind == "several":
                 signature = [tf.TensorSpec([2], tf.int32), self.source.signature(None)]
                 graph = self._several_updates
-            elif isinstance(kind, int):  # known while tracing, so that XLA need not ask when its loops end
+            elif isinstance(kind, int):  # known while tracing, so that XLA knows when its loops end
                 signature = [self.source.signature(kind)]
                 graph = functools.partial(self._several_updates, (kind - self._most_reports(kind), kind))
             else:
                 signature = [self.source.signature(1)]
                 graph = functools.partial(self._single_update, kind == "all")
-            # No graph needs AutoGraph, which would take most of the time of a trace.
+            # No graph needs AutoGraph, which would take most of the tracing time.
             function = tf.function(graph, autograph=False, jit_compile=self.jit_compile)
             self._graphs[kind] = function.get_concrete_function(*signature)
         return self._graphs[kind]
 
     def _single_update(self, full_metrics: bool, packed: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        self.traces += 1  # Python runs while tracing only
+        self.traces += 1  # Python runs only while tracing
         metrics, priority = self._update(packed, 0, full_metrics)
         return metrics[None], priority[None], self._packed_actor_weights()
 
     def _several_updates(self, ends: Any, packed: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Makes several updates; `ends` are the first one that reports all metrics, and their number."""
+        """Makes several updates; `ends` holds the index of the first one that reports all metrics, and their number."""
         self.traces += 1
         first_full, count = ends[0], ends[1]
         state = [0, *(tf.TensorArray(tf.float32, size=count) for _ in ("metrics", "priority"))]
@@ -172,7 +172,7 @@ class CompiledUpdates:
         return metrics.stack(), priority.stack(), self._packed_actor_weights()
 
     def _loop(self, packed: Any, state: list[Any], end: int | tf.Tensor, full_metrics: bool) -> list[Any]:
-        """Makes the updates up to `end`; the state is the next one and the arrays of what they return."""
+        """Makes the updates up to `end`; the state is the index of the next one and the arrays of results."""
 
         def update(i: tf.Tensor, *arrays: tf.TensorArray) -> list[Any]:
             values = self._update(packed, i, full_metrics)
@@ -200,8 +200,8 @@ class CompiledUpdates:
         return mean, tf.concat(strategy.experimental_local_results(priority), axis=0)
 
     def _replica_update(self, batch: Any, policy_learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns metrics, NaN for those that are not reported, and priorities of an update with the replica's part of
-        its worker's batch.
+        """Makes an update with this replica's part of its worker's batch; returns metrics (NaN if not reported) and
+        priorities.
         """
         agent, num_agents = self.agent, self.agent.spec.num_agents
         batch = batch if agent.replicas == 1 else agent.replica_batch(batch)
@@ -222,10 +222,10 @@ class CompiledUpdates:
 
 
 def updates_that_report(before: int, count: int, period: int, algorithm: Any) -> int:
-    """Returns how many updates of a call, its last ones, report all metrics.
+    """Returns how many updates at the end of a call report all metrics.
 
-    As many as it passes multiples of the period. Where the policy learns in some updates only, multiples are counted
-    from one of these, and the call's last policy update is among those that report.
+    It is the number of multiples of the period that the call passes. If the policy learns only in some updates,
+    multiples are counted from one of these, and the call's last policy update is among those that report.
     """
     delay = algorithm.num_updates_between_policy_updates
     first = 0 if delay == 1 else algorithm.first_policy_update or 0
@@ -235,7 +235,7 @@ def updates_that_report(before: int, count: int, period: int, algorithm: Any) ->
 
 
 def _folded(batch: Transition, num_agents: int) -> Transition:
-    """Returns a batch of several agents as one of single agents, each with the rewards, discounts and weights `[B]`."""
+    """Returns a team's batch as one of single agents, each with the team's rewards, discounts and weights `[B]`."""
     folded = {name: fold(getattr(batch, name)) for name in ("observation", "action", "next_observation")}
     once = batch._replace(**dict.fromkeys(folded, ()))
     return tf.nest.map_structure(lambda x: tf.repeat(x, num_agents, axis=0), once)._replace(**folded)

@@ -1,4 +1,4 @@
-"""Soft actor-critic for discrete actions: DI-engine's (Christodoulou 2019, arXiv 1910.07207).
+"""Soft actor-critic for discrete actions, as in DI-engine (Christodoulou 2019, arXiv 1910.07207).
 
 Networks: `policy`, twin `q` of all actions in one head and its target network `q_target`. The temperature is fixed or
 learned. Expectations over actions are exact sums, so an update samples nothing.
@@ -28,19 +28,19 @@ DEFAULT_ENTROPY_RATIO = 0.98  # arXiv 1910.07207
 
 
 class DiscreteSoftActorCriticAgent(Agent):
-    """Critic, then policy and temperature, then target: one update.
+    """Discrete soft actor-critic. An update steps the critics, then policy and temperature, then the target network.
 
     With a shared encoder the policy reads the features of q's embedders; only the critic step trains them.
 
     Attributes:
         temperature: fixed or learned.
-        target_entropy: in nats, to which a learned temperature brings the policy's entropy; None for the ratio of the
-            largest entropy in each state.
-        target_entropy_ratio: of the log of how many actions are valid.
-        num_actions: how many there are, A.
+        target_entropy: in nats, to which a learned temperature brings the policy's entropy; None to use the ratio of
+            the largest entropy in each state.
+        target_entropy_ratio: ratio to the log of the number of valid actions.
+        num_actions: number of actions, A.
 
     Raises:
-        TfsacError: see `Agent`; a target entropy that so many actions cannot have.
+        TfsacError: see `Agent`; a target entropy that this many actions cannot have.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -59,7 +59,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         self.temperature = self.make_temperature(temperature)
 
     def update_once(self, batch: Transition) -> Update:
-        """One update in the order critic, policy, temperature, target."""
+        """Makes one update in the order critic, policy, temperature, target."""
         critic = self.critic_step(batch)
         self.apply(*critic.gradients)
         policy = self.policy_step(batch)
@@ -68,8 +68,8 @@ class DiscreteSoftActorCriticAgent(Agent):
         return Update(critic.metrics | policy.metrics, critic.values_B)
 
     def critic_step(self, batch: Transition) -> Step:
-        """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the
-        current policy (equation 10).
+        """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, where V is an exact expectation
+        over the current policy (equation 10).
         """
         policy = self.distribution(batch.next_observation)
         next_q_BNA = self.targets["q"](batch.next_observation)
@@ -93,7 +93,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         return -value_B, policy, tf.reduce_min(q_BNA, axis=1)
 
     def policy_step(self, batch: Transition) -> Step:
-        """Computes the steps of the policy to high Q and entropy (equation 12) and of alpha (equation 11)."""
+        """Computes the steps of the policy towards high Q and entropy (equation 12) and of alpha (equation 11)."""
         with self.watch("policy") as tape:
             loss_B, policy, q_min_BA = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
@@ -127,7 +127,7 @@ class DiscreteSoftActorCriticAgent(Agent):
 def entropy_target(
     temperature: DiscreteAutoAlphaParameters | FixedAlphaParameters, num_actions: int
 ) -> tuple[float | None, float]:
-    """Returns the target entropy of a learned temperature in nats, or None and its ratio of the largest entropy."""
+    """Returns a learned temperature's target entropy in nats or None, and its ratio to the largest entropy."""
     if isinstance(temperature, FixedAlphaParameters):
         return None, DEFAULT_ENTROPY_RATIO
     target, most = temperature.target_entropy, math.log(num_actions)

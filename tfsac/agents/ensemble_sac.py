@@ -1,7 +1,7 @@
-"""Soft actor-critic with an ensemble of critics: REDQ (arXiv 2101.05982), DroQ (2110.02034), TQC (2005.04269), CrossQ
-(1902.05605), XQC, FlashSAC, SimBa (2410.09754) are presets of its options.
+"""Soft actor-critic with an ensemble of critics. REDQ (arXiv 2101.05982), DroQ (2110.02034), TQC (2005.04269), CrossQ
+(1902.05605), XQC, FlashSAC and SimBa (2410.09754) are presets of its options.
 
-Networks: `policy`, `q` with N critics in one head, and perhaps its target network `q_target`. The update orders are
+Networks: `policy`, `q` with N critics in one head, and optionally its target network `q_target`. The update orders are
 those of the twin agent.
 """
 
@@ -30,27 +30,27 @@ def concatenated(first: Any, second: Any) -> Any:
 
 
 def dropout_factors(rate: float, shape: list[int], seed: tf.Tensor) -> tf.Tensor:
-    """Returns 0 for each unit that dropout leaves out, with probability `rate`, and 1 / (1 - rate) for the others.
+    """Returns 0 for each unit that dropout drops, with probability `rate`, and 1 / (1 - rate) for the others.
 
-    The distance from one that is left out to the next is geometric: random numbers are needed for these alone.
+    The distance between dropped units is geometric, so only they need random numbers.
     """
     size = math.prod(shape)
     expected = rate * size
-    most = math.ceil(expected + 6.0 * expected**0.5) + 8  # more are left out once in a billion draws
+    most = math.ceil(expected + 6.0 * expected**0.5) + 8  # more are dropped once in a billion draws
     uniform = tf.random.stateless_uniform([most], seed)
     distance = 1.0 + tf.floor(tf.math.log1p(-uniform) / math.log1p(-rate))
     left_out = tf.cumsum(tf.cast(tf.minimum(distance, size + 1.0), tf.int32)) - 1
-    keep_scale = tf.fill([size + 1], 1.0 / (1.0 - rate))  # those beyond the end are left out of its last entry
+    keep_scale = tf.fill([size + 1], 1.0 / (1.0 - rate))  # drops beyond the end go to its last entry
     factors = tf.tensor_scatter_nd_update(keep_scale, tf.minimum(left_out, size)[:, None], tf.zeros([most]))
     return tf.reshape(factors[:size], shape)
 
 
 class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
-    """Twin-target soft actor-critic with N critics, of which M make the target, perhaps of distributions of returns,
-    with normalisation, dropout and unit weights.
+    """Twin-target soft actor-critic with N critics, of which M form the target; optionally with return distributions,
+    normalisation, dropout and unit weights.
 
     Attributes:
-        critics: reads Q out of the critics' outputs.
+        critics: converts the critics' outputs to Q.
 
     Example:
         >>> head = QHeadParameters(num_critics=10)
@@ -73,7 +73,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         self.has_dropout = q.head_parameters.dropout > 0
 
     def critic_step(self, batch: Transition) -> Step:
-        """Computes the step of every Q(s, a) to the target of its reduction over (a subset of) the target critics."""
+        """Computes the step of every Q(s, a) towards the target, a reduction over (a subset of) the target critics."""
         policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
         noise_BA = self.noise("next", [self.entries, self.policy.action_size])
         next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)
@@ -92,8 +92,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         return step._replace(metrics=step.metrics | metrics | {"q/spread": spread, "q/weight_norm": norm})
 
     def outputs(self, batch: Transition, next_action_BA: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what the critics compute of (s, a), and (a subset of) the target critics of (s', a'): apart, or in
-        one batch of both (1902.05605, section 3).
+        """Returns the outputs of the critics for (s, a), and of (a subset of) the target critics for (s', a'): computed
+        separately, or in one joint batch (1902.05605, section 3).
         """
         joint, size, subset = self.algorithm.joint_critic_forward, batch.reward.shape[0], self.subset()
         now, following = (batch.observation, batch.action), (batch.next_observation, next_action_BA)
@@ -113,7 +113,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         return (outputs[:size], next_outputs[size:]) if joint else (outputs, next_outputs)
 
     def dropout_mask(self, use: str, critics: int, batches: int) -> Mask | None:
-        """Returns what draws dropout's factors of so many critics, for batches one after the other; None without."""
+        """Returns a function that draws dropout factors for these numbers of critics and batches; None without."""
         if not self.has_dropout:
             return None
 
@@ -127,7 +127,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         return draw
 
     def policy_outputs(self, batch: Transition) -> list[tf.Tensor]:
-        """Returns what the policy computes of s, normalised by the batch, or by the batch of s and s'."""
+        """Returns the policy's outputs for s, normalised by the batch of s, or by the joint batch of s and s'."""
         policy = functools.partial(self.networks["policy"].compute, batch_statistics=True, update_statistics=True)
         if not self.algorithm.joint_policy_forward:
             return policy(batch.observation)
@@ -153,6 +153,6 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         return step._replace(metrics=step.metrics | {"policy/weight_norm": weight_norm(self.networks["policy"])})
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
-        """Returns what the policy maximises of Q(s, a), `[B]`, in units of the scaled reward."""
+        """Returns the reduction of Q(s, a) that the policy maximises, `[B]`, in units of the scaled reward."""
         q_BN = self.critics.q(self.networks["q"](observation, action))
         return {"q": reduce_q(q_BN, self.algorithm.policy_reduction)}

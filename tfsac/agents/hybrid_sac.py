@@ -1,9 +1,9 @@
-"""Soft actor-critic for several discrete actions at once, the factors, and for discrete and continuous ones together
+"""Soft actor-critic for several discrete actions at once (the factors), and for discrete and continuous ones together
 (Delalleau et al. 2019, arXiv 1912.11077; Christodoulou 2019, arXiv 1910.07207).
 
 Networks: `policy` with logits of all factors and a squashed Gaussian, `q` with the values of all combinations of
 factors, given the continuous dimensions, and its target network `q_target`. Expectations over combinations are exact
-sums. With one factor alone this is discrete soft actor-critic, without factors that with twin critics.
+sums. With one factor only, this is discrete SAC; without factors, it is SAC with twin critics.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tfsac.types import Spec, Tensors, Transition, Update
 
 
 class HybridSoftActorCriticAgent(Agent):
-    """Critic, then policy and temperatures, then target: one update.
+    """Hybrid soft actor-critic. An update steps the critics, then policy and temperatures, then the target network.
 
     Attributes:
-        discrete_temperature, continuous_temperature: of the two parts of an action, fixed or learned; None of a part
+        discrete_temperature, continuous_temperature: of the two parts of an action, fixed or learned; None for a part
             that the actions lack.
-        discrete_target_entropy: in nats, to which a learned temperature brings the entropy of the factors; None for
+        discrete_target_entropy: in nats, to which a learned temperature brings the entropy of the factors; None to use
             `target_entropy_ratio` of the largest entropy in each state.
         continuous_target_entropy: in nats, of the continuous dimensions.
 
@@ -74,7 +74,7 @@ class HybridSoftActorCriticAgent(Agent):
             self.continuous_temperature = self.make_temperature(continuous, "continuous_temperature")
 
     def update_once(self, batch: Transition) -> Update:
-        """One update in the order critic, policy, temperatures, target."""
+        """Makes one update in the order critic, policy, temperatures, target."""
         critic = self.critic_step(batch)
         self.apply(*critic.gradients)
         policy = self.policy_step(batch)
@@ -83,8 +83,8 @@ class HybridSoftActorCriticAgent(Agent):
         return Update(critic.metrics | policy.metrics, critic.values_B)
 
     def critic_step(self, batch: Transition) -> Step:
-        """Computes the step that regresses Q(s, u)[k] of the stored action on `r + discount * V(s')`, V an exact
-        expectation over combinations of factors and of one sample of the continuous dimensions.
+        """Computes the step that regresses Q(s, u)[k] of the stored action on `r + discount * V(s')`, where V is an
+        exact expectation over combinations of factors, for one sample of the continuous dimensions.
         """
         policy = self.distribution(batch.next_observation)
         next_action_BA, next_log_prob_B = self.sampled(policy, "next")
@@ -107,7 +107,7 @@ class HybridSoftActorCriticAgent(Agent):
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, HybridDistribution, tf.Tensor, tf.Tensor]:
         """Returns minus the soft value of each entry `[B]`, the policy, the log-probability `[B]` of its sample of the
-        continuous dimensions, and Q of every combination with that, `[B, K]`.
+        continuous dimensions, and Q of every combination with that sample, `[B, K]`.
 
         The gradient goes through the probabilities of combinations, and through the sample into Q.
         """
@@ -117,7 +117,7 @@ class HybridSoftActorCriticAgent(Agent):
         return -self.soft_value(q_BK, policy, log_prob_B), policy, log_prob_B, q_BK
 
     def policy_step(self, batch: Transition) -> Step:
-        """Computes the steps of the policy to high Q and entropy, and of both temperatures."""
+        """Computes the steps of the policy towards high Q and entropy, and of both temperatures."""
         with self.watch("policy") as tape:
             loss_B, policy, log_prob_B, q_BK = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
@@ -161,32 +161,32 @@ class HybridSoftActorCriticAgent(Agent):
 
     def sampled(self, policy: HybridDistribution, noise: str) -> tuple[tf.Tensor | None, tf.Tensor]:
         """Returns a reparameterised sample of the continuous dimensions, `[B, A]`, and its log density `[B]`, with
-        noise of this name; without such dimensions None and zeros.
+        noise of this name; None and zeros without such dimensions.
         """
         if policy.continuous is None:
             return None, tf.zeros([self.entries // self.replicas])
         return policy.continuous.sample_and_log_prob(self.noise(noise, [self.entries, self.action.action_size]))
 
     def soft_value(self, q_BK: tf.Tensor, policy: HybridDistribution, log_prob_B: tf.Tensor) -> tf.Tensor:
-        """Returns the soft value `[B]` of Q of every combination, see `hybrid_soft_value`."""
+        """Returns the soft value `[B]` for Q of every combination; see `hybrid_soft_value`."""
         alphas = (x.value() if x else tf.zeros([]) for x in (self.discrete_temperature, self.continuous_temperature))
         return losses.hybrid_soft_value(q_BK, *policy.joint(), log_prob_B, *alphas)
 
     def q(self, name: str, observation: Tensors, action_BA: tf.Tensor | None) -> tf.Tensor:
-        """Returns what critics compute of every combination with a continuous action, `[B, N, K]`."""
+        """Returns the critics' Q of every combination with a continuous action, `[B, N, K]`."""
         network = self.networks.get(name, self.networks["q"])
         return network(observation) if action_BA is None else network(observation, action_BA)
 
     def joint_index(self, discrete_BF: tf.Tensor | None, q_BNK: tf.Tensor) -> tf.Tensor:
-        """Returns which of the K combinations the factors are, `[B]`, the last factor running fastest."""
+        """Returns the index of the factors' combination among all K, `[B]`; the last factor varies fastest."""
         if discrete_BF is None:
             return tf.zeros_like(q_BNK[:, 0, 0], tf.int32)
         strides = [math.prod(self.action.sizes[f + 1 :]) for f in range(len(self.action.sizes))]
         return tf.reduce_sum(discrete_BF * tf.constant(strides), axis=-1)
 
     def values(self, observation: Tensors, action: Any, state: Tensors | None = None) -> dict[str, tf.Tensor]:
-        """Returns what the policy maximises of Q(s, u)[k], `[B]`, in units of the scaled reward; NaN for factors that
-        do not exist.
+        """Returns the reduction of Q(s, u)[k] that the policy maximises, `[B]`, in units of the scaled reward; NaN for
+        factors that do not exist.
         """
         discrete_BF, continuous_BA = self.action.parts(action)
         q_BNK = self.q("q", observation, continuous_BA)

@@ -1,7 +1,7 @@
-"""What all agents share: networks and their optimizers, noise, losses, gradients, optimizer steps, target networks.
+"""The base class of agents: networks, optimizers, noise, losses, gradients, optimizer steps, target networks.
 
-`CompiledUpdates` calls `update_once` in a graph, or `update_critics_once` where a policy delay leaves out the policy.
-It takes this replica's entries of the batch, folds several agents into it, and counts updates.
+`CompiledUpdates` calls `update_once` in a graph, or `update_critics_once` when a policy delay leaves out the policy. It
+selects this replica's entries of the batch, folds the team axis into the batch, and counts updates.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tfsac.types import TARGET, Batch, Batches, Metrics, Spec, Tensors, Update, 
 
 
 class Gradients(NamedTuple):
-    """Gradients of what is trained under a name: by variable, and the global norm by which they are clipped."""
+    """Gradients of the variables trained under a name, and the global norm for clipping them."""
 
     name: str
     values: list[tf.Tensor]
@@ -51,8 +51,8 @@ class Gradients(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step that was computed and not taken: gradients for `apply`, metrics, and for each entry of the batch, `[B]`,
-    the policy's loss or the critics' absolute TD error (mean over the critics).
+    """A step that is computed but not yet applied: gradients for `apply`, metrics, and for each batch entry, `[B]`, the
+    policy's loss or the critics' absolute TD error (mean over the critics).
     """
 
     gradients: list[Gradients]
@@ -61,7 +61,7 @@ class Step(NamedTuple):
 
 
 class FixedTemperature:
-    """A temperature that stays."""
+    """A constant temperature."""
 
     def __init__(self, alpha: float):
         self.alpha = alpha
@@ -72,7 +72,7 @@ class FixedTemperature:
 
 
 class LearnedTemperature(keras.layers.Layer):
-    """A temperature that is learned so that the policy's entropy comes to a target."""
+    """A temperature that is learned to bring the policy's entropy to a target."""
 
     def __init__(self, parameters: LearnedAlphaParameters, name: str = "temperature"):
         super().__init__(name=name)
@@ -98,43 +98,43 @@ class LearnedTemperature(keras.layers.Layer):
 
 
 class Agent(tf.Module, ABC):
-    """Base class of the agents: a subclass has `policy_class`, its losses in `update_once` (for a policy delay in
-    `update_critics_once` too), and `values`; it takes the same arguments.
+    """Base class of the agents. A subclass defines `policy_class`, its losses in `update_once` (and, for a policy
+    delay, in `update_critics_once`), and `values`; it takes the same arguments.
 
-    Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
-    `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent, which
-    is given that worker's share alone; all of them make the same agents and the same updates in the same order. One
+    Create it in the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
+    `update_once` on its share of the batch. With several workers, each process has an agent that gets only its worker's
+    share; all of them create the same agents and make the same updates in the same order. One
     `tf.train.Checkpoint(agent=agent)` holds networks, target networks, optimizers, counters and the seed of the noise;
-    read it before the agent's first update.
+    restore it before the agent's first update.
 
-    Several agents share all networks: where the spec has P of them, batches come as `[B, P, ...]` and are folded to
-    `[B * P, ...]` before `update_once`. Rewards, discounts and weights count for all P, priorities are means over them.
+    Team members share all networks: if the spec has P of them, batches are `[B, P, ...]`, folded to `[B * P, ...]`
+    before `update_once`. Rewards, discounts and weights apply to all P; priorities are means over them.
 
     Args:
         parameters: algorithm, memory and networks.
-        spec: what the agent observes and does, or P agents together.
-        seed: of weights, noise and acting.
-        eager: run updates without compiling them, to debug.
-        models: makes a Keras model for each network, by name, instead of its parameters' layers; see `make_networks`.
-        jit_compile: compile updates with XLA, on one device, which draws other noise.
+        spec: observations and actions of the agent, or of P team members together.
+        seed: seed of weights, noise and acting.
+        eager: run updates without compiling them, for debugging.
+        models: returns a Keras model for each network, by name, replacing its parameters' layers; see `make_networks`.
+        jit_compile: compile updates with XLA, on one device. XLA draws different noise.
 
     Attributes:
-        policy: that acts, through some of the networks.
+        policy: acts with some of the networks.
         spec: as given, with the extras that the memory stores.
-        networks: by name, target networks `<name>_target` among them.
-        targets: by name, the target network, or the network itself where it has none.
-        trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
-        algorithm, network_parameters, loss_weights: its parameters, those of networks by name.
+        networks: by name, including target networks `<name>_target`.
+        targets: by name, the target network, or the network itself if it has none.
+        trained, optimizers: trained variables and their optimizer, by name of the network (or "temperature").
+        algorithm, network_parameters, loss_weights: the agent's parameters; those of networks by name.
         prioritized, imitates: whether batches have importance weights, or demonstrated entries (`extras["expert"]`).
-        replicas: how many devices share a batch, of all workers.
-        batch_size, local_batch_size, entries: of the global batch, of this worker's share, of the batch after folding.
-        updates, resets: variables, int64: number of updates, and of the last reset, only with `reset_steps`.
-        compiled: makes the updates; `compiled.traces` counts how often they were traced.
+        replicas: number of devices, over all workers, that share a batch.
+        batch_size, local_batch_size, entries: size of the global batch, of this worker's share, of the folded batch.
+        updates, resets: int64 variables: number of updates, and (only with `reset_steps`) of the last reset.
+        compiled: runs the updates; `compiled.traces` counts their traces.
         full_metrics: whether the update being computed or traced reports all metrics, not only its losses.
 
     Raises:
-        TfsacError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for
-            updates that run eagerly or on several replicas.
+        TfsacError: errors of the policy and of `make_networks`, a batch that the replicas cannot share equally, or XLA
+            for updates that run eagerly or on several replicas.
     """
 
     policy_class: ClassVar[type[BasePolicy]]
@@ -143,7 +143,7 @@ class Agent(tf.Module, ABC):
     critic_step: Any
     num_critics: int
     full_metrics: bool = True
-    batch_axis: ClassVar[int] = 0  # of what `update_once` gets; 1 in sequences
+    batch_axis: ClassVar[int] = 0  # axis of the batch in what `update_once` gets; 1 for sequences
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Agent(tf.Module, ABC):
         self.trained = {name: self.networks[name].own_variables for name in self.network_parameters}
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
-        if getattr(self.algorithm, "reset_steps", ()):  # checkpoints of other runs have no such number
+        if getattr(self.algorithm, "reset_steps", ()):  # checkpoints of other runs lack it
             self.resets = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="resets")
         self.optimizers = {
             name: build_optimizer(network, self.trained[name], self.updates)
@@ -197,7 +197,7 @@ class Agent(tf.Module, ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What the networks' parameters did not say and was chosen for them, a line each."""
+        """Choices that the networks' parameters left open, one line each."""
         return list(dict.fromkeys(network.note for network in self.networks.values() if network.note))
 
     @property
@@ -218,17 +218,17 @@ class Agent(tf.Module, ABC):
 
         Args:
             stacked: U batches, `[U, B, ...]` or `[U, T, B, ...]`, B being `local_batch_size`; with importance weights
-                where the memory is prioritised.
+                if the memory is prioritised.
 
         Returns:
             metrics `[U, M]` of the global batch, whose columns `metric_names` names, and priorities of these entries.
 
         Raises:
-            ValueError: a batch of another size than the agent was made for.
+            ValueError: a batch that does not match the agent's batch size.
         """
         return self.compiled(stacked)
 
-    # -- what a subclass computes --------------------------------------------------------------------------------------
+    # -- for subclasses ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def update_once(self, batch: Any) -> Update:
@@ -239,8 +239,8 @@ class Agent(tf.Module, ABC):
         """
 
     def update_critics_once(self, batch: Any) -> Update:
-        """Makes an update that leaves policy and temperature as they are: the critics, then the target. Its metrics are
-        some of `update_once`'s.
+        """Makes an update without policy and temperature: the critics, then the target. Its metrics are a subset of
+        those of `update_once`.
         """
         critic = self.critic_step(batch)
         self.apply(*critic.gradients)
@@ -248,11 +248,11 @@ class Agent(tf.Module, ABC):
         return Update(critic.metrics, critic.values_B)
 
     def values(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, tf.Tensor]:
-        """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported."""
+        """Returns the values of observations and actions (in a policy's state) by name, `[B]`, for exports."""
         raise NotImplementedError(f"{type(self).__name__}.values(observation, action, state)")
 
     def value_tensors(self, observation: Tensors, action: tf.Tensor, state: Tensors | None = None) -> dict[str, Any]:
-        """Returns what `values` does for single agents or several: `[E]`, or `[E, P]`, by name."""
+        """Returns `values` for a single agent, `[E]`, or for a team, `[E, P]`, by name."""
         if self.spec.num_agents is None:
             return self.values(observation, action, state)
         return unfold(self.values(fold(dict(observation)), fold(action)), tf.shape(action)[1])
@@ -266,34 +266,34 @@ class Agent(tf.Module, ABC):
         """Returns shapes and dtypes of the batches that the agent learns from, as `tf.TensorSpec`."""
         return transition_spec(self.spec, self.local_batch_size, self.prioritized)
 
-    # -- what updates are made of --------------------------------------------------------------------------------------
+    # -- parts of updates ----------------------------------------------------------------------------------------------
 
     def noise(self, name: str, shape: list[int], draw: Any = tf.random.stateless_normal) -> tf.Tensor:
         """Returns noise for this replica's entries in this update, standard normal unless `draw` is another function.
 
-        A function of seed, update and `name`, it is drawn for the global batch, `shape`, whatever the replicas are.
+        It depends on seed, update and `name`, and is drawn for the global batch, `shape`, on any number of replicas.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
         sample = draw(shape, seed)
         return sample if self.replicas == 1 else self.replica_slice(sample, self.replicas)
 
     def subset(self) -> tf.Tensor | None:
-        """Returns which critics make the target of this update, `[M]`, the same on all replicas; None for all."""
+        """Returns the indices of the critics in this update's target, `[M]`, equal on all replicas; None for all."""
         if self.algorithm.critic_subset is None:
             return None
         seed = tf.stack([self.noise_seed + zlib.crc32(b"subset"), self.updates])
         return draw_critics(tf.random.stateless_uniform([self.num_critics], seed), self.algorithm.critic_subset)
 
     def watch(self, *names: str) -> tf.GradientTape:
-        """Returns a tape that watches what is trained under these names and nothing else."""
-        # Agents that imitate take more gradients than one.
+        """Returns a tape that watches only the variables trained under these names."""
+        # Agents that imitate compute more than one gradient.
         tape = tf.GradientTape(persistent=self.imitates, watch_accessed_variables=False)
         with tape:
             tape.watch([variable.value for name in names for variable in self.trained[name]])
         return tape
 
     def mean_loss(self, name: str, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the weighted mean of losses `[B]` (of critics `[B, N]` the sum of their means), plus the penalty."""
+        """Returns the weighted mean of losses `[B]` (for critics `[B, N]`, the sum of means), plus the penalty."""
         loss = self.loss_weights[name] * tf.reduce_sum(tf.reduce_mean(loss, axis=0))
         return loss + self.l2_penalty(name) if self.network_parameters[name].l2_regularization else loss
 
@@ -303,7 +303,7 @@ class Agent(tf.Module, ABC):
         return self.network_parameters[name].l2_regularization * tf.add_n(kernels)
 
     def gradients(self, loss: tf.Tensor, tape: tf.GradientTape, *names: str) -> list[Gradients]:
-        """Returns the gradients of the global batch for this replica's mean loss, before clipping, with one norm."""
+        """Returns the global batch's gradients for this replica's mean loss, before clipping, with their joint norm."""
         values = tape.gradient(loss, [[variable.value for variable in self.trained[name]] for name in names])
         if self.replicas > 1:
             values = self.mean_over_replicas(values)
@@ -313,7 +313,7 @@ class Agent(tf.Module, ABC):
     def critic_result(
         self, batch: Any, q_BN: tf.Tensor, target: tf.Tensor, loss_BN: tf.Tensor, gradients: list[Gradients]
     ) -> Step:
-        """Returns the step of critics with one target `[B]` or one each `[B, N]`, and the metrics of all agents."""
+        """Returns the step of critics with one target `[B]` or one each `[B, N]`, with the metrics of all agents."""
         td_error_BN = tf.abs(q_BN - (target[:, None] if target.shape.rank == 1 else target))
         td_error_B = tf.reduce_mean(td_error_BN, axis=-1)
         of_critics = {"q/q": q_BN, "loss/q": self.loss_weights["q"] * loss_BN, "q/td_error": td_error_BN}
@@ -327,9 +327,9 @@ class Agent(tf.Module, ABC):
         return Step(gradients, metrics, td_error_B)
 
     def apply(self, *steps: Gradients) -> None:
-        """Takes optimizer steps, one after the other, with clipping and unit weights as a network's parameters say."""
+        """Takes optimizer steps in order, with the clipping and unit weights of each network's parameters."""
         for name, values, norm in steps:
-            network = self.network_parameters.get(name)  # none of a temperature
+            network = self.network_parameters.get(name)  # None for a temperature
             if network and network.clip_gradients is not None:
                 values = clip_gradients(values, network.clip_gradients, network.gradients_clipping_method, norm)
             if self.replicas == 1:
@@ -342,7 +342,7 @@ class Agent(tf.Module, ABC):
     def make_temperature(
         self, parameters: FixedAlphaParameters | LearnedAlphaParameters, name: str = "temperature"
     ) -> FixedTemperature | LearnedTemperature:
-        """Returns a fixed temperature, or a learned one, whose variable and Adam the agent has under its name."""
+        """Returns a fixed temperature, or a learned one, whose variable and Adam are registered under its name."""
         if isinstance(parameters, FixedAlphaParameters):
             return FixedTemperature(parameters.alpha)
         temperature = LearnedTemperature(parameters, name)
@@ -368,7 +368,7 @@ class Agent(tf.Module, ABC):
         return Step(self.gradients(loss, tape, temperature.name), {f"loss/{temperature.name}": loss})
 
     def update_target(self, name: str) -> None:
-        """Polyak averaging, when its period in updates is over: `target <- (1 - rate) * target + rate * online`."""
+        """Applies Polyak averaging once per period of updates: `target <- (1 - rate) * target + rate * online`."""
         if name + TARGET not in self.networks:
             return
         rate: float | tf.Tensor = self.target_rate
@@ -395,12 +395,12 @@ class Agent(tf.Module, ABC):
         return part
 
     def replica_slice(self, x: tf.Tensor, replicas: int) -> tf.Tensor:
-        """Returns this replica's part of what so many replicas share, `[B, ...]` or folded `[B * P, ...]`."""
+        """Returns this replica's part of a tensor shared by `replicas`, `[B, ...]` or folded `[B * P, ...]`."""
         if replicas == 1:
             return x
         begin, size = [0] * x.shape.rank, x.shape.as_list()
         size[self.batch_axis] //= replicas
-        # The replicas of a worker follow one another.
+        # The replicas of a worker have consecutive ids.
         index = tf.distribute.get_replica_context().replica_id_in_sync_group % replicas
         begin[self.batch_axis] = index * size[self.batch_axis]
         return tf.slice(x, begin, size)

@@ -2,9 +2,8 @@
 (R2D2, Kapturowski et al. 2019).
 
 Networks: `policy`, `q` with N critics in one head and its target network `q_target`, each with an LSTM that reads
-observation, previous action and previous reward. An update looks at sequences of T + 1 rows, `[T + 1, B]`. The first
-b rows bring the LSTMs up to date, the next ones are entries `[R]`, R = (T - b) * B, and the last one is bootstrapped
-from.
+observation, previous action and previous reward. An update uses sequences of T + 1 rows, `[T + 1, B]`. The first b rows
+are the LSTMs' burn-in, the next ones are entries `[R]`, R = (T - b) * B, and the last one is for bootstrapping.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ from tfsac.types import (
 
 
 class Value(NamedTuple):
-    """The policy's value in each entry, as critics see it.
+    """The policy's value in each entry, estimated by critics.
 
     Attributes:
-        soft_R: `red_i Q_i - alpha log pi`, of a sampled action or the expectation over discrete ones.
-        q_R: its first part.
+        soft_R: `red_i Q_i - alpha log pi`, for a sampled action, or its expectation over discrete ones.
+        q_R: its first term.
         log_prob_R: log density of the action, or minus the exact entropy.
     """
 
@@ -57,7 +56,8 @@ class Value(NamedTuple):
 
 
 class RecurrentAgent(Agent):
-    """Critic, then policy and temperature, then target: one update. Losses are means over the steps after the burn-in.
+    """Recurrent soft actor-critic. An update steps the critics, then policy and temperature, then the target network.
+    Losses are means over the steps after the burn-in.
 
     Attributes:
         steps, burn_in: T and b.
@@ -80,7 +80,7 @@ class RecurrentAgent(Agent):
 
     @abstractmethod
     def value(self, name: str, policy: Any, critics: Network, features_RF: tf.Tensor) -> Value:
-        """Returns the value of a policy; `name` is that of the noise with which it samples."""
+        """Returns the value of a policy; `name` is that of the noise for its samples."""
 
     @abstractmethod
     def q_taken(self, features_RF: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
@@ -92,16 +92,16 @@ class RecurrentAgent(Agent):
 
     @abstractmethod
     def policy_metrics(self, policy: Any, value: Value, weight_R: tf.Tensor) -> Metrics:
-        """Returns what is reported of the policy."""
+        """Returns the policy's metrics."""
 
     def batch_spec(self) -> Sequence:
         """Returns shapes and dtypes of a batch, `[T + 1, B]`."""
         return sequence_spec(self.spec, self.steps + 1, self.local_batch_size, self.policy.recurrent_state)
 
     def update_once(self, batch: Sequence) -> Update:
-        """One update in the order critic, policy, temperature, target."""
+        """Makes one update in the order critic, policy, temperature, target."""
         weight_R = self.weights(batch)
-        with self.watch("policy") as tape:  # of the steps, and of the rows after them, which the critics' targets need
+        with self.watch("policy") as tape:  # the steps, and the rows after them for the critics' targets
             outputs = self.policy_outputs(batch)
         critic = self.critic_step(batch, outputs, weight_R)
         self.apply(*critic.gradients)
@@ -111,24 +111,24 @@ class RecurrentAgent(Agent):
         return Update(critic.metrics | policy.metrics, tf.zeros([0]))
 
     def update_critics_once(self, batch: Sequence) -> Update:
-        """One update of the critics, then the target."""
+        """Makes one update of the critics, then the target."""
         critic = self.critic_step(batch, self.policy_outputs(batch), self.weights(batch))
         self.apply(*critic.gradients)
         self.update_target("q")
         return Update(critic.metrics, tf.zeros([0]))
 
     def weights(self, batch: Sequence) -> tf.Tensor:
-        """Returns weights `[R]` with which the mean over this replica's entries is its part of the mean over all
-        replicas' steps: zero for rows without a step, elsewhere entries / steps.
+        """Returns weights `[R]` that make the mean over this replica's entries its part of the mean over all replicas'
+        steps: zero for rows without a step, otherwise entries / steps.
         """
         is_step_R = tf.cast(flat(batch.step_type[self.burn_in : -1]) < LAST, tf.float32)
         mean_steps = self.mean_over_replicas(tf.reduce_sum(is_step_R))  # replicas have unequal numbers of them
         return is_step_R * (float(is_step_R.shape[0]) / tf.maximum(mean_steps, 1.0 / self.replicas))
 
     def features(self, network: Network, batch: Sequence) -> tf.Tensor:
-        """Returns what the head of a network reads in the rows after the burn-in, `[T + 1 - b, B, F]`."""
+        """Returns the inputs of a network's head in the rows after the burn-in, `[T + 1 - b, B, F]`."""
         previous = {name: batch.extras[STATE + name] for name in (PREVIOUS_ACTION, PREVIOUS_REWARD)}
-        # Target critics start from the state that was stored of the critics.
+        # Target critics start from the stored state of the critics.
         name = "policy" if network is self.networks["policy"] else "q"
         fields = {field: self.policy.field_name(name, field) for field in network.lstm_state}
         if batch.initial_state:
@@ -145,7 +145,7 @@ class RecurrentAgent(Agent):
         )
 
     def policy_outputs(self, batch: Sequence) -> list[tf.Tensor]:
-        """Returns what the policy's head computes in the rows after the burn-in, `[T + 1 - b, B, ...]` each."""
+        """Returns the outputs of the policy's head in the rows after the burn-in, `[T + 1 - b, B, ...]` each."""
         features_TBF = self.features(self.networks["policy"], batch)
         outputs = tf.nest.flatten(self.networks["policy"].head_model(flat(features_TBF)))
         return [tf.reshape(x, [*features_TBF.shape[:2], -1]) for x in outputs]
@@ -175,7 +175,7 @@ class RecurrentAgent(Agent):
     def policy_step(
         self, batch: Sequence, outputs: list[tf.Tensor], weight_R: tf.Tensor, tape: tf.GradientTape
     ) -> Step:
-        """Computes the steps of the policy, whose outputs the tape has seen, to high Q and entropy, and of alpha."""
+        """Computes the step of the policy, whose outputs are on the tape, towards high Q and entropy, and alpha's."""
         now = slice(0, -1)
         features_RF = flat(self.features(self.networks["q"], batch)[now])
         with tape:
@@ -198,12 +198,12 @@ class RecurrentAgent(Agent):
 
     @property
     def values_through(self) -> list[str]:
-        """Raises a TfsacError: the state of the critics' LSTM is no part of the policy's."""
-        raise TfsacError("values need critics without an LSTM of their own, which recurrent soft actor-critic has not")
+        """Raises TfsacError: the state of the critics' LSTM is not part of the policy's."""
+        raise TfsacError("values need critics without an LSTM of their own, which recurrent soft actor-critic lacks")
 
 
 class RecurrentSoftActorCriticAgent(RecurrentAgent):
-    """Recurrent soft actor-critic for continuous actions, with one sampled action an entry.
+    """Recurrent soft actor-critic for continuous actions, with one sampled action per entry.
 
     Attributes:
         target_entropy: in nats, to which a learned temperature brings the policy's entropy.
@@ -230,7 +230,7 @@ class RecurrentSoftActorCriticAgent(RecurrentAgent):
         check_target_entropy(self.target_entropy, size)
 
     def value(self, name: str, policy: SquashedGaussian, critics: Network, features_RF: tf.Tensor) -> Value:
-        """Returns the value of one action in each entry, through which the policy's gradient runs."""
+        """Returns the value of one action in each entry, through which the policy's gradient flows."""
         shape = [self.steps - self.burn_in, self.batch_size, self.policy.action_size]
         action_RA, log_prob_R = policy.sample_and_log_prob(flat(self.noise(name, shape)))
         q_RN = critics.head_model([features_RF, action_RA])
@@ -242,7 +242,7 @@ class RecurrentSoftActorCriticAgent(RecurrentAgent):
         return self.networks["q"].head_model([features_RF, action])
 
     def entropy_target(self, policy: SquashedGaussian) -> float:
-        """Returns the target entropy, the same everywhere."""
+        """Returns the target entropy, the same for all entries."""
         return self.target_entropy
 
     def policy_metrics(self, policy: SquashedGaussian, value: Value, weight_R: tf.Tensor) -> Metrics:
@@ -261,7 +261,7 @@ class RecurrentDiscreteSoftActorCriticAgent(RecurrentAgent):
         target_entropy, target_entropy_ratio: see `DiscreteSoftActorCriticAgent`.
 
     Raises:
-        TfsacError: see `Agent`; a target entropy that so many actions cannot have.
+        TfsacError: see `Agent`; a target entropy that this many actions cannot have.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -281,7 +281,7 @@ class RecurrentDiscreteSoftActorCriticAgent(RecurrentAgent):
         self.target_entropy, self.target_entropy_ratio = entropy_target(temperature, self.policy.num_actions)
 
     def value(self, name: str, policy: MaskedCategorical, critics: Network, features_RF: tf.Tensor) -> Value:
-        """Returns the expected value over all actions; Q is a constant to the policy."""
+        """Returns the expected value over all actions; Q does not depend on the policy's weights."""
         q_RNA = critics.head_model(features_RF)
         soft_R = losses.expected_soft_value(q_RNA, policy.prob, policy.log_prob, self.temperature.value())
         return Value(soft_R, losses.expectation(policy.prob, tf.reduce_min(q_RNA, axis=1)), -policy.entropy())

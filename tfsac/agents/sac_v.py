@@ -1,7 +1,7 @@
-"""Soft actor-critic with a value network: Coach's agent (Haarnoja et al. 2018, arXiv 1801.01290).
+"""Soft actor-critic with a value network, as in Coach (Haarnoja et al. 2018, arXiv 1801.01290).
 
-Networks: `policy`, twin `q` in one head, `v` and its target network `v_target`. The temperature is fixed at 1; scaling
-the reward by 1 / alpha takes its place.
+Networks: `policy`, twin `q` in one head, `v` and its target network `v_target`. The temperature is fixed at 1; scale
+the reward by 1 / alpha instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfsac.types import Tensors, Transition, Update
 
 
 class SoftActorCriticAgent(Agent):
-    """Policy, then value, then critic, then target: one update.
+    """Soft actor-critic with V. An update steps the policy, V and the critics in this order, then the target network.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
@@ -29,7 +29,7 @@ class SoftActorCriticAgent(Agent):
     policy_class = SquashedGaussianPolicy
 
     def update_once(self, batch: Transition) -> Update:
-        """One update in the order policy, value, critic, target, with one reparameterised sample of the policy."""
+        """Makes one update in the order policy, value, critic, target, with one reparameterised sample."""
         policy = self.policy_step(batch)
         self.apply(*policy.gradients)
         value = self.value_step(batch, -policy.values_B)  # of the policy before its step
@@ -40,7 +40,7 @@ class SoftActorCriticAgent(Agent):
         return Update(policy.metrics | value.metrics | critic.metrics, critic.values_B)
 
     def update_critics_once(self, batch: Transition) -> Update:
-        """One update in the order value, critic, target."""
+        """Makes one update in the order value, critic, target."""
         loss_B, *_ = self.policy_loss(batch)
         value = self.value_step(batch, -loss_B)
         self.apply(*value.gradients)

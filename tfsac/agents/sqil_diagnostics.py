@@ -1,5 +1,5 @@
 """Diagnostics of soft Q imitation learning: how demonstrated entries of a batch differ from the agent's own (arXiv
-1905.11108). The learning itself is the memory's doing.
+1905.11108). The memory implements the method itself.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ EXTRAS = {EXPERT: ArraySpec((), "float32")}  # of batches: 1 for demonstrated en
 
 
 def policy_diagnostics(agent: Any, loss_B: tf.Tensor, batch: Transition, tape: tf.GradientTape) -> Metrics:
-    """Returns the policy's mean losses of own and of demonstrated entries, and the cosine between their gradients, from
-    the persistent tape on which the losses were computed.
+    """Returns the policy's mean losses on the agent's own and on demonstrated entries, and the cosine between their
+    gradients, from the persistent tape that recorded the losses.
     """
     expert_B = batch.extras[EXPERT]
     means = means_by_origin("imitation/policy_loss", loss_B, expert_B)
-    # Two gradients of the policy; replicas of several workers would exchange them in every update.
+    # It takes two gradients of the policy, which replicas of several workers would exchange in every update.
     cosine = gradient_cosine(agent, loss_B, expert_B, tape) if agent.full_metrics else tf.zeros([])
     return {**means, "imitation/gradient_cosine": cosine}
 
 
 def critic_diagnostics(td_error_B: tf.Tensor, batch: Transition) -> Metrics:
-    """Returns the critics' mean TD errors of own and of demonstrated entries."""
+    """Returns the critics' mean TD errors on the agent's own and on demonstrated entries."""
     return means_by_origin("imitation/td_error", td_error_B, batch.extras[EXPERT])
 
 
@@ -39,8 +39,8 @@ def means_by_origin(name: str, values_B: tf.Tensor, expert_B: tf.Tensor) -> Metr
 
 
 def gradient_cosine(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
-    """Returns the cosine, over all weights, between the policy gradients of the agent's and expert entries of the
-    global batch: near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
+    """Returns the cosine, over all weights, between the policy gradients of the agent's and the expert's entries of the
+    global batch. Near 1 they agree about the policy, below 0 they conflict; 0 if one of them has no gradient.
     """
     variables = [variable.value for variable in agent.trained["policy"]]
     shares = (tf.math.divide_no_nan(part_B, tf.reduce_sum(part_B)) for part_B in (1.0 - expert_B, expert_B))

@@ -1,7 +1,7 @@
 """Temporally abstract actor-critic: ALF's TAAC, TaacL and TaacQ (Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
 Networks: `policy`, twin `q` of trajectories in one head and its target network `q_target`; two learned temperatures. An
-update looks at sequences `[T, B]`, whose entries are `[R]`, R = T * B, where time does not matter.
+update uses sequences `[T, B]`; their entries are `[R]`, R = T * B, where time does not matter.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Entries(NamedTuple):
     """The entries of an update's sequences, `[R, ...]`.
 
     Attributes:
-        observation: by key.
+        observation: observations by key.
         previous, stored: trajectories before and after the step.
         mask_R: 1 for entries with a step, 0 for those after an episode's last action.
-        num_steps, num_returns, num_switches: how many entries have a step, have a return too (the last of a sequence
-            has none), and were switched; means over the replicas, which have unequal numbers of them.
+        num_steps, num_returns, num_switches: number of entries that have a step, that also have a return (the last of a
+            sequence has none), and that switched; means over the replicas, whose numbers differ.
     """
 
     observation: dict[str, tf.Tensor]
@@ -49,7 +49,7 @@ class Entries(NamedTuple):
 
 
 class Proposed(NamedTuple):
-    """What the policy does in every entry: its distribution, log density of the proposal `[R]`, the trajectories to
+    """The policy's decision in every entry: its distribution, log density of the proposal `[R]`, the trajectories to
     choose from, Q of the new one `[R]`, and the choice.
     """
 
@@ -62,8 +62,8 @@ class Proposed(NamedTuple):
 
 
 class TemporallyAbstractActorCriticAgent(Agent):
-    """Policy, critic and temperatures take their steps together, from the weights with which the update begins; the
-    target follows.
+    """Temporally abstract actor-critic. An update steps policy, critics and temperatures together, from the weights at
+    its start, then the target network.
 
     Attributes:
         proposal_temperature, choice_temperature: learned.
@@ -113,7 +113,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         return sequence_spec(self.spec, self.steps, self.local_batch_size)
 
     def update_once(self, batch: Sequence) -> Update:
-        """One update: all gradients are taken before anything moves, then the target follows."""
+        """Makes one update: computes all gradients before any step, then updates the target network."""
         entries = self.flatten_time(batch)
         proposed, policy = self.policy_step(entries)
         critic = self.critic_step(batch, entries, proposed)
@@ -130,7 +130,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         return Update(policy.metrics | critic.metrics | proposal.metrics | choice.metrics, tf.zeros([0]))
 
     def update_critics_once(self, batch: Sequence) -> Update:
-        """One update of the critic, then the target."""
+        """Makes one update of the critic, then the target."""
         entries = self.flatten_time(batch)
         critic = self.critic_step(batch, entries, self.propose(entries))
         self.apply(*critic.gradients)
@@ -150,7 +150,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         return Entries(observation, before, after, flat(mask_TB), *counts)
 
     def propose(self, entries: Entries) -> Proposed:
-        """Returns what the policy proposes, and how it would choose between keeping and switching (equation 5)."""
+        """Returns the policy's proposals, and its choice between keeping and switching (equation 5)."""
         policy = SquashedGaussian(*self.networks["policy"]({**entries.observation, **entries.previous}))
         noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, self.policy.action_size]))
         action_RA, log_prob_R = policy.sample_and_log_prob(noise_RA)
@@ -166,8 +166,8 @@ class TemporallyAbstractActorCriticAgent(Agent):
         return self.policy.objective(q_RND)
 
     def policy_step(self, entries: Entries) -> tuple[Proposed, Step]:
-        """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high
-        entropy (equation 8).
+        """Computes the step of the policy towards proposals of high Q, weighted by the probability of choosing them,
+        and of high entropy (equation 8).
         """
         alpha = self.proposal_temperature.value()
         with self.watch("policy") as tape:

@@ -1,4 +1,4 @@
-"""Soft actor-critic with twin target critics and no V: Spinning Up's and DI-engine's (Haarnoja et al. 2018, arXiv
+"""Soft actor-critic with twin target critics and no V, as in Spinning Up and DI-engine (Haarnoja et al. 2018, arXiv
 1812.05905).
 
 Networks: `policy`, twin `q` in one head and its target network `q_target`. The temperature is fixed or learned.
@@ -22,15 +22,15 @@ from tfsac.types import Spec, Tensors, Transition, Update
 
 
 class TwinSoftActorCriticAgent(Agent):
-    """Steps of critics, policy and temperature in the order that the parameters name, `critic_first` by default, then
-    the target.
+    """Soft actor-critic with twin critics. The parameters set the order of the steps of critics, policy and
+    temperature, `critic_first` by default; the target network is last.
 
     Attributes:
         temperature: fixed or learned.
         target_entropy: in nats, to which a learned temperature brings the policy's entropy.
 
     Raises:
-        TfsacError: see `Agent`; a target entropy that cannot be reached; critics of another agent.
+        TfsacError: see `Agent`; a target entropy that cannot be reached; critics that need another agent class.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
@@ -56,7 +56,7 @@ class TwinSoftActorCriticAgent(Agent):
         self.update_order = ORDER_FUNCTIONS[parameters.algorithm.update_order]
 
     def update_once(self, batch: Transition) -> Update:
-        """One update in the order that the parameters name."""
+        """Makes one update in the order that the parameters set."""
         return self.update_order(self, batch)
 
     def critic_step(self, batch: Transition) -> Step:
@@ -87,7 +87,7 @@ class TwinSoftActorCriticAgent(Agent):
         return -losses.soft_value(q_BN, log_prob_B, self.temperature.value()), policy, log_prob_B, q_BN
 
     def policy_step(self, batch: Transition) -> Step:
-        """Computes the steps of the policy to high Q and entropy (equation 7) and of alpha (equation 18)."""
+        """Computes the steps of the policy towards high Q and entropy (equation 7) and of alpha (equation 18)."""
         with self.watch("policy") as tape:
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
@@ -132,7 +132,7 @@ def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
 
 
 def simultaneous(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
-    """All gradients are taken before anything moves; the target follows (Spinning Up)."""
+    """All gradients are computed before any step; the target network is last (Spinning Up)."""
     critic, policy = agent.critic_step(batch), agent.policy_step(batch)
     agent.apply(*critic.gradients, *policy.gradients)
     agent.update_target("q")

@@ -1,11 +1,11 @@
-"""Model cards: an exported policy, its returns and a page about it, as a folder for others; docs/exports.md.
+"""Model cards: a folder to share, with an exported policy, its returns and a page about it; docs/exports.md.
 
-README.md       what a stranger reads; its head is the metadata of a Hugging Face model repository
-config.json     the preset, how it was run, versions and spaces
+README.md       the page; its front matter is the metadata of a Hugging Face model repository
+config.json     the preset, run parameters, versions and spaces
 results.json    returns of every episode
 policy/         the SavedModel
 curve.png       the learning curve
-replay.mp4      the first episode, where the environment draws
+replay.mp4      the first episode, if the environment can be rendered
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from tfsac.training import Evaluation, RunDirectory, evaluate
 from tfsac.types import input_name
 from tfsac.utils.files import check_new_folder, new_file, read_object
 
-FORMAT = "card"  # the key in config.json that makes a folder a card
-# Of a run's config, what a stranger needs: no paths of its machine, and no state of its author's code.
+FORMAT = "card"  # the key in config.json that identifies a card
+# Entries of a run's config that are shared: no paths of the machine, and no git state of the author's code.
 CONFIG_ENTRIES = ("preset", "run", "env_fn", "models", "spaces", "command", "versions")
 PAGE = """---
 library_name: tfsac
@@ -108,9 +108,9 @@ names; the signature `initial_state` returns that of the start of an episode.
 
 ## Limits
 
-* It was evaluated in `{level}` alone. Other dynamics, noise, delays and real machines were not tested.
-* Nobody but its author has verified the returns.
-* The interval of episodes does not tell how much trainings with other seeds differ.
+* The policy was evaluated only in `{level}`. Other dynamics, noise, delays and real machines were not tested.
+* Only the author has verified the returns.
+* The interval covers episodes of one trained policy; it does not show the variation between training seeds.
 """
 
 
@@ -119,10 +119,10 @@ class Card:
     """A model card: an exported policy, its environment and its returns. `tfsac.load_card` returns one.
 
     Attributes:
-        path: of the folder.
+        path: path of the folder.
         policy: the exported policy.
-        environment: parameters of the environment in which it was trained.
-        results: content of results.json; empty without it.
+        environment: parameters of the training environment.
+        results: content of results.json; empty if it is missing.
 
     Example:
         >>> card = tfsac.load_card("card")
@@ -136,15 +136,15 @@ class Card:
     results: Mapping[str, Any]
 
     def reset(self) -> None:
-        """Sets the policy's state to the initial one: an episode starts, in all environments."""
+        """Resets the policy's state at the start of an episode in all environments."""
         self.policy.reset()
 
     def observe(self, reward: Any) -> None:
-        """Tells the policy the reward of its last action; most do not read it."""
+        """Passes the reward of the last action to the policy; most policies ignore it."""
         self.policy.observe(reward)
 
     def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
-        """Returns an action, the policy's mode or a sample, as the `act` of `tfsac.load_policy` does."""
+        """Returns an action, the policy's mode or a sample, like `act` of `tfsac.load_policy`."""
         return self.policy(observation, deterministic)
 
     def evaluate(
@@ -156,19 +156,19 @@ class Card:
         dump_mp4: str | pathlib.Path | None = None,
         env_fn: EnvFn | None = None,
     ) -> Evaluation:
-        """Plays episodes of the card's environment.
+        """Plays episodes in the card's environment.
 
         Args:
-            episodes: how many; None for as many as the card has returns, or 10.
+            episodes: number of episodes; None for the number of returns in the card, or 10.
             deterministic, render, dump_mp4: see `tfsac.evaluate`.
-            seed: of the episodes; None for that of the card, so that they are the card's own.
-            env_fn: makes the environment, of a policy that was trained with a function; it then draws by itself.
+            seed: seed of the episodes; None for the card's seed, which repeats the card's episodes.
+            env_fn: creates the environment, for a policy that was trained with a function; it must handle rendering.
 
         Raises:
-            TfsacError: `env_fn` is missing, or the environment's spaces are not those of the policy.
+            TfsacError: `env_fn` is missing, or the environment's spaces differ from the policy's.
         """
         if self.environment.by_env_fn and env_fn is None:
-            raise TfsacError(f"a Python function made the environment {self.environment.name}; pass it as env_fn")
+            raise TfsacError(f"a Python function creates the environment {self.environment.name}; pass it as env_fn")
         number = EnvironmentEpisodes(episodes or len(self.results.get("returns", ())) or 10)
         seed = self.results.get("seed", 0) if seed is None else seed
 
@@ -183,14 +183,14 @@ class Card:
 
 
 def load_card(folder: str | pathlib.Path) -> Card:
-    """Loads a model card's folder. Load only cards of people whom you trust; see docs/exports.md.
+    """Loads a model card's folder. Load only cards from people you trust; see docs/exports.md.
 
     Args:
-        folder: what `tfsac card` wrote, also without its page, plots and results.
+        folder: a folder from `tfsac card`; the page, plots and results are optional.
 
     Raises:
-        OSError: no config.json or policy there.
-        TfsacError: the folder of something else, such as a run.
+        OSError: config.json or the policy is missing.
+        TfsacError: the folder is not a card but, for example, a run.
 
     Example:
         >>> card = tfsac.load_card("card")
@@ -199,7 +199,7 @@ def load_card(folder: str | pathlib.Path) -> Card:
     folder = pathlib.Path(folder)
     config = read_object(folder / "config.json")
     if FORMAT not in config:
-        raise TfsacError(f"{folder} is no model card; `tfsac card` makes one of a run")
+        raise TfsacError(f"{folder} has no model card; `tfsac card` creates one from a run")
     environment = from_json(EnvironmentParameters, json.dumps(config["preset"]["environment"]))
     results = read_object(path) if (path := folder / "results.json").is_file() else {}
     return Card(folder, load_exported(folder / "policy"), environment, results)
@@ -214,18 +214,18 @@ def write_card(
     env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
 ) -> Card:
-    """Writes a model card: the exported best policy with its returns, learning curve, video and a page for strangers.
+    """Writes a model card: the exported best policy with its returns, learning curve, video and a page to publish.
 
     Args:
-        run_dir: of the run.
+        run_dir: folder of the run.
         out: a new or empty folder.
-        episodes: whose returns are on the card.
-        seed: of the episodes.
-        license: identifier for the metadata, such as "apache-2.0"; None leaves the line out.
-        env_fn, models: the functions that the run was trained with, if it was.
+        episodes: number of episodes whose returns are on the card.
+        seed: seed of the episodes.
+        license: identifier for the metadata, such as "apache-2.0"; None omits the line.
+        env_fn, models: the functions that the run was trained with, if any.
 
     Raises:
-        OSError: there is something at `out`, or it cannot be written, or there is no run; nothing is left there then.
+        OSError: `out` exists or cannot be written, or there is no run; no partial card is left behind.
 
     Example:
         >>> card = tfsac.write_card("runs/pendulum", "card", license="apache-2.0")
@@ -246,7 +246,7 @@ def write_card(
         plot_run(run.path, folder / "curve.png", environment.name)
         try:
             card.evaluate(1, dump_mp4=folder / "replay.mp4", env_fn=env_fn)
-        except (OSError, RuntimeError, ValueError) as error:  # it cannot be drawn
+        except (OSError, RuntimeError, ValueError) as error:  # it cannot be rendered
             warnings.warn(f"the card has no replay.mp4: {error}", stacklevel=2)
         interval = estimate(mean, [evaluation.returns])
         results = {

@@ -1,4 +1,4 @@
-"""The command line, see docs/command_line.md; every module of this package has some of its commands."""
+"""The command line, see docs/command_line.md; the modules of this package define its commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfsac.errors import TfsacError
 from tfsac.utils.imports import make_importable
 from tfsac.utils.machine import SIGNALLED
 
-# Each enters its commands in COMMANDS, which lists them in this order.
+# Each module registers its commands in COMMANDS, which lists them in this order.
 # isort: off
 from tfsac.cli import train  # noqa: F401
 from tfsac.cli import sweep_and_tune  # noqa: F401
@@ -25,7 +25,7 @@ from tfsac.cli import evaluate_and_export  # noqa: F401
 from tfsac.cli import show  # noqa: F401
 # isort: on
 
-HIDDEN_DEFAULTS = (None, "", "''", "'false'", "false", "'[]'")  # defaults
+HIDDEN_DEFAULTS = (None, "", "''", "'false'", "false", "'[]'")  # defaults that the help omits
 HELP = ("--help", "-h", "help")
 REFUSED, SIGINT, SIGPIPE = 2, 2, 13
 PACKAGE = pathlib.Path(__file__).parents[1]
@@ -58,7 +58,7 @@ def command_usage(name: str) -> str:
 
 
 def run(arguments: list[str]) -> int:
-    """Carries out a command line (without the program's name) and returns the exit status."""
+    """Runs a command line (without the program's name) and returns the exit status."""
     if arguments == ["--version"]:
         print(f"tfsac {tfsac.__version__}")
         return 0
@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> int:
     if len(words) < len(arguments):
         print(command_usage(name))
         return 0
-    # Shells leave ~ alone after an equals sign.
+    # Shells do not expand ~ after an equals sign.
     home = os.path.expanduser("~")
     f, rest = parse(name, [re.sub(r"^(--\w+=)~(?=/)", rf"\1{home}", argument) for argument in arguments[1:]])
     make_importable(os.getcwd())
@@ -82,19 +82,19 @@ def run(arguments: list[str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The program: carries out a command line and ends with its status, see docs/command_line.md.
+    """Entry point: runs a command line and exits with its status, see docs/command_line.md.
 
-    What the user can mend is printed in one line, with status 2. Any other error keeps its traceback;
-    TFSAC_TRACEBACK=1 shows that of every error.
+    Errors that the user can fix are printed in one line, with status 2. Other errors keep their traceback;
+    TFSAC_TRACEBACK=1 shows the traceback of every error.
     """
     warnings.formatwarning = _format_warning
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without a sign shows another
+    if isinstance(sys.stdout, io.TextIOWrapper):  # replace characters that the terminal cannot show
         sys.stdout.reconfigure(errors="replace")
     try:
         status = run(sys.argv[1:] if arguments is None else arguments)
         print(end="", flush=True)
-    except BrokenPipeError:  # who read the output has ended, as in `tfsac presets | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still flushes
+    except BrokenPipeError:  # the reader of the output has ended, as in `tfsac presets | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes stdout on exit
         status = SIGNALLED + SIGPIPE
     except KeyboardInterrupt:
         print("tfsac: interrupted", file=sys.stderr)
@@ -112,13 +112,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_preset(path: str) -> None:
-    """What `python presets/NAME.py` does: trains that file, with the flags of `tfsac train`."""
+    """Implements `python presets/NAME.py`: trains that preset, with the flags of `tfsac train`."""
     main(["train", f"--preset={path}", *sys.argv[1:]])
 
 
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Formats a warning in one line; one from tfsac itself without file and line."""
+    """Formats a warning in one line, without file and line for warnings from tfsac."""
     from_tfsac = pathlib.Path(filename).is_relative_to(PACKAGE)
     return f"tfsac: {message}\n" if from_tfsac else f"{filename}:{lineno}: {category.__name__}: {message}\n"

@@ -1,4 +1,4 @@
-"""What the commands share: the register they stand in, and how their flags are defined and read."""
+"""The registry of commands, and helpers to define and parse their flags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from absl import flags
 from tfsac.errors import TfsacError
 from tfsac.utils.imports import load
 
-Define = Callable[..., Any]  # defines one or several flags in its argument `flag_values`
+Define = Callable[..., Any]  # defines one or more flags in its argument `flag_values`
 Function = Callable[[flags.FlagValues, list[str]], int]
 
 
@@ -22,10 +22,10 @@ class Command(NamedTuple):
     """One of tfsac's commands.
 
     Attributes:
-        help: what it does, in one line.
-        function: carries it out, given flags and words, and returns the exit status.
-        defines: define its flags.
-        words: its words in the line of usage, such as "RUN..."; empty for a command without words.
+        help: one-line description.
+        function: runs the command with flags and positional arguments, and returns the exit status.
+        defines: functions that define its flags.
+        words: positional arguments in the usage line, such as "RUN..."; empty if it takes none.
     """
 
     help: str
@@ -38,7 +38,7 @@ COMMANDS: dict[str, Command] = {}
 
 
 def command(help: str, *defines: Define, words: str = "") -> Callable[[Function], Function]:
-    """Registers a function as the command of its name; see `Command`."""
+    """Registers a function as the command with its name; see `Command`."""
 
     def register(function: Function) -> Function:
         COMMANDS[function.__name__] = Command(help, function, defines, words)
@@ -48,7 +48,7 @@ def command(help: str, *defines: Define, words: str = "") -> Callable[[Function]
 
 
 def flag_values(defines: Sequence[Define]) -> flags.FlagValues:
-    """Returns flags, not parsed yet."""
+    """Returns unparsed flags."""
     f = flags.FlagValues()
     for define in defines:
         define(flag_values=f)
@@ -56,7 +56,7 @@ def flag_values(defines: Sequence[Define]) -> flags.FlagValues:
 
 
 def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[str]]:
-    """Reads the arguments of a command with absl; returns its flags, and the words that belong to no flag."""
+    """Parses the arguments of a command with absl; returns its flags and its positional arguments."""
     f = flag_values(COMMANDS[name].defines)
     f.set_gnu_getopt(True)
     try:
@@ -64,10 +64,10 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
     except flags.UnrecognizedFlagError as error:
         error.add_note(f"`tfsac {name} --help` lists the flags.")
         if "set" in f:
-            error.add_note("Parameters, which `tfsac show` lists, are changed by --set=PATH=VALUE.")
+            error.add_note("Change parameters, which `tfsac show` lists, with --set=PATH=VALUE.")
         raise
     if words and not COMMANDS[name].words:
-        raise TfsacError(f"tfsac {name} takes flags alone, written --name=value, got {words[0]!r}")
+        raise TfsacError(f"tfsac {name} takes only flags of the form --name=value, got {words[0]!r}")
     return f, words
 
 
@@ -92,12 +92,12 @@ def boolean(name: str, help: str) -> Define:
 
 
 def enum(name: str, values: Sequence[str], help: str) -> Define:
-    """A flag that takes one of some strings, by default the first."""
+    """A flag that takes one of several strings, by default the first."""
     return functools.partial(flags.DEFINE_enum, name, values[0], values, help)
 
 
 def fields(name: str, without: Collection[str] = (), only: Collection[str] = ()) -> Define:
-    """A flag for each field of the parameter class `MODULE:CLASS`, but for those without, or for some fields only."""
+    """A flag for each field of the parameter class `MODULE:CLASS`, except those in `without`, or only for `only`."""
 
     def define(flag_values: flags.FlagValues) -> None:
         from tfsac.parameters.base import descriptions
@@ -107,7 +107,7 @@ def fields(name: str, without: Collection[str] = (), only: Collection[str] = ())
         for field in dataclasses.fields(cls):
             if field.name in without or (only and field.name not in only):
                 continue
-            # The other sentences of a description are for the pages.
+            # The help is only the first sentence of a description.
             help = help_texts[field.name].partition(". ")[0].removesuffix(".")
             help = re.sub(r"`(\w+)`", lambda match: f"--{match[1]}" if match[1] in hints else match[0], help)
             hint: Any = hints[field.name]
@@ -124,13 +124,13 @@ def fields(name: str, without: Collection[str] = (), only: Collection[str] = ())
 
 
 def help_of(flag: flags.Flag[Any]) -> str:
-    """Returns what a flag is for, in one line."""
+    """Returns the one-line help of a flag."""
     repeated = "; may be repeated" if isinstance(flag, flags.MultiFlag) else ""
     return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + repeated
 
 
 def required(f: flags.FlagValues, name: str) -> Any:
-    """Returns the value of a flag that must be given."""
+    """Returns the value of a required flag."""
     if not f[name].value:
         raise TfsacError(f"--{name} is required")
     return f[name].value

@@ -1,4 +1,4 @@
-"""The commands for what a run left: evaluate, export, card, load, record, plot, compare."""
+"""Commands for finished runs: evaluate, export, card, load, record, plot, compare."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 RUNS = "RUN... | SWEEP... | LABEL=RUN,RUN..."
 
 RUN_DIR = string("run_dir", "the run's folder")
-SEED = integer("seed", 0, "of the episodes", minimum=0)
+SEED = integer("seed", 0, "seed of the episodes", minimum=0)
 STOCHASTIC = boolean("stochastic", "sample actions instead of taking the policy's mode")
 EPISODES = (
     RUN_DIR,
     integer("episodes", 10, "number of episodes"),
     STOCHASTIC,
     SEED,
-    string("level", "environment id, instead of that of training"),
+    string("level", "environment id, instead of the training environment's"),
     SET,
 )
 POLICY = (
-    integer("step", None, "of a checkpoint, for the best policy until then", minimum=0),
-    boolean("last", "take the policy of the newest checkpoint, or of that of --step, not the best"),
+    integer("step", None, "step of a checkpoint: use the best policy up to it", minimum=0),
+    boolean("last", "use the policy of the newest checkpoint, or of --step's, instead of the best"),
 )
 DRAWING = (boolean("render", "open a window"), string("dump_mp4", "write a video (.mp4 or .gif) to this file"))
 
@@ -43,7 +43,7 @@ DRAWING = (boolean("render", "open a window"), string("dump_mp4", "write a video
     string("plot_actions", "draw the first episode's actions to this .png file"),
 )
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints mean, std, min and max of the episodes' returns."""
+    """Prints mean, std, min and max of the returns."""
     run_dir = required(f, "run_dir")
     from tfsac import api
 
@@ -59,7 +59,7 @@ def _environment_changes(f: flags.FlagValues) -> dict[str, Any]:
 
 
 def print_evaluation(evaluation: Evaluation) -> None:
-    """Prints the returns of an evaluation, and how often a policy with trajectories switched."""
+    """Prints the returns of an evaluation, and the switch rate of a policy with temporal abstraction."""
     returns, lengths = evaluation.returns, evaluation.lengths
     print(
         f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  "
@@ -80,8 +80,8 @@ def _episodes(number: int) -> str:
     "export the policy of a run",
     RUN_DIR,
     string("out", "a new folder"),
-    enum("format", ["saved_model", "tflite"], "tflite: for LiteRT"),
-    enum("quantize", ["none", "float16"], "float16: round the weights of a LiteRT file"),
+    enum("format", ["saved_model", "tflite"], "format; tflite is for LiteRT"),
+    enum("quantize", ["none", "float16"], "float16 rounds the weights of a LiteRT file"),
     boolean("values", "also export the values of observations and actions"),
     *POLICY,
     boolean("verify", "compare exported and live actions over an episode"),
@@ -106,7 +106,7 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 @command(
-    "write the best policy of a run as a model card, for others",
+    "write a model card of a run's best policy, to share",
     RUN_DIR,
     string("out", "a new folder"),
     integer("episodes", 20, "number of episodes"),
@@ -129,11 +129,11 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
     string("card", "the folder of a model card"),
     integer("episodes", None, "number of episodes (default: the card's)"),
     STOCHASTIC,
-    integer("seed", None, "of the episodes (default: the card's)", minimum=0),
+    integer("seed", None, "seed of the episodes (default: the card's)", minimum=0),
     *DRAWING,
 )
 def load(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints the returns of episodes, and those in the card."""
+    """Prints the returns of the played episodes, and those in the card."""
     folder = required(f, "card")
     from tfsac.cards.card import load_card
 
@@ -159,25 +159,25 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
 
 @command(
     "draw learning curves",
-    strings("run_dir", "a run's folder, like a word: plot RUN RUN; several are drawn together"),
-    string("out", "the plot (default: learning_curve.png in the run's folder)"),
-    string("title", "above the curves of several runs", ""),
-    string("column", "of metrics.csv, in the place of returns, such as q/q1"),
+    strings("run_dir", "a run's folder, same as a positional RUN; several are drawn together"),
+    string("out", "file of the plot (default: learning_curve.png in the run's folder)"),
+    string("title", "title of a plot of several runs", ""),
+    string("column", "column of metrics.csv to plot instead of returns, such as q/q1"),
     words=RUNS,
 )
 def plot(f: flags.FlagValues, rest: list[str]) -> int:
-    """Draws one run, or several together, grouped as `compare` groups them."""
+    """Draws one run, or several together, grouped as in `compare`."""
     from tfsac.experiments.plots import RETURN, plot_curves, plot_run
 
     words = [*f.run_dir, *rest]
     if not words:
-        raise TfsacError("A plot needs runs, as in: tfsac plot RUN, or tfsac plot RUN RUN --out=FILE.png")
+        raise TfsacError("plot needs runs, for example: tfsac plot RUN, or tfsac plot RUN RUN --out=FILE.png")
     if len(words) == 1 and not is_group(words[0]) and not f.column:
         print(plot_run(pathlib.Path(words[0]), f.out))
         return 0
     curves: dict[str, list[pathlib.Path]] = {}
     for label, runs in groups_of(words).items():
-        for run in runs:  # returns on several levels have no mean
+        for run in runs:  # returns on different levels must not be averaged
             curves.setdefault(", ".join(filter(None, (label, level_of(run)))), []).append(run)
     print(plot_curves(curves, required(f, "out"), f.title, f.column or RETURN))
     return 0
@@ -186,18 +186,18 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
 @command(
     "compare groups of runs, or the combinations of a sweep",
     string("out", "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)"),
-    string("title", "of the plot (default: the levels)", ""),
-    integer("last_evaluations", 1, "a run's score is the mean of so many of its last evaluations"),
+    string("title", "title of the plot (default: the levels)", ""),
+    integer("last_evaluations", 1, "a run's score is the mean of this many last evaluations"),
     words=RUNS,
 )
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints the statistics of every group of runs, and writes them and their plot."""
+    """Prints the statistics of every group of runs, and writes a table and a plot."""
     from tfsac.experiments import comparison
     from tfsac.experiments.sweep import PLAN
     from tfsac.utils.files import new_run_dir
 
     if not rest:
-        raise TfsacError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN")
+        raise TfsacError("compare needs runs, for example: tfsac compare RUN RUN, or LABEL=RUN,RUN")
     only = pathlib.Path(rest[0])
     out = only if len(rest) == 1 and (only / PLAN).is_file() else new_run_dir("comparison", None)
     groups = groups_of(rest)

@@ -1,4 +1,4 @@
-"""Which of the runs on a command line belong together."""
+"""Group the runs on a command line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from tfsac.errors import TfsacError
 
-TASK_PARAMETERS = ("environment.level", "validation.", "levels.")  # parameters that differ with the level
-MAX_SHOWN = 3  # parameters in a label
+TASK_PARAMETERS = ("environment.level", "validation.", "levels.")  # parameters that depend on the level
+MAX_SHOWN = 3  # maximum number of parameters in a label
 
 
 def is_group(word: str) -> bool:
-    """Returns whether a word of the command line stands for several runs: a folder of them, or LABEL=RUN,RUN."""
+    """Returns whether a command-line argument stands for several runs: a folder of runs, or LABEL=RUN,RUN."""
     from tfsac.experiments.sweep import holds_several_runs
 
     label, paths = _parsed(word)
@@ -24,8 +24,8 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     """Returns run directories by label.
 
     Args:
-        words: run directories, which are grouped by what differs in them, and folders with seeds of one experiment,
-            which stand for their finished runs; folders of sweeps, which stand for theirs by combination; and
+        words: run directories, which are grouped by their differences; folders with seeds of one experiment, which
+            stand for their finished runs; folders of sweeps, which stand for their finished runs by combination; and
             LABEL=RUN,RUN.
     """
     from tfsac.experiments.sweep import PLAN, runs_of
@@ -35,7 +35,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
 
     def add(label: str, runs: list[pathlib.Path]) -> None:
         if label in groups:
-            raise TfsacError(f"Two groups have the label {label!r}: name them LABEL=RUN,RUN, with all runs in one word")
+            raise TfsacError(f"Two groups have the label {label!r}: name them LABEL=RUN,RUN, with all runs of a group")
         groups[label] = runs
 
     for label, paths in map(_parsed, words):
@@ -47,7 +47,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             if combination:
                 add(f"{path.name} {combination}" if len(words) > 1 else combination, runs)
             elif (path / PLAN).is_file():
-                unnamed.append(runs)  # of one experiment on levels that may have numbers of their own
+                unnamed.append(runs)  # one experiment on several levels, which may have their own parameters
             else:
                 unnamed.extend([run] for run in runs)
     for label, runs in by_difference(unnamed).items():
@@ -56,8 +56,8 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
 
 
 def _parsed(word: str) -> tuple[str, list[pathlib.Path]]:
-    """Returns label and paths of LABEL=RUN,RUN; "" and the path itself for a path, which may have an equals sign, too.
-    Names of folders may have commas, as those of a sweep's combinations.
+    """Returns label and paths of LABEL=RUN,RUN; "" and the path itself for a path, which may contain an equals sign.
+    Folder names may contain commas, like those of a sweep's combinations.
     """
     label, equals, listed = word.partition("=")
     if not (label and equals) or "/" in label or pathlib.Path(word).exists():
@@ -80,13 +80,13 @@ def level_of(run: pathlib.Path) -> str:
 
 
 def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
-    """Groups runs by their presets and by what else changes what is learned, whatever their levels and seeds, in the
-    order in which they come.
+    """Groups runs by their presets and other settings that affect learning, regardless of level and seed. Keeps their
+    order.
 
-    Runs that are given together stay together: the preset of the first one is theirs.
+    Runs in the same sequence stay together and are represented by the first run's preset.
 
-    A label is the agent where each group has another one, or the parameters that differ; where these are more than
-    `MAX_SHOWN`, the folder of the group's first run.
+    A label is the agent if all groups have different agents, else the parameters that differ. If there are more than
+    `MAX_SHOWN`, it is the folder of the group's first run.
     """
     from tfsac.experiments.learning_curves import learning_parameters
     from tfsac.experiments.sweep import short_names
@@ -100,7 +100,7 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
         parameters = learning_parameters(runs[0])
         preset, _ = read_config(runs[0] / "config.json")
         own = at_own_level(preset)
-        if for_level(own, preset.environment.level) == preset:  # nobody changed what the table of levels says
+        if for_level(own, preset.environment.level) == preset:  # unchanged since the level was selected
             parameters |= leaves(to_json(own))
         texts = {path: text_of(value) for path, value in parameters.items() if not path.startswith(TASK_PARAMETERS)}
         groups.setdefault(json.dumps(texts, sort_keys=True), (texts, []))[1].extend(runs)

@@ -1,4 +1,4 @@
-"""The commands that describe an environment, the presets, one of them resolved, and this machine."""
+"""Commands that describe an environment, the presets, a resolved preset, and this machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ VARIABLES = re.compile("(TF|OMP)_NUM_.*|TF_CONFIG|TF_ENABLE_.*|CUDA_VISIBLE_DEVI
 
 @command(
     "check an environment with random steps",
-    string("level", "environment id, or MODULE:ID of your own"),
-    string("preset", "take this preset's environment and agent, which must fit it"),
+    string("level", "environment id, or MODULE:ID for a custom one"),
+    string("preset", "check this preset's environment, and whether its agent fits"),
     strings("set", "path=value, such as environment.kwargs.size=3"),
-    integer("num_steps", 1000, "random steps"),
-    integer("seed", 0, "of the episodes and the actions", minimum=0),
+    integer("num_steps", 1000, "number of random steps"),
+    integer("seed", 0, "seed of the episodes and the actions", minimum=0),
 )
 def check(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
+    """Prints everything that prevents training or may be unexpected; the exit status is 1 if there is a problem."""
     from tfsac.environments import check_environment, maker, spec_of
     from tfsac.parameters import Preset, RunParameters, for_level, override
     from tfsac.preset_lookup import load_preset
@@ -63,12 +63,12 @@ def presets(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 @command(
-    "print every parameter of a preset, as flags change it",
+    "print every parameter of a preset, after any changes by flags",
     *PRESET,
-    boolean("json", "as JSON, which --preset=FILE.json takes"),
+    boolean("json", "print JSON for --preset=FILE.json"),
 )
 def show(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints a preset as lines `path=value`, as --set takes them, or as JSON."""
+    """Prints a preset as lines `path=value` for --set, or as JSON."""
     from tfsac import preset_lookup
     from tfsac.parameters import to_json
     from tfsac.utils.imports import IMPORT_FOLDERS
@@ -82,9 +82,9 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
     return 0
 
 
-@command("print versions, devices and threads, for reports of errors")
+@command("print versions, devices and threads, for bug reports")
 def info(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints what a report of an error needs to know about this machine."""
+    """Prints information about this machine for bug reports."""
     import tensorflow as tf
 
     from tfsac.training.run_directory import provenance

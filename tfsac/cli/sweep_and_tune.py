@@ -1,4 +1,4 @@
-"""The commands that train many runs: sweep, tune."""
+"""Commands that train many runs: sweep, tune."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tfsac.utils.machine import SIGNALLED, usable_cores
 if TYPE_CHECKING:
     from tfsac.experiments.run_processes import PlannedRun, Series
 
-SERIES = (  # what is trained, how many runs at a time, and where
+SERIES = (  # flags of a series: the experiment, the number of parallel runs, and the folder
     *VARIED,
     SET,
     fields(RUN_PARAMETERS, only=("seed",)),
     NUM_SEEDS,
     EXPERIMENT_NAME,
-    string("run_dir", "the folder, a new one or one to resume (default: runs/<experiment_name>/<time>)"),
-    integer("jobs", None, "runs at the same time, at most and by default as many as usable cores"),
-    string("ray_address", "train on a Ray cluster: HOST:PORT, auto for that of this machine, local to start one here"),
+    string("run_dir", "a new folder, or one to resume (default: runs/<experiment_name>/<time>)"),
+    integer("jobs", None, "runs at the same time, at most and by default the number of usable cores"),
+    string("ray_address", "train on a Ray cluster: HOST:PORT, auto for this machine's, local to start one here"),
     integer("cpus_per_run", 1, "with --ray_address, cores of each run"),
 )
-# Flags of a series itself; all its others are of each of its runs.
+# Flags of the series itself; the others apply to each run.
 SERIES_FLAGS = ("run_dir", "experiment_name", "jobs", "ray_address", "cpus_per_run")
 SWEEP_FLAGS = (*SERIES_FLAGS, "seed", "num_seeds", "grid")
 TUNING_FLAGS = (*SERIES_FLAGS, "resume", "report")
@@ -76,7 +76,7 @@ def train_grid(
 
 
 def _train(series: Series, jobs: int, ray_address: str | None, cpus_per_run: int, advice: str) -> int:
-    """Trains a series on this machine or a Ray cluster; returns the exit status of a signal, or 0."""
+    """Trains a series on this machine or a Ray cluster; returns 0, or the exit status for a signal."""
     if ray_address is None:
         stopped_by = series.train(jobs)
     else:
@@ -97,7 +97,7 @@ def _train(series: Series, jobs: int, ray_address: str | None, cpus_per_run: int
 
 
 def present_flags(f: flags.FlagValues, without: Collection[str]) -> list[str]:
-    """Returns the flags that were given, some left out, as one types them."""
+    """Returns the flags present on the command line, as typed, except those in `without`."""
     typed: list[str] = []
     for flag in (f[name] for name in f if f[name].present and name not in without):
         repeated = isinstance(flag, flags.MultiFlag)
@@ -106,7 +106,7 @@ def present_flags(f: flags.FlagValues, without: Collection[str]) -> list[str]:
 
 
 def experiment_of(shared: list[str], seed: int, more: list[str]) -> dict[str, Any]:
-    """Returns what `train` does with these flags, as JSON values; the seed is checked and left out."""
+    """Returns the experiment of `train` with these flags, as JSON values; checks and omits the seed."""
     from tfsac.parameters import to_json
 
     f, _ = parse("train", [*shared, *more, f"--seed={seed}"])
@@ -120,15 +120,15 @@ def experiment_of(shared: list[str], seed: int, more: list[str]) -> dict[str, An
     *SERIES,
     strings(
         "space",
-        "path=log(low, high), 1-log, uniform, int(low, high) or choice(x, y, ...): what is searched; "
+        "path=log(low, high), 1-log, uniform, int(low, high) or choice(x, y, ...): a parameter to search; "
         "default: the agent's default space",
     ),
-    integer("trials", 20, "how many, those of before included where it is resumed"),
-    integer("last_evaluations", 1, "a trial's score is the mean of so many last evaluations"),
-    enum("pruner", ["median", "hyperband", "none"], "what ends bad trials early"),
+    integer("trials", 20, "number of trials, including earlier ones of a resumed tuning"),
+    integer("last_evaluations", 1, "a trial's score is the mean of this many last evaluations"),
+    enum("pruner", ["median", "hyperband", "none"], "ends bad trials early"),
     integer("prune_after", 3, "evaluations of a trial before it may be pruned"),
-    boolean("resume", "continue the tuning in --run_dir, also to more --trials"),
-    boolean("report", "report what is in --run_dir instead of training"),
+    boolean("resume", "continue the tuning in --run_dir, optionally with more --trials"),
+    boolean("report", "report the trials in --run_dir instead of training"),
 )
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
@@ -151,7 +151,7 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
     for line in left_out:
         print(line)
     settings = {name: f[name].value for name in ("last_evaluations", "pruner", "prune_after", "trials")}
-    # With the whole space, for the defaults of another version may differ.
+    # Save the whole space, because another version may have other defaults.
     arguments = [*present_flags(f, (*TUNING_FLAGS, "space")), *(f"--space={dimension.text}" for dimension in space)]
     settings |= {"experiment": experiment, "seeds": list(seeds), "arguments": arguments}
     tuning = Tuning(folder, space, shared, describe, **settings)
@@ -168,7 +168,7 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues:
-    """Returns the flags with which a tuning was started, and those that are given now in their place."""
+    """Returns the flags that a tuning was started with, overridden by the current ones."""
     from tfsac.experiments.tuning import PLAN
     from tfsac.utils.files import read_object
 

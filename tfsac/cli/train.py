@@ -1,4 +1,4 @@
-"""The commands that train one run: train, spinup."""
+"""Commands that train one run: train, spinup."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ SINGLE_RUN = ("seed", "ray_address", "num_actors", "actor_steps")
 LEVEL = (
     string("preset", "name, .py file, or config.json of a run (default: pendulum_sac, or one for --level's actions)"),
     string("level", "environment id, instead of the preset's"),
-    integer("num_envs", None, "environments side by side"),
+    integer("num_envs", None, "number of parallel environments"),
 )
 SET = strings("set", "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98")
-PRESET = (*LEVEL, SET)  # what chooses a preset and changes it
-VARIED = (  # what a grid may vary in addition to parameters
+PRESET = (*LEVEL, SET)  # flags that select and change a preset
+VARIED = (  # flags that a grid may vary in addition to parameters
     *LEVEL,
-    string("checkpoint_restore_dir", "initial weights: the best of this run's folder"),
-    boolean("restore_memory", "begin with that run's replay memory, too"),
+    string("checkpoint_restore_dir", "start with the best weights of the run in this folder"),
+    boolean("restore_memory", "also start with that run's replay memory"),
     boolean("use_cpu", "hide the GPUs"),
     fields(RUN_PARAMETERS, without=(*SINGLE_RUN, "skip_damaged_rows")),
 )
 EXPERIMENT_NAME = string("experiment_name", "folder under runs/ (default: preset and level)")
-NUM_SEEDS = integer("num_seeds", 1, "train this many seeds, from --seed on; with `train` one after the other")
+NUM_SEEDS = integer("num_seeds", 1, "train this many seeds, starting at --seed; `train` runs them one after the other")
 
 
 @command(
@@ -50,7 +50,7 @@ NUM_SEEDS = integer("num_seeds", 1, "train this many seeds, from --seed on; with
     EXPERIMENT_NAME,
     NUM_SEEDS,
     boolean("resume", "continue the run in --run_dir"),
-    strings("logger", "send metrics also to wandb, mlflow or module:Class"),
+    strings("logger", "also send metrics to wandb, mlflow or module:Class"),
     boolean("print_networks_summary", "print the layers of every network"),
     boolean("list", "list the presets instead of training"),
     integer("evaluate", None, "afterwards evaluate the best policy over this many episodes"),
@@ -67,12 +67,12 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if f.num_seeds > 1:
         if f.resume or f.ray_address:
             advice = "the same command resumes it, and `tfsac sweep` trains on a cluster"
-            raise TfsacError(f"--num_seeds above 1 takes neither --resume nor --ray_address: {advice}")
+            raise TfsacError(f"--num_seeds above 1 supports neither --resume nor --ray_address: {advice}")
         return train_grid(f, [], 1)
     preset, run = requested_run(f)
     task = worker_task(run)
     if task.num_workers > 1 and not f.run_dir:
-        raise TfsacError("--run_dir is required for several workers: a folder that all of them share")
+        raise TfsacError("--run_dir is required with several workers: a folder that all of them share")
     run_dir = run_dir_of(f, preset.environment.level, run.seed)
     if task.is_chief:
         description = "resuming" if f.resume else f"{preset_name(f)},"
@@ -110,7 +110,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
-    """Returns the preset and the run parameters that the flags of `train` ask for."""
+    """Returns the preset and the run parameters for the flags of `train`."""
     from tfsac.parameters import RunParameters
     from tfsac.preset_lookup import read_config
 
@@ -126,16 +126,16 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         _say_weights_left_out(f)
     names = [field.name for field in dataclasses.fields(RunParameters) if field.name in f]
     changes: dict[str, Any] = {name: f[name].value for name in names if f[name].present}
-    if changes.get("strategy", "mirrored") != "mirrored":  # the number of devices was of the strategy before
+    if changes.get("strategy", "mirrored") != "mirrored":  # drop the previous strategy's number of devices
         changes = {"num_devices": None, **changes}
-    if changes.get("ray_address") == "none":  # the actors were of the cluster before
+    if changes.get("ray_address") == "none":  # drop the previous cluster's actors
         actors = {"num_actors": RunParameters.num_actors, "actor_steps": RunParameters.actor_steps}
         changes = {**actors, **changes, "ray_address": None}
     return preset, dataclasses.replace(run, **changes)
 
 
 def _say_weights_left_out(f: flags.FlagValues) -> None:
-    """Says what a run had that --preset=RUN/config.json does not repeat."""
+    """Prints which initial weights of a run --preset=RUN/config.json does not reuse."""
     from tfsac.utils.files import read_object
 
     path = pathlib.Path(preset_name(f))
@@ -156,7 +156,7 @@ def requested_preset(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
 
 
 def preset_name(f: flags.FlagValues) -> str:
-    """Returns --preset; without it "pendulum_sac", or what suits the actions of --level."""
+    """Returns --preset, or by default the preset that suits the actions of --level, or "pendulum_sac"."""
     if f.preset or not f.level:
         return f.preset or "pendulum_sac"
     return _preset_for(f.level, tuple(text for text in f.set if text.startswith("environment.")))
@@ -164,7 +164,7 @@ def preset_name(f: flags.FlagValues) -> str:
 
 @functools.cache
 def _preset_for(level: str, texts: tuple[str, ...]) -> str:
-    """Makes a level's environment once, says which preset suits its actions, and returns its name."""
+    """Creates a level's environment once, and prints and returns the name of the preset that suits its actions."""
     from tfsac.environments import maker, spec_of
     from tfsac.parameters import Preset, for_level, override, parse_assignment
     from tfsac.types import DiscreteSpec, HybridSpec
@@ -184,7 +184,7 @@ def _preset_for(level: str, texts: tuple[str, ...]) -> str:
 
 
 def assignments(f: flags.FlagValues) -> dict[str, Any]:
-    """Returns what --set changes, by path; no parameter twice, for a grid would replace the user's own value."""
+    """Returns the changes of --set by path. Rejects duplicates, so that a grid cannot replace the user's own value."""
     from tfsac.parameters import parse_assignment
     from tfsac.parameters.overrides import covers
 
@@ -197,14 +197,14 @@ def assignments(f: flags.FlagValues) -> dict[str, Any]:
 
 
 def _changed(preset: Preset, f: flags.FlagValues) -> Preset:
-    """Returns a preset with what --num_envs and --set change, together, for what fits only together."""
+    """Returns a preset with the changes of --num_envs and --set, applied together because they may be dependent."""
     from tfsac.parameters import override
 
     return override(preset, {**({"environment.num_envs": f.num_envs} if f.num_envs else {}), **assignments(f)})
 
 
 def run_dir_of(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
-    """Returns --run_dir; without it a new folder of a run, or of several seeds."""
+    """Returns --run_dir, or by default a new folder for a run or for several seeds."""
     from tfsac.utils.files import new_run_dir
 
     name = f.experiment_name or f"{pathlib.Path(preset_name(f)).stem}-{level.replace('/', '-').replace(':', '-')}"
@@ -222,12 +222,12 @@ def run_dir_of(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Pat
     boolean("resume", "continue the run in --run_dir; give the same flags again"),
 )
 def spinup(f: flags.FlagValues, rest: list[str]) -> int:
-    """Trains soft actor-critic as Spinning Up does."""
+    """Trains soft actor-critic like Spinning Up."""
     from tfsac.spinning_up.sac_arguments import SpinningUpArguments
     from tfsac.utils.files import new_run_dir
 
     arguments: dict[str, Any] = {field.name: f[field.name].value for field in dataclasses.fields(SpinningUpArguments)}
-    SpinningUpArguments(**arguments)  # wrong values are refused before TensorFlow loads
+    SpinningUpArguments(**arguments)  # reject invalid values before TensorFlow loads
     folder = required(f, "run_dir") if f.resume else f.run_dir
     run_dir = pathlib.Path(folder) if folder else new_run_dir(f.exp_name, f.seed)
     print(f"tfsac spinup: {'resuming' if f.resume else f.env}, seed {f.seed}, in {run_dir}", flush=True)

@@ -1,3 +1,3 @@
-"""Runs on several machines: workers that TF_CONFIG lists, environments and jobs on a Ray cluster. Importing it
-loads no TensorFlow.
+"""Runs on several machines: workers listed in TF_CONFIG, and environments and jobs on a Ray cluster. Importing it loads
+no TensorFlow.
 """

@@ -1,6 +1,6 @@
-"""How a run is divided among workers, which TF_CONFIG lists, or among actors.
+"""Divides a run among the workers in TF_CONFIG, or among actors.
 
-No TensorFlow, so that mistakes are found before it loads.
+It loads no TensorFlow, so that mistakes are found earlier.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type"
 
 @dataclasses.dataclass(frozen=True)
 class WorkerTask:
-    """Which worker of a run this process is. The first worker is the chief, and the only one that writes files.
+    """This process among the workers of a run. The first worker is the chief, the only one that writes files.
 
     Attributes:
-        index: of this worker, from 0.
-        num_workers: of the run.
-        addresses: HOST:PORT of every worker; empty where there is one.
+        index: index of this worker, from 0.
+        num_workers: number of workers of the run.
+        addresses: HOST:PORT of every worker; empty for a single worker.
     """
 
     index: int = 0
@@ -44,8 +44,8 @@ class WorkerTask:
 
 
 def worker_task(run: RunParameters, environ: Mapping[str, str] = os.environ) -> WorkerTask:
-    """Returns the task of this process: that of the only worker, unless the strategy is "multi_worker"; raises
-    TfsacError where TF_CONFIG is missing or malformed then.
+    """Returns the task of this process: that of the only worker, unless the strategy is "multi_worker". Raises
+    TfsacError if that strategy's TF_CONFIG is missing or malformed.
     """
     if run.strategy != "multi_worker":
         return WorkerTask()
@@ -62,9 +62,9 @@ def worker_task(run: RunParameters, environ: Mapping[str, str] = os.environ) -> 
 
 
 def check_vectorization(preset: Preset, run: RunParameters) -> None:
-    """Raises ParameterError for a timeout of environments that are stepped where nothing could end a step, for
-    evaluations in the environment of training unless there is a single one in this process, and for a `VectorEnv` that
-    several processes would have to share.
+    """Raises ParameterError for a step timeout without subprocesses (only their steps can be interrupted); for
+    evaluations in the training environment unless this process has a single one; and for a `VectorEnv` that several
+    processes would have to share.
     """
     environment = preset.environment
     if environment.vectorization == "vector" and (run.ray_address is not None or run.strategy == "multi_worker"):
@@ -78,9 +78,9 @@ def check_vectorization(preset: Preset, run: RunParameters) -> None:
 
 
 def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:
-    """Returns the preset of one worker: `num_envs`, memory size and batch size of the run by the number of workers.
+    """Returns the preset of one worker: the run's `num_envs`, memory size and batch size, divided among the workers.
 
-    The agent is made from the preset of the run, because it averages over the global batch. Raises ParameterError where
+    The agent is built from the preset of the run, because it averages over the global batch. Raises ParameterError if
     `num_envs` or the batch size is not divisible by the number of workers.
     """
     if task.num_workers == 1:
@@ -100,7 +100,7 @@ def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:
 
 
 def environment_of_actor(preset: Preset, run: RunParameters) -> EnvironmentParameters:
-    """Returns the environment parameters of one actor: `num_envs` of the run, which must divide by `num_actors`."""
+    """Returns the environment parameters of one actor: the run's `num_envs`, divided exactly by `num_actors`."""
     num_envs = preset.environment.num_envs
     if num_envs % run.num_actors:
         raise ParameterError(f"environment.num_envs must be divisible by num_actors={run.num_actors}, got {num_envs}")

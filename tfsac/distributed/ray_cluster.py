@@ -1,5 +1,5 @@
-"""Ray: connects to a cluster, one of this machine alone or one that runs, and runs jobs on it, each as a process on the
-machine that Ray chooses, and again where that machine is lost. No TensorFlow.
+"""Ray: starts a cluster on this machine or connects to a running one, and runs jobs on it. Each job is a process on a
+machine that Ray chooses, restarted elsewhere if that machine is lost. Loads no TensorFlow.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from tfsac.errors import TfsacError
 
 CONNECT_SECONDS = 5.0
 SETTINGS_OF_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-LOCK_TIMEOUT = 120.0  # seconds until what a lost machine locked is free
+LOCK_TIMEOUT = 120.0  # seconds until the locks of a lost machine are free
 PR_SET_PDEATHSIG = 1
-POLL_SECONDS = 0.1  # at a process of this machine
+POLL_SECONDS = 0.1  # between polls of a process on this machine
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
-P = TypeVar("P")  # a process, here or on the cluster
+P = TypeVar("P")  # a process, local or on the cluster
 # Starts the process of a job, which calls the given function first; returns None if there is nothing to do.
 Start = Callable[[Callable[[], None]], "subprocess.Popen[bytes] | None"]
 
 
 @contextlib.contextmanager
 def connect(address: str) -> Iterator[Any]:
-    """Connects to a cluster and gives the package `ray`; disconnects afterwards, and stops what "local" started.
+    """Connects to a cluster and yields the `ray` module; then disconnects, and stops a cluster that "local" started.
 
-    Tasks and actors import from the same folders as this process, which on other machines are those of a shared file
-    system. Where this process has a connection already, that one is used, and kept.
+    Tasks and actors import from the same folders as this process, so other machines need a shared file system. An
+    existing connection of this process is used and kept.
 
     Args:
-        address: "local" starts a Ray on this machine, with all its cores; "auto" connects to the one that runs on it
-            (or that RAY_ADDRESS names); "HOST:PORT" to the one whose head is there. This machine must be in it.
+        address: "local" starts Ray on this machine, with all its cores; "auto" connects to the cluster running on it
+            (or named by RAY_ADDRESS); "HOST:PORT" to that with this head node. The cluster must include this machine.
     """
     for name, value in SETTINGS_OF_RAY.items():
         os.environ.setdefault(name, value)
-    # A Ray listens on all interfaces and runs what it is sent. It reads this when it is imported.
+    # Ray listens on all interfaces and runs any code sent to it. It reads this variable at import.
     if address == "local" and "ray" not in sys.modules:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
@@ -56,7 +56,7 @@ def connect(address: str) -> Iterator[Any]:
         return
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS", address)
-    if ":" in address:  # Ray itself tries for minutes, and ends the process
+    if ":" in address:  # Ray itself retries for minutes, then ends the process
         host, _, port = address.rpartition(":")
         try:
             socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
@@ -75,7 +75,7 @@ def connect(address: str) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise TfsacError(f"Ray cannot connect to {address!r}: {error}") from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)  # Ray has set its own
+        signal.signal(signal.SIGTERM, handler)  # Ray replaced it
     try:
         yield ray
     finally:
@@ -83,8 +83,8 @@ def connect(address: str) -> Iterator[Any]:
 
 
 def job_capacity(ray: Any, cores: int) -> int:
-    """Returns how many jobs with so many cores each a cluster can run at a time; raises TfsacError where no machine of
-    it has so many.
+    """Returns how many jobs with this many cores each a cluster can run at once; raises TfsacError if none of its
+    machines has enough.
     """
     machines = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
     if cores > max(machines):
@@ -93,14 +93,14 @@ def job_capacity(ray: Any, cores: int) -> int:
 
 
 class RayJob:
-    """A process that a cluster runs, such as one of `tfsac train`; it is started again where its machine is lost.
+    """A process on a cluster, such as one of `tfsac train`; it is restarted if its machine is lost.
 
     Args:
-        ray: the package, connected.
+        ray: the `ray` module, connected.
         name: of the job, for Ray.
-        start: starts its process on any machine of the cluster, in the folder of this process. It raises
+        start: starts the process on any machine of the cluster, in this process's working directory. It raises
             BlockingIOError while another process does the job.
-        cores: that Ray counts for it.
+        cores: number of cores that Ray reserves for it.
 
     Attributes:
         returncode: exit status of the process, once it is known.
@@ -117,7 +117,7 @@ class RayJob:
         if self.returncode is None and self.ray.wait([self.reference], timeout=0)[0]:
             try:
                 self.returncode = self.ray.get(self.reference)
-            except self.ray.exceptions.TaskCancelledError:  # before it began
+            except self.ray.exceptions.TaskCancelledError:  # before it started
                 self.returncode = -signal.SIGTERM
             except self.ray.exceptions.RayTaskError as error:
                 self.returncode = 1
@@ -125,12 +125,12 @@ class RayJob:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Has the process save and end; it gets SIGTERM, whichever signal it was."""
+        """Makes the process save and exit; it receives SIGTERM, whatever the signal."""
         self.ray.cancel(self.reference)
 
 
 def _run(start: Start, folder: str) -> int:
-    """Runs a job's process on this machine and returns its exit status; what Ray calls."""
+    """Runs a job's process on this machine and returns its exit status; called by Ray."""
     os.chdir(folder)
     cancelled = threading.Event()
     signal.signal(signal.SIGINT, lambda number, frame: cancelled.set())  # so Ray reports a cancellation
@@ -141,12 +141,12 @@ def _run(start: Start, folder: str) -> int:
             return process.wait()
     if process is not None:
         return process.returncode
-    return -signal.SIGTERM if cancelled.is_set() else 0  # 0: another process has done it
+    return -signal.SIGTERM if cancelled.is_set() else 0  # 0: another process did the job
 
 
 def start_when_free(start: Callable[[], P | None], cancelled: Callable[[], bool]) -> P | None:
-    """Starts a process once no other one trains its run, which what a killed series left does until it has saved.
-    Returns None where there is nothing to do, or it was cancelled before.
+    """Starts a process once no other one trains its run; one left by a killed series does so until it has saved.
+    Returns None if there is nothing to do, or the job was cancelled first.
     """
     end = time.monotonic() + LOCK_TIMEOUT
     while not cancelled():
@@ -160,8 +160,8 @@ def start_when_free(start: Callable[[], P | None], cancelled: Callable[[], bool]
 
 
 def end_with_parent() -> None:
-    """Has this process save and end where the process that started it dies, such as a task, which Ray starts again
-    elsewhere. On Linux.
+    """Makes this process save and exit if its parent process dies, such as a task that Ray restarts elsewhere. Linux
+    only.
     """
     if PRCTL is not None:
         PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM)

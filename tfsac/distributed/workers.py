@@ -1,4 +1,4 @@
-"""Communication among the workers of a run: collective calls, which all workers make at the same point of the loop."""
+"""Communication among the workers of a run: collective calls that all workers make at the same point of the loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfsac.utils.files import differences
 
 
 class Workers:
-    """The workers of a run. With one worker, each call returns what it was given and nothing is sent.
+    """The workers of a run. A single worker sends nothing: `gather` returns its argument.
 
     Args:
         strategy: connects the workers, with one collective operation for each message.
-        task: of this one.
+        task: task of this worker.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, task: WorkerTask):
@@ -28,7 +28,7 @@ class Workers:
 
     def _add(self, values: tf.Tensor) -> tf.Tensor:
         def sum_replicas(values: tf.Tensor) -> tf.Tensor:
-            # The first replica of a worker speaks for it: bits are not to be added up.
+            # Only the first replica of a worker contributes: bits must not be added up.
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             return tf.where(replica % self.replicas_per_worker == 0, values, tf.zeros_like(values))
 
@@ -39,7 +39,7 @@ class Workers:
         """Returns the arrays `[E, ...]` of all workers, concatenated in their order: `[workers * E, ...]`.
 
         Args:
-            arrays: by name, of the same shapes at every worker; numbers that float64 holds.
+            arrays: arrays by name, with the same shapes on every worker and values that float64 can represent.
         """
         if self.task.num_workers == 1:
             return arrays
@@ -56,7 +56,7 @@ class Workers:
         return gathered
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """Returns the JSON values that all workers give, in their order."""
+        """Returns the JSON values of all workers, in their order."""
         content = np.frombuffer(json.dumps(value).encode(), np.uint8)
         sizes = self.gather({"size": np.array([content.size])})["size"]
         padded = np.pad(content, (0, int(sizes.max()) - content.size))
@@ -64,7 +64,7 @@ class Workers:
         return [json.loads(padded[:size].tobytes()) for padded, size in zip(contents, sizes, strict=True)]
 
     def check_shared(self, shared_config: dict[str, Any]) -> None:
-        """Raises TfsacError at every worker where the settings, JSON values by name, differ between workers."""
+        """Raises TfsacError on every worker if the settings, JSON values by name, differ between workers."""
         configs = self.gather_objects(shared_config)
         for worker, config in enumerate(configs):
             for name, chief_value, value in differences(configs[0], config):

@@ -1,4 +1,4 @@
-"""Gymnasium and PettingZoo environments: making, checking, normalising and stepping them. No TensorFlow."""
+"""Create, check, normalise and step Gymnasium and PettingZoo environments. Does not import TensorFlow."""
 
 from tfsac.environments.actions import action_map, checked_action, flat_mask, nested_mask
 from tfsac.environments.checked_env import EnvironmentFailure, check

@@ -1,6 +1,6 @@
-"""Actions: the specs of their spaces, and the way between an agent's actions and an environment's own.
+"""Specs of action spaces, and the conversion between an agent's actions and the environment's.
 
-Nothing else knows the structure of a space of several actions, which agents have as `HybridSpec` says.
+No other module knows the structure of a space of several actions; agents see the flat form of `HybridSpec`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEVERAL = (gym.spaces.Dict, gym.spaces.Tuple, gym.spaces.MultiDiscrete)  # space
 
 
 def action_spec(space: Any, team: bool = False) -> ActionSpec:
-    """Returns the spec of an action space that `check` accepts, of one agent or of a team."""
+    """Returns the spec of an action space that `check` accepts, for one agent or a team."""
     if isinstance(space, SEVERAL) and not team:
         return hybrid_spec(space)
     if not isinstance(space, gym.spaces.Box):
@@ -50,7 +50,7 @@ def hybrid_spec(space: gym.Space[Any]) -> HybridSpec:
 
 
 def named_leaves(space: gym.Space[Any], name: str = "") -> Iterator[tuple[str, gym.Space[Any]]]:
-    """Yields the spaces inside a Dict or Tuple, or a space itself, in their order, with the names of `HybridSpec`."""
+    """Yields the spaces inside a Dict or Tuple in order, or the space itself, with their names in `HybridSpec`."""
     if isinstance(space, gym.spaces.Dict):
         for key, part in space.spaces.items():
             yield from named_leaves(part, f"{name}_{key}" if name else str(key))
@@ -62,7 +62,7 @@ def named_leaves(space: gym.Space[Any], name: str = "") -> Iterator[tuple[str, g
 
 
 def float32_bound(bound: np.ndarray, inwards: int) -> np.ndarray:
-    """Returns a bound in float32, rounded inwards: 1 is up, -1 down. Outwards, the space would not contain it."""
+    """Returns a bound in float32, rounded inwards (1 up, -1 down), so that the space still contains it."""
     rounded = bound.astype(np.float32)
     beyond = rounded < bound if inwards > 0 else rounded > bound
     return np.where(beyond, np.nextafter(rounded, np.float32(inwards * np.inf)), rounded)
@@ -71,14 +71,14 @@ def float32_bound(bound: np.ndarray, inwards: int) -> np.ndarray:
 def checked_action(
     subject: str, action: Any, of: ActionSpec | FactorsSpec, leading: tuple[int, ...] | None = (), mask: Any = None
 ) -> Any:
-    """Returns actions as an environment's `step` takes them, or raises TfsacError.
+    """Returns actions in the form that an environment's `step` takes, or raises TfsacError.
 
     Args:
-        subject: begins the message, such as "act returns".
+        subject: start of the error message, such as "act returns".
         action: `[*leading, *of.shape]` in the environment's units.
         of: the spec of one action.
-        leading: dimensions before those of one action, or None for any.
-        mask: `[*of.shape, n]`, which of n discrete actions are allowed, or `[S]` of all factors; None allows all.
+        leading: leading dimensions before those of one action, or None for any.
+        mask: `[*of.shape, n]`, which of n discrete actions are allowed, or `[S]` for all factors; None allows all.
     """
     if isinstance(of, HybridSpec):
         return _checked_leaves(subject, action, of, leading, mask)
@@ -101,7 +101,7 @@ def checked_action(
         if array.dtype.kind in "iuf" and array.shape == shape:
             array = array.astype(np.float32)
             clipped = np.clip(array, low, high)
-            # A bound of another dtype is another float32 than the spec's, which is rounded inwards.
+            # Bounds of another dtype may round to another float32 than the spec's, which are rounded inwards.
             if np.allclose(array, clipped, rtol=1e-6, atol=0.0):
                 return clipped
     allowed = "" if mask is None else f" that the mask {np.asarray(mask, int).tolist()} allows"
@@ -124,7 +124,7 @@ def _checked_leaves(subject: str, action: Any, of: HybridSpec, leading: tuple[in
 
 
 def numbers_of(action: DiscreteSpec | FactorsSpec) -> tuple[Any, Any]:
-    """Returns an environment's first and last numbers of discrete actions, of every factor."""
+    """Returns the environment's first and last number of a discrete action, or of every factor."""
     if isinstance(action, DiscreteSpec):
         return action.start, action.start + action.num_actions - 1
     starts = np.reshape(action.starts, action.shape)
@@ -132,11 +132,11 @@ def numbers_of(action: DiscreteSpec | FactorsSpec) -> tuple[Any, Any]:
 
 
 class ActionMap:
-    """Turns an agent's actions into an environment's: [-1, 1] into `[low, high]`, each dimension on its own, or numbers
-    from 0 into its own numbers.
+    """Converts an agent's actions into the environment's: from [-1, 1] to `[low, high]` per dimension, or from numbers
+    starting at 0 to the environment's own numbers.
 
     Args:
-        action: the spec of one action, of one agent or of P.
+        action: the spec of one action, of a single agent or a team.
     """
 
     def __init__(self, action: ArraySpec | DiscreteSpec | FactorsSpec):
@@ -148,22 +148,22 @@ class ActionMap:
             self.start = numbers_of(action)[0]
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
-        """Returns the environment's actions for an agent's with any leading dimensions, clipped to the bounds."""
+        """Converts an agent's actions, with any leading dimensions, into the environment's, clipped to the bounds."""
         if not isinstance(self.action, ArraySpec):
             return (np.asarray(action, np.int64) + self.start).astype(self.action.native_dtype, copy=False)
         scaled = self.low + (action + 1.0) * self.scale
-        inside = np.minimum(np.maximum(scaled, self.low), self.high)  # in half the time of np.clip
+        inside = np.minimum(np.maximum(scaled, self.low), self.high)  # takes half the time of np.clip
         return inside.astype(self.action.dtype, copy=False)
 
     def inverse(self, action: np.ndarray) -> np.ndarray:
-        """Returns the agent's actions for an environment's with any leading dimensions."""
+        """Converts the environment's actions, with any leading dimensions, into the agent's."""
         if not isinstance(self.action, ArraySpec):
             return (np.asarray(action, np.int64) - self.start).astype(np.int32)
         return (action - self.low) / self.scale - 1.0
 
 
 class HybridActionMap:
-    """Turns an agent's hybrid actions into an environment's, of the structure of its space.
+    """Converts an agent's hybrid actions into the structure of the environment's action space.
 
     Args:
         action: the spec of one action.
@@ -173,12 +173,12 @@ class HybridActionMap:
         self.action, self.maps = action, {name: ActionMap(leaf) for name, leaf in action.leaves.items()}
 
     def __call__(self, action: Any) -> Any:
-        """Returns the environment's actions for an agent's with any leading dimensions, see `ActionMap`."""
+        """Converts an agent's actions, with any leading dimensions, into the environment's; see `ActionMap`."""
         leaves = self.action.split(action, np.reshape)
         return self.action.structured({name: self.maps[name](x) for name, x in leaves.items()})
 
     def inverse(self, action: Any) -> Any:
-        """Returns the agent's actions for an environment's with any leading dimensions."""
+        """Converts the environment's actions, with any leading dimensions, into the agent's."""
         parts: dict[bool, list[np.ndarray]] = {False: [], True: []}
         for name, x in self.action.leaves_in(action).items():
             leaf, array = self.action.leaves[name], np.asarray(x)
@@ -189,7 +189,7 @@ class HybridActionMap:
 
 
 def action_map(spec: Any) -> Any:
-    """Returns what turns an agent's actions into an environment's, and with `inverse` back."""
+    """Returns the map from an agent's actions to the environment's; `inverse` maps them back."""
     return HybridActionMap(spec.action) if isinstance(spec.action, HybridSpec) else ActionMap(spec.action)
 
 
@@ -197,11 +197,11 @@ def action_map(spec: Any) -> Any:
 
 
 def flat_mask(mask: Any, action: HybridSpec) -> np.ndarray:
-    """Returns a mask `[..., S]` of booleans, all factors' valid values side by side, for one of the structure of the
-    action, as `gymnasium.Space.sample` takes it; those of Boxes are None or left out.
+    """Flattens a mask in the structure of the action, as `gymnasium.Space.sample` takes it, to booleans `[..., S]`: the
+    valid values of all factors, concatenated. The parts of Boxes are None or missing.
 
     Raises:
-        TfsacError: a mask of other parts or sizes.
+        TfsacError: a mask with wrong parts or sizes.
     """
     parts = [np.asarray(part) for part in _parts_of(mask, action.structure)]
     if tuple(part.shape[-1] if part.ndim else 0 for part in parts) != action.sizes:
@@ -211,7 +211,7 @@ def flat_mask(mask: Any, action: HybridSpec) -> np.ndarray:
 
 
 def _parts_of(mask: Any, keys: Iterable[str] = ()) -> Iterator[Any]:
-    """Yields the arrays of a mask, of a dict in the order of the keys."""
+    """Yields the arrays of a mask; those of a dict in the order of the keys."""
     if isinstance(mask, dict):
         mask = tuple(mask.get(key) for key in keys or mask)
     if isinstance(mask, tuple) or (isinstance(mask, list) and not all(map(np.isscalar, mask))):  # of a Tuple
@@ -222,8 +222,8 @@ def _parts_of(mask: Any, keys: Iterable[str] = ()) -> Iterator[Any]:
 
 
 def nested_mask(mask: Any, action: HybridSpec) -> Any:
-    """Returns a mask `[S]` in Gymnasium's own form, as `gymnasium.Space.sample` takes it: int8 arrays in the structure
-    of the action, of a MultiDiscrete a tuple of them, of a Box None.
+    """Converts a mask `[S]` to the form that `gymnasium.Space.sample` takes: int8 arrays in the structure of the
+    action, a tuple of them for a MultiDiscrete, and None for a Box.
     """
     factors = iter(np.split(np.asarray(mask, np.int8), action.offsets[1:]) if action.sizes else ())
 

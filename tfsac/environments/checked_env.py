@@ -1,4 +1,4 @@
-"""Which environments can be trained in, and a check of everything that they return."""
+"""Check which environments can be used for training, and validate everything that they return."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tfsac.environments.spaces import NUM_REWARDS, FrameStack, name_of_environme
 from tfsac.errors import TfsacError
 from tfsac.types import ACTION_MASK, AGENT_STATE, HybridSpec, input_name, some_valid
 
-VECTOR_REWARD = "vector_reward"  # key of the info of a step
-FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")  # of environments that reset themselves
-RESERVED = ("action", "noise", "self")  # other inputs of exported policies, and of Python's methods
+VECTOR_REWARD = "vector_reward"  # key in the info of a step
+FINAL_OBSERVATIONS = ("final_observation", "final_obs", "terminal_observation")  # info keys of self-resetting envs
+RESERVED = ("action", "noise", "self")  # names of other inputs of exported policies and Python methods
 MAX_JOINT_ACTIONS = 4096
-LARGEST = np.finfo(np.float32).max  # NaN is not below it either
+LARGEST = np.finfo(np.float32).max  # `x <= LARGEST` is also False for NaN
 
 
 class EnvironmentFailure(TfsacError, RuntimeError):
-    """An environment raised, or returned something that cannot be learned from.
+    """An environment raised, or returned values that cannot be used for training.
 
     Args:
         message: what is wrong.
-        environment: number of the one among several, where it is known.
+        environment: index of the environment among several, if known.
     """
 
     def __init__(self, message: str, environment: int | None = None):
@@ -40,7 +40,7 @@ class EnvironmentFailure(TfsacError, RuntimeError):
 
 
 def format_error(error: BaseException) -> str:
-    """Returns an error in one line, with its type and with file and line in the user's code, where there are any."""
+    """Returns an error in one line, with its type and, if possible, file and line in the user's code."""
     if isinstance(error, TfsacError):
         return str(error)
     message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
@@ -51,13 +51,13 @@ def format_error(error: BaseException) -> str:
 
 
 def placed(error: Exception, level: str, location: str) -> EnvironmentFailure:
-    """Returns a failure that also names the level and the location, such as "environment 1, step 640"."""
+    """Returns a failure that names the level and the location, such as "environment 1, step 640"."""
     return EnvironmentFailure(f"{level}: {format_error(error)} ({location})")
 
 
 def check(env: gym.Env) -> None:
-    """Refuses environments that cannot be used: unbounded actions, observations that are not boxes, a mask or a team
-    whose shapes do not fit, and wrappers that normalise with running statistics.
+    """Rejects unusable environments: unbounded actions, observations that are not boxes, a mask or a team with
+    mismatched shapes, and wrappers that normalise with running statistics.
     """
     for problem in _problems(env):
         raise TfsacError(f"{name_of_environment(env)}: {problem}")
@@ -84,7 +84,7 @@ def _problems(env: gym.Env) -> Iterator[str]:
             yield f"'action_mask' must have an entry for each {entry}, shape {(*team, number)}, got {mask}{advice}"
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
-            yield f"observation {key!r} must be a Box, got {space}; gymnasium.wrappers.FlattenObservation makes one"
+            yield f"observation {key!r} must be a Box, got {space}; use gymnasium.wrappers.FlattenObservation"
         elif AGENT_STATE in spaces and (len(space.shape) < 2 or space.shape[:1] != team):
             yield f"observation {key!r} of a team of P agents, as in 'agent_state', must be (P, ...), got {space}"
     names = [input_name(key).lower() if re.fullmatch(r"\w[\w.-]*", key, re.ASCII) else "self" for key in spaces]
@@ -136,7 +136,7 @@ def _bounds_problems(action: gym.spaces.Box) -> Iterator[str]:
 
 
 def _several_problems(action: gym.Space[Any]) -> Iterator[str]:
-    """Yields what hinders a MultiDiscrete, Dict or Tuple of actions."""
+    """Yields the problems of a MultiDiscrete, Dict or Tuple of actions."""
     names = []
     for name, leaf in named_leaves(action):
         names.append(name)
@@ -154,18 +154,18 @@ def _several_problems(action: gym.Space[Any]) -> Iterator[str]:
         yield f"keys of actions become names in exported policies: {rule}, got {names}"
     spec = hybrid_spec(action)
     if (num := spec.num_joint_actions) > MAX_JOINT_ACTIONS:
-        combinations = f"{num} of the sizes {spec.sizes}: critics have a value of each"
+        combinations = f"{num} for the sizes {spec.sizes}: critics have one value per combination"
         yield f"discrete actions must have at most {MAX_JOINT_ACTIONS} combinations, got {combinations}"
     if num == 1 and not spec.action_size:
         yield f"there must be more than one action, got {action}"
 
 
 def _instead_of_bits(space: gym.Space[Any]) -> str:
-    return "; a MultiDiscrete of twos does the same" if isinstance(space, gym.spaces.MultiBinary) else ""
+    return "; use a MultiDiscrete of twos instead" if isinstance(space, gym.spaces.MultiBinary) else ""
 
 
 def time_limit_of(env: gym.Env | VectorEnv) -> int | None:
-    """Returns the steps after which an environment's registration or one of its wrappers ends its episodes, or None."""
+    """Returns the time limit in steps from an environment's registration or one of its wrappers, or None."""
     limits = [env.spec.max_episode_steps if env.spec else None]
     while isinstance(env, gym.Wrapper):
         limits.append(env._max_episode_steps if isinstance(env, gym.wrappers.TimeLimit) else None)
@@ -174,12 +174,12 @@ def time_limit_of(env: gym.Env | VectorEnv) -> int | None:
 
 
 class CheckedEnv(gym.Wrapper):
-    """Refuses what cannot be learned from, or what arrays would change in silence; makes rewards floats.
+    """Rejects values that cannot be used for training or that arrays would silently change; makes rewards floats.
 
-    Of D rewards a step the sum is the reward, and float32 `info["vector_reward"]` `[D]` has them all.
+    With D rewards per step, the reward is their sum, and `info["vector_reward"]`, float32 `[D]`, has all of them.
 
     Args:
-        env: whose spaces `check` accepts.
+        env: an environment with spaces that `check` accepts.
     """
 
     def __init__(self, env: gym.Env):
@@ -190,7 +190,7 @@ class CheckedEnv(gym.Wrapper):
         self.parts: dict[str, tuple[Any, Any]] = {key: (space.shape, space.dtype) for key, space in spaces.items()}
         self.stacks = [key for key, space in spaces.items() if isinstance(space, FrameStack)]
         self.frames: dict[str, np.ndarray] = {}  # the stacks before this step
-        self.rewards_shape: tuple[int, ...] = ()  # (D,) of D rewards a step, as MO-Gymnasium's environments have them
+        self.rewards_shape: tuple[int, ...] = ()  # (D,) for D rewards per step, as in MO-Gymnasium's environments
         rewards = env.get_wrapper_attr("reward_space") if env.has_wrapper_attr("reward_space") else None
         summed = NUM_REWARDS in (env.metadata or {})
         if isinstance(rewards, gym.spaces.Box) and len(rewards.shape) == 1 and not summed:
@@ -206,10 +206,10 @@ class CheckedEnv(gym.Wrapper):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes a step; raises EnvironmentFailure also for a reward that is not one finite number."""
+        """Makes a step; raises EnvironmentFailure also if the reward is not one finite number."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         terminated, truncated = bool(terminated), bool(truncated)
-        info = dict(info)  # the environment may change its own later
+        info = dict(info)  # the environment may modify its own dict later
         for problem in self._problems(observation, terminated, info if terminated or truncated else {}):
             raise EnvironmentFailure(problem)
         returned = reward
@@ -245,9 +245,9 @@ class CheckedEnv(gym.Wrapper):
             new, old = np.array(by_key[key]), self.frames.get(key)
             if not ((new == new[..., -1:]).all() if old is None else np.array_equal(new[..., :-1], old[..., 1:])):
                 rule = "a reset must repeat its frame, and a step must drop the first frame and add one last"
-                yield f"observation {key!r} is no FrameStack: {rule}"
+                yield f"observation {key!r} is not a FrameStack: {rule}"
             self.frames[key] = new
         for key in FINAL_OBSERVATIONS if last_info else ():
             if last_info.get(key) is not None and not data_equivalence(last_info[key], observation):
                 advice = "step must return the last observation of an episode, and leave the reset to tfsac"
-                yield f"info[{key!r}] is another observation: {advice}"
+                yield f"info[{key!r}] differs from the returned observation: {advice}"

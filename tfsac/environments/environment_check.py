@@ -1,4 +1,4 @@
-"""The check of an environment: spaces, random steps as training makes them, scales, episode ends and seeds."""
+"""Check an environment: spaces, random steps as in training, scales, episode ends and seeds."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
 
 
 class EnvironmentReport(NamedTuple):
-    """What `check_environment` found; printed, a line for each finding.
+    """The findings of `check_environment`; `print` shows one per line.
 
     Attributes:
-        name: of the environment.
-        facts: what it has and did.
-        warnings: what may be intended.
-        problems: what hinders training.
+        name: name of the environment.
+        facts: properties and behaviour of the environment.
+        warnings: findings that may be intended.
+        problems: findings that prevent training.
     """
 
     name: str
@@ -53,7 +53,7 @@ class EnvironmentReport(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether there is no problem."""
+        """Whether there are no problems."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -65,14 +65,14 @@ class EnvironmentReport(NamedTuple):
 def check_environment(
     env: gym.Env | VectorEnv | EnvFn | EnvironmentParameters, num_steps: int = 1000, seed: int = 0
 ) -> EnvironmentReport:
-    """Makes random steps in an environment, as training does, and reports everything that hinders training or may
-    surprise.
+    """Makes random steps in an environment, as training does, and reports everything that prevents training or may be
+    unexpected.
 
     Args:
-        env: a function that makes an environment; parameters of one; or an environment, which is not closed. All
+        env: a function that creates an environment; its parameters; or an environment, which is not closed. All
             environments of a `VectorEnv` make the steps.
-        num_steps: how many, at least one.
-        seed: of the episodes and the actions.
+        num_steps: number of steps, at least one.
+        seed: seed of the episodes and the actions.
 
     Example:
         >>> report = tfsac.check_environment(MyEnv)
@@ -121,7 +121,7 @@ def check_environment(
 
 
 def _make_another(maker: Maker, first: gym.Env) -> None:
-    """Makes an environment while there is one, as training does for evaluations."""
+    """Creates a second environment while the first exists, as training does for evaluations."""
     twice = 'training makes 2 environments at once (environment.evaluation="shared" makes one)'
     try:
         another = maker.unchecked()
@@ -133,7 +133,7 @@ def _make_another(maker: Maker, first: gym.Env) -> None:
 
 
 class _Watched(gym.Wrapper):
-    """Has Gymnasium's passive checks, and stays open where it is the user's own."""
+    """Adds Gymnasium's passive checks, and does not close the user's own environment."""
 
     def __init__(self, env: gym.Env, keep_open: bool):
         super().__init__(env)
@@ -154,7 +154,7 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
     action, spaces = env.action_space, spaces_by_key(env.observation_space)
     report.facts.extend([f"actions: {action}", f"observations: {env.observation_space}"])
     if isinstance(action, gym.spaces.Box) and (bound := np.abs([action.low, action.high]).max()) > LARGE_BOUND:
-        advice = "policies first try all of them; gymnasium.wrappers.TransformAction narrows them"
+        advice = "untrained policies try the whole range; gymnasium.wrappers.TransformAction narrows it"
         report.warnings.append(f"actions are as large as {bound:g}, and {advice}")
     if ACTION_MASK not in spaces and env.has_wrapper_attr("action_masks"):
         report.warnings.append(f"action_masks() {MASK_NOT_READ}")
@@ -163,14 +163,14 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
         if key == ACTION_MASK or len(shape) == 1 or AGENT_STATE in spaces:
             continue
         if len(shape) != 3 or min(shape[:2]) < 3 or shape[0] <= 4 < min(shape[1:]):
-            kinds = "no vector, which flattening makes of it, and no image, which has its channels last"
+            kinds = "neither a vector (flatten it) nor an image with channels last"
             report.warnings.append(f"observation {key!r} of the shape {shape} is {kinds}")
         elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
             report.warnings.append(f"observation {key!r} looks like an image, but {space.dtype} is not uint8")
 
 
 def _look_at_goals(env: gym.Env, report: EnvironmentReport) -> None:
-    """Tells whether the rewards of a goal environment can be computed for other goals."""
+    """Reports whether the rewards of a goal environment can be computed for other goals."""
     if {ACHIEVED_GOAL, DESIRED_GOAL} <= spaces_by_key(env.observation_space).keys():
         try:
             report.facts.extend(["hindsight replay can compute rewards for other goals", *GoalFunctions(env).notes])
@@ -200,7 +200,7 @@ def _step(
         running += step.reward.reshape(len(running), -1).sum(axis=1)
         largest_reward = max(largest_reward, float(np.abs(step.reward).max()))
         for key, value in step.next_observation.items():
-            if value.dtype == np.float32:  # no image, no mask
+            if value.dtype == np.float32:  # not an image or a mask
                 largest[key] = max(largest[key], float(np.abs(value).max()))
         if (ended := step.ended).any():
             episodes.append((running[ended], step.length[ended], step.terminated[ended]))
@@ -220,44 +220,44 @@ def _step(
             report.warnings.append(f"environment.logged_info: no episode ended with a number in info[{key!r}]")
         if len(returns) > 2 and terminated.all() and 1 < lengths.min() == lengths.max():
             every = f"every episode was terminated after exactly {lengths[0]} steps"
-            report.warnings.append(f"{every}: for a time limit return truncated=True, so that values go on beyond it")
+            report.warnings.append(f"{every}: for a time limit return truncated=True, so that values bootstrap there")
     elif limit is None or num_steps > limit:
-        limit_text = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
-        advice = "set environment.max_episode_steps, or let truncated through, because evaluations wait for an end"
+        limit_text = "there is no time limit known" if limit is None else f"although the time limit is {limit}"
+        advice = "set environment.max_episode_steps, or return truncated, because evaluations need episodes to end"
         report.warnings.append(f"no episode ended within {num_steps} steps, {limit_text}; {advice}")
     for key, bound in largest.items():
         if bound > LARGE_OBSERVATION:
-            advice = "environment.filters.observation_normalization=true divides it by its deviation"
+            advice = "environment.filters.observation_normalization=true divides it by its standard deviation"
             report.warnings.append(f"observation {key!r} is as large as {bound:.4g}; {advice}")
     if largest_reward > LARGE_REWARD:
-        advice = "environment.filters.reward_rescale_factor makes them smaller"
+        advice = "decrease environment.filters.reward_rescale_factor"
         report.warnings.append(f"rewards are as large as {largest_reward:.4g}; {advice}")
     if 0 < largest_reward < SMALL_REWARD:
-        advice = "if good actions get no more, environment.filters.reward_rescale_factor makes them larger"
+        advice = "if good actions earn no more, increase environment.filters.reward_rescale_factor"
         report.warnings.append(f"rewards are at most {largest_reward:.2g}, too small for critics; {advice}")
     if isinstance(environments, Environments):
         _replay(environments, before, report)
 
 
 def _replay(environments: Environments, before: tuple[Any, ...], report: EnvironmentReport) -> None:
-    """Makes the steps of the newest episode that goes on once more."""
+    """Replays the steps of the newest unfinished episode."""
     state, actions, observation, began = before
     replayed = [map_action(lambda x: x[0], action) for action in actions[: state["length"][0]]]
     try:
         reproduced = environments.restore(state, replayed, observation, began)
     except EnvironmentFailure as error:  # it can only be reset once its episode is over
-        report.warnings.append(f"whether seeds reproduce a trajectory is not known: {error}")
+        report.warnings.append(f"cannot check whether seeds reproduce a trajectory: {error}")
         return
     if reproduced:
         report.facts.append("the same seed and actions give the same trajectory")
     else:
         advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"
-        different = "the same seed and actions give different trajectories, so no resume is exact"
+        different = "the same seed and actions give different trajectories, so resuming is not exact"
         report.warnings.append(f"{different}: draw random numbers from {advice}")
 
 
 def _random_action(environments: Environments | VectorEnvironments, rng: np.random.Generator) -> Any:
-    """Returns random actions `[E, ...]` as a policy gives them, valid ones where there is a mask."""
+    """Returns random actions `[E, ...]` in the form of a policy's actions; they respect the mask, if any."""
     action, rows = environments.spec.action, environments.num_envs
     if isinstance(action, HybridSpec):
         score = rng.random((rows, sum(action.sizes))) + environments.observation.get(ACTION_MASK, 0)

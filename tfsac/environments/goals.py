@@ -1,4 +1,4 @@
-"""Rewards of goal environments for goals other than those that were pursued."""
+"""Rewards of goal environments for goals other than the desired ones."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tfsac.environments.spaces import NUM_REWARDS, name_of_environment, spaces_b
 from tfsac.errors import TfsacError
 from tfsac.types import ACHIEVED_GOAL, ACTION_MASK, AGENT_STATE, DESIRED_GOAL, HybridSpec
 
-STEPS = 20  # on which the functions are checked, and on to the end of the episode, where rewards may differ
+STEPS = 20  # steps to check, then up to the end of the episode, where rewards may differ
 MAX_STEPS = 1000
 REWARD, TERMINATED = "compute_reward", "compute_terminated"
 
 
 class GoalFunctions:
-    """`compute_reward` and, where there is one, `compute_terminated` of a goal environment, for many goals at once.
+    """Vectorised `compute_reward` and, if available, `compute_terminated` of a goal environment.
 
-    Random steps check that `compute_reward(achieved_goal, desired_goal, {})` of the goal achieved after a step is the
-    reward of that step, also in the next episode, that it depends on the desired goal, and that pairs of goals give the
-    same together as one by one. `compute_terminated` is called pair by pair where they do not.
+    Random steps check that `compute_reward(achieved_goal, desired_goal, {})` for the goal achieved after a step equals
+    the reward of that step, even in the next episode; that it depends on the desired goal; and that it returns the same
+    for many pairs of goals as for each pair. If `compute_terminated` does not, it is called for one pair at a time.
 
     Args:
-        env: whose observations are a Dict with the keys "achieved_goal" and "desired_goal"; it is reset and stepped.
+        env: an environment with the observation keys "achieved_goal" and "desired_goal"; it is reset and stepped.
 
     Attributes:
-        time_limit: of an episode in steps, None where none is known.
-        notes: what was found, a line each.
+        time_limit: time limit of an episode in steps, or None if unknown.
+        notes: findings, one per line.
 
     Raises:
-        TfsacError: an environment whose rewards cannot be computed for other goals.
+        TfsacError: the environment's rewards cannot be computed for other goals.
     """
 
     def __init__(self, env: gym.Env):
@@ -49,7 +49,7 @@ class GoalFunctions:
             found = f"with {env.observation_space}" if wrong_goals else f"without {REWARD}"
             raise TfsacError(f"hindsight replay needs {needs}, got {self.name} {found}")
         if AGENT_STATE in spaces or NUM_REWARDS in (env.metadata or {}):
-            raise TfsacError(f"hindsight replay needs one agent and one reward a step, got {self.name}")
+            raise TfsacError(f"hindsight replay needs one agent and one reward per step, got {self.name}")
         self.dtypes = [goal.dtype for goal in goals]  # type: ignore[union-attr]
         self._reward: Callable[..., Any] = reward
         self.pair_by_pair = False
@@ -77,12 +77,12 @@ class GoalFunctions:
             if self.time_limit is None:
                 needs = f"episodes that end, and none of {self.name} did in {MAX_STEPS} random steps"
                 raise TfsacError(f"hindsight replay needs {needs}: set environment.max_episode_steps")
-        env.reset(seed=MAX_STEPS)  # what the environment remembers is another step of another episode
+        env.reset(seed=MAX_STEPS)  # the environment's internal state now belongs to another episode
         pairs = pairs[:STEPS]
         for pair, reward in zip(pairs, rewards, strict=False):
             self._confirm(*pair, reward, ", but only until the next reset")
         achieved = np.stack([goal for goal, _ in pairs])
-        # Other goals too, and reached ones, whose rewards differ.
+        # Add other goals, and achieved goals, whose rewards differ.
         pairs += [*zip(achieved, np.roll(achieved, 1, axis=0), strict=True), *zip(achieved, achieved, strict=True)]
         if not self._is_vectorised(self._reward, pairs):
             raise TfsacError(f"{REWARD} of {self.name} must return `[K]` for goals `[K, ...]`, each as for one goal")
@@ -91,10 +91,10 @@ class GoalFunctions:
             raise TfsacError(f"{REWARD} of {self.name} must depend on desired_goal, got {by_goal[0, 0]} for all goals")
         if self._terminated and not self._is_vectorised(self._terminated, pairs):
             self.pair_by_pair = True
-            self.notes.append(f"{TERMINATED} of {self.name} takes one goal, so it is called for each one.")
+            self.notes.append(f"{TERMINATED} of {self.name} takes only one goal, so it is called for each one.")
 
     def _confirm(self, achieved: np.ndarray, desired: np.ndarray, reward: float, when: str = "") -> None:
-        """Refuses a reward for goals that is not the one of the step."""
+        """Raises TfsacError if the computed reward for a pair of goals is not the reward of the step."""
         computed = self._call(self._reward, achieved, desired)
         is_number = np.shape(computed) == () and np.asarray(computed).dtype.kind in "biuf"
         if not is_number or not np.isclose(float(computed), reward, rtol=1e-5, atol=1e-6):
@@ -110,7 +110,7 @@ class GoalFunctions:
             raise TfsacError(f"{REWARD} and {TERMINATED} of {self.name} must return {returned}")
         try:
             together = np.asarray(function(*map(np.stack, zip(*pairs, strict=True)), {}))
-        except Exception:  # of any kind: it was not written for several
+        except Exception:  # any exception means that the function does not support several goals
             return False
         return together.shape == one_by_one.shape and np.allclose(together, one_by_one, rtol=1e-5, atol=1e-6)
 
@@ -126,8 +126,8 @@ class GoalFunctions:
         return np.asarray(self._reward(*self._of_environment(achieved, desired), {}), np.float32)
 
     def terminated(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray | None:
-        """Returns for which of the pairs of goals `[K, ...]` an episode terminates, `[K]`; None where the environment
-        has no function for it.
+        """Returns whether an episode terminates for each pair of goals `[K, ...]`, `[K]`; None if the environment has
+        no `compute_terminated`.
         """
         if self._terminated is None:
             return None
@@ -137,12 +137,12 @@ class GoalFunctions:
         return np.asarray(self._terminated(*pairs, {}), bool)
 
     def _of_environment(self, *goals: np.ndarray) -> list[np.ndarray]:
-        """Returns goals in the environment's own precision."""
+        """Returns goals in the environment's own dtypes."""
         return [goal.astype(dtype) for goal, dtype in zip(goals, self.dtypes, strict=True)]
 
 
 def _function(env: gym.Env, name: str) -> Any:
-    """Returns a function of an environment or of the `VectorEnv` that it stands for; None where there is none."""
+    """Returns a function of an environment or of the `VectorEnv` that it represents, or None."""
     if env.has_wrapper_attr(name):
         return env.get_wrapper_attr(name)
     vector_env = getattr(env.unwrapped, "vector_env", None)

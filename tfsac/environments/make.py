@@ -1,4 +1,4 @@
-"""Making environments from a level or from a function of the user."""
+"""Create environments from a level or a user's function."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.types import ACTION_MASK
 
-EnvFn = Callable[..., gym.Env | VectorEnv]  # an env_fn: called without arguments, or with num_envs if it takes it
-ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # the beginning of these levels
-LEVELS = "a level of your own is MODULE:ID; pip install 'tfsac[EXTRA]' brings packages of others (robotics, atari, ...)"
+EnvFn = Callable[..., gym.Env | VectorEnv]  # an env_fn: called without arguments, or with num_envs if it accepts it
+ATARI, PETTINGZOO = "ALE/", "pettingzoo:"  # prefixes of these levels
+LEVELS = "for a custom level use MODULE:ID; pip install 'tfsac[EXTRA]' installs other packages (robotics, atari, ...)"
 
 
 class Maker:
-    """Makes and checks environments that have the same spaces, also where it was sent to another process.
+    """Creates and checks environments, which must all have the same spaces, including those in other processes.
 
     Args:
-        parameters: of the environments.
-        env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden. It may
-            return a `VectorEnv`, and take the number of its environments as `num_envs`.
-        to_play: a trained policy acts in it: what env_fn makes in place of a level keeps its own time limit.
+        parameters: parameters of the environments.
+        env_fn: creates the environments instead of the level; only the time limit and `visible_entries` are applied. It
+            may return a `VectorEnv`, and take the number of its environments as `num_envs`.
+        to_play: for acting with a trained policy: an env_fn in place of the level keeps its own time limit.
 
     Attributes:
-        prepared: environments that were made already, returned before others are made.
+        prepared: environments that already exist and are returned before new ones are created.
     """
 
     def __init__(self, parameters: EnvironmentParameters, env_fn: EnvFn | None = None, to_play: bool = False):
         self.parameters, self.env_fn, self.to_play = parameters, env_fn, to_play
-        self.spaces: dict[str, gym.Space[Any]] = {}  # of the first one
+        self.spaces: dict[str, gym.Space[Any]] = {}  # spaces of the first environment
         self.prepared: list[gym.Env] = []
         self.newest: gym.Env | None = None
 
@@ -51,14 +51,14 @@ class Maker:
         return Maker, (self.parameters, self.env_fn, self.to_play), {"spaces": self.spaces}
 
     def unchecked(self, num_envs: int | None = 1) -> Any:
-        """Makes one environment, or a `VectorEnv` of `num_envs`, without checks; None is for as many as `env_fn` likes.
+        """Creates one environment, or a `VectorEnv` of `num_envs`, without checks; None leaves the number to `env_fn`.
 
         Raises:
             TfsacError: parameters that a `VectorEnv` would ignore.
         """
         parameters = self.parameters
         if self.env_fn is None:
-            # A copy, because an environment may change its arguments.
+            # A copy, because an environment may modify its arguments.
             env: Any = _make_level(parameters, copy.deepcopy(parameters.kwargs), num_envs or 1)
         else:
             argument = inspect.signature(self.env_fn).parameters.get("num_envs")
@@ -68,25 +68,25 @@ class Maker:
         for name in ("atari", "visible_entries", *(["max_episode_steps"] if self.env_fn else [])):
             if is_vector and getattr(parameters, name) is not None:
                 env.close()
-                raise TfsacError(f"environment.{name} is not for a VectorEnv, which has to do it itself")
+                raise TfsacError(f"environment.{name} is not for a VectorEnv, which must implement it itself")
         if self.env_fn is None or is_vector:
             return env
         keeps_own_limit = self.to_play and not parameters.by_env_fn and time_limit_of(env) is not None
         return env if keeps_own_limit else _limited(env, parameters.max_episode_steps)
 
     def __call__(self) -> gym.Env:
-        """Makes one environment.
+        """Creates one environment.
 
         Raises:
-            TfsacError: as `make`; or it is the same one again, or has other spaces than the first.
+            TfsacError: see `make`; also if `env_fn` returns the same environment again, or if its spaces differ.
         """
         return self.prepared.pop() if self.prepared else self._checked(self.unchecked())
 
     def vector_env(self) -> VectorEnv | None:
-        """Makes the `VectorEnv` to train in; None where environments are made one by one, of which there is one now.
+        """Creates the `VectorEnv` for training, or returns None; an environment from `env_fn` is then in `prepared`.
 
         Raises:
-            TfsacError: as `make`, or parameters that do not fit what `env_fn` returns.
+            TfsacError: see `make`; also for parameters that do not fit the result of `env_fn`.
         """
         parameters = self.parameters
         if self.env_fn is None and parameters.vectorization != "vector":
@@ -110,8 +110,8 @@ class Maker:
         one_at_a_time = self.parameters.evaluation != "separate" and self.parameters.num_envs == 1
         if env.unwrapped is self.newest and not one_at_a_time:
             raise TfsacError(
-                "env_fn must return a new environment at each call, got the same one twice; environment.evaluation is "
-                '"shared" or "none" for one that exists once'
+                "env_fn must return a new environment at each call, got the same one twice; for a single environment "
+                'set environment.evaluation to "shared" or "none"'
             )
         self.newest = env.unwrapped
         env = checked(FirstEnvironment(env) if isinstance(env, VectorEnv) else env, self.parameters.visible_entries)
@@ -123,7 +123,7 @@ class Maker:
         return env
 
 
-maker = Maker  # what it returns makes environments
+maker = Maker  # alias: `maker(parameters)` returns a factory of environments
 
 
 def make(
@@ -134,19 +134,19 @@ def make(
     visible_entries: Sequence[int] | None = None,
     **kwargs: Any,
 ) -> gym.Env:
-    """Makes and checks one environment.
+    """Creates and checks one environment.
 
     Args:
-        level: as `EnvironmentParameters` has it, such as "Pendulum-v1", or "my_env:MyEnv-v0", whose module is imported
-            and registers the id.
-        max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and
-            PettingZoo environments keep themselves stay as well.
+        level: see `EnvironmentParameters`; such as "Pendulum-v1", or "my_env:MyEnv-v0", which imports the module that
+            registers the id.
+        max_episode_steps: time limit in steps instead of the level's own. Built-in limits of Atari games (in frames)
+            and PettingZoo environments still apply.
         atari, visible_entries: see `EnvironmentParameters`.
         **kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
 
     Raises:
-        TfsacError: no such level, a package is missing, arguments that it does not take, spaces that the agents
-            cannot use, or visible entries that the observation does not have.
+        TfsacError: unknown level, missing package, unsupported arguments, spaces that the agents cannot use, or
+            visible entries that the observation does not have.
     """
     parameters = EnvironmentParameters(level, max_episode_steps=max_episode_steps, atari=atari)
     return checked(_make_level(parameters, kwargs), visible_entries)
@@ -160,7 +160,7 @@ def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any], num_e
             "register the environment with Gymnasium and train with --level=MODULE:ID"
         )
     if atari is not None and not level.startswith(ATARI):
-        raise TfsacError(f"`atari` preprocesses Atari games, whose levels begin with {ATARI!r}, got {level!r}")
+        raise TfsacError(f"`atari` preprocesses Atari games, whose levels start with {ATARI!r}, got {level!r}")
     advice = LEVELS
     try:
         if parameters.vectorization == "vector":
@@ -170,24 +170,24 @@ def _make_level(parameters: EnvironmentParameters, kwargs: dict[str, Any], num_e
         if level.startswith(PETTINGZOO):
             module = importlib.import_module(level.removeprefix(PETTINGZOO))
             team = Team(module.parallel_env(**kwargs))
-            team.spec = EnvSpec(level)  # its name in messages
+            team.spec = EnvSpec(level)  # provides the name for messages
             return _limited(team, max_episode_steps)
         if level.startswith(ATARI):
             return _limited(_make_atari(level, atari, **kwargs), max_episode_steps)
-        # `check` looks at the bounds; Gymnasium's checker would warn about every unbounded observation.
+        # `check` verifies the bounds; Gymnasium's checker would warn about every unbounded observation.
         return gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
     except (gym.error.Error, ImportError, TypeError) as error:
-        if isinstance(error, TypeError) and not kwargs:  # of its own code
+        if isinstance(error, TypeError) and not kwargs:  # an error in the environment's own code
             raise
-        raise TfsacError(f"{level} cannot be made: {str(error).rstrip('.?')}; {advice}") from error
+        raise TfsacError(f"{level} cannot be created: {str(error).rstrip('.?')}; {advice}") from error
 
 
 def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs: Any) -> gym.Env:
-    """Makes a game; preprocessed screens are `[screen, screen, frames]` bytes, the newest frame last, and raw ones
-    `[210, 160, 3]`.
+    """Creates an Atari game. Preprocessed screens are `[screen, screen, frames]` bytes, with the newest frame last; raw
+    screens are `[210, 160, 3]`.
     """
-    ale = importlib.import_module("ale_py")  # makes the levels known to gymnasium
-    ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # its banner would be printed for every game
+    ale = importlib.import_module("ale_py")  # registers the levels with Gymnasium
+    ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # suppresses a banner for every game
     skipping = {} if atari is None else {"frameskip": 1}  # the wrapper skips frames
     env = gym.make(level, disable_env_checker=True, **{**skipping, **kwargs})
     if atari is None:
@@ -199,8 +199,8 @@ def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs
 
 
 def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
-    """Returns a `CheckedEnv` of an environment, with a flat mask of several actions; one whose spaces cannot be used is
-    closed, with TfsacError.
+    """Returns a `CheckedEnv` of an environment, with a flat mask for several actions. Closes the environment and raises
+    TfsacError if its spaces cannot be used.
     """
     try:
         env = _with_flat_mask(env)
@@ -221,7 +221,7 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
 
 
 def _with_flat_mask(env: gym.Env) -> gym.Env:
-    """Returns an environment whose mask, if it has the structure of the action, is one array instead."""
+    """Returns an environment in which a mask with the structure of the action becomes one array."""
     space = with_flat_mask(env.observation_space, env.action_space)
     if space is env.observation_space:
         return env

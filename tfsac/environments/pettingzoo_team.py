@@ -1,4 +1,4 @@
-"""Cooperative PettingZoo environments, whose agents share one policy and one reward, as single environments."""
+"""Cooperative PettingZoo environments as single environments: all agents share one policy and one reward."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tfsac.types import ACTION_MASK, AGENT_STATE
 class Team(gym.Env):
     """All agents of a cooperative PettingZoo parallel environment at once, in the order of `possible_agents`.
 
-    Observations of P agents that see O numbers each:
-        agent_state: `[P, O]` float32, what each agent sees.
-        global_state: `[P, G]` float32, what each agent sees, followed by the environment's `state()` where that is a
-            vector, else by what all agents see. The agent's own part comes first because the critic, which all agents
-            share, must know whose action it values.
-        action_mask: `[P, n]`, the valid actions, where agents see dicts of "observation" and "action_mask".
+    Observations of P agents with O numbers each:
+        agent_state: `[P, O]` float32, the observation of each agent.
+        global_state: `[P, G]` float32, the observation of each agent, followed by the environment's `state()` if it is
+            a vector, else by the observations of all agents. The agent's own observation comes first because the shared
+            critic must know which agent's action it evaluates.
+        action_mask: `[P, n]`, the valid actions, if agents observe dicts of "observation" and "action_mask".
 
-    Actions are `[P, A]`, or `[P]` discrete ones. The reward is the mean of the agents' rewards. The episode has
-    `terminated` when it has for every agent, and is `truncated` when every agent is done and some were only cut off.
+    Actions are `[P, A]`, or `[P]` if discrete. The reward is the mean of the agents' rewards. An episode is
+    `terminated` when it is for every agent, and `truncated` when every agent is done and at least one was truncated.
 
     Args:
-        env: has the attributes and methods of a PettingZoo parallel environment.
+        env: a PettingZoo parallel environment.
 
     Raises:
-        TfsacError: agents with different spaces, or spaces that cannot be put together.
+        TfsacError: agents with different spaces, or spaces that cannot be combined.
     """
 
     def __init__(self, env: Any):
@@ -65,7 +65,7 @@ class Team(gym.Env):
         return spaces[0]
 
     def _stacked(self, *boxes: Box, dtype: Any = np.float32) -> Box:
-        """Returns the space of `[P, ...]`, in which each agent has the numbers of all boxes."""
+        """Returns the space `[P, ...]` in which each agent has the concatenated entries of all boxes."""
         bounds = np.concatenate([[box.low, box.high] for box in boxes], axis=1).astype(dtype)
         low, high = np.tile(bounds[:, None], (1, len(self.agents), 1))
         return Box(low, high, dtype=dtype)
@@ -87,8 +87,8 @@ class Team(gym.Env):
         return self._observe(self.env.reset(seed=seed, options=options)[0]), {}
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Makes a step of all agents with actions `[P, A]`, or `[P]` discrete ones, in the environment's own numbers;
-        the info has that of each agent by its name.
+        """Steps all agents with actions `[P, A]`, or `[P]` if discrete, in the environment's own numbers. The info
+        contains each agent's info by name.
 
         Raises:
             RuntimeError: an agent was done before the others.
@@ -104,7 +104,7 @@ class Team(gym.Env):
         return observation, reward, ended, any(done) and not ended, dict(infos)
 
     def render(self) -> Any:
-        """Draws the environment in its `render_mode`."""
+        """Renders the environment in its `render_mode`."""
         return self.env.render()
 
     def close(self) -> None:

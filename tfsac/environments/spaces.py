@@ -1,4 +1,4 @@
-"""From Gymnasium's spaces to the package's `Spec`, and observations as its arrays."""
+"""Convert Gymnasium spaces to a `Spec`, and observations to arrays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tfsac.environments.actions import SEVERAL, action_spec, flat_mask
 from tfsac.errors import TfsacError
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, HybridSpec, Spec, map_action, some_valid
 
-NUM_REWARDS = "num_rewards"  # key of an environment's metadata: the number of rewards a step
+NUM_REWARDS = "num_rewards"  # key in an environment's metadata: the number of rewards per step
 ONE_SEQUENCE = "a policy with a state takes one observation, or those of E environments, got {} of them"
 
 
 class FrameStack(gym.spaces.Box):
-    """Images `[H, W, k]` of bytes, the last k frames of an episode, one after each step, the newest last.
+    """Images `[H, W, k]` of bytes with the last k frames of an episode; each step adds a frame at the end.
 
-    The first observation of an episode repeats its frame. Replay memories store each frame once.
+    The first observation of an episode repeats its frame. Replay memories store each frame only once.
 
     Args:
         height, width: H and W, in pixels.
@@ -32,17 +32,17 @@ class FrameStack(gym.spaces.Box):
 
 
 def name_of_environment(env: gym.Env | VectorEnv) -> str:
-    """Returns an environment's own name: its id in Gymnasium, or else the name of its class."""
+    """Returns an environment's name: its Gymnasium id, or else its class name."""
     return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
 def spaces_by_key(observation: gym.Space[Any]) -> Mapping[str, gym.Space[Any]]:
-    """Returns the spaces of an observation by key; anything but a Dict has the one key "observation"."""
+    """Returns the spaces of an observation by key; a space other than a Dict has the key "observation"."""
     return observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
 
 
 def with_flat_mask(space: gym.Space[Any], action: gym.Space[Any]) -> gym.Space[Any]:
-    """Returns an observation space whose mask, where it has the structure of several actions, is one array."""
+    """Returns an observation space in which a mask with the structure of several actions becomes one array."""
     spaces = spaces_by_key(space)
     mask = spaces.get(ACTION_MASK)
     if not isinstance(mask, gym.spaces.Dict | gym.spaces.Tuple) or not isinstance(action, SEVERAL):
@@ -53,7 +53,7 @@ def with_flat_mask(space: gym.Space[Any], action: gym.Space[Any]) -> gym.Space[A
 def spec_of(env: gym.Env) -> Spec:
     """Returns the spec of an environment that `check` accepts.
 
-    Only environments from `make` and `maker` have several rewards a step.
+    Only environments from `make` and `maker` can have several rewards per step.
     """
     spaces = spaces_by_key(env.observation_space)
     num_agents = spaces[AGENT_STATE].shape[0] if AGENT_STATE in spaces else None  # type: ignore[index]
@@ -68,7 +68,7 @@ def spec_of(env: gym.Env) -> Spec:
 def _array_spec(key: str, space: Any, num_agents: int | None) -> ArraySpec:
     if key == ACTION_MASK:
         return ArraySpec(tuple(space.shape), "bool")
-    # Only images keep their bytes; any other dtype (float64, integers) is learned from as float32.
+    # Only images keep their bytes; any other dtype (float64, integers) becomes float32.
     image = space.dtype == np.uint8 and len(space.shape) == (3 if num_agents is None else 4)
     stacked = image and isinstance(space, FrameStack)
     return ArraySpec(tuple(space.shape), "uint8" if image else "float32", stacked=stacked)
@@ -78,7 +78,7 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     """Returns observations (an array or a dict of arrays) as a dict of arrays with the dtypes of the spec.
 
     Raises:
-        TfsacError: keys or shapes (after any leading dimensions) that are not the spec's, or images of other numbers.
+        TfsacError: keys or shapes (after any leading dimensions) that differ from the spec, or non-byte images.
     """
     by_key = observation if isinstance(observation, dict) else {"observation": observation}
     if by_key.keys() != spec.observation.keys():
@@ -89,7 +89,7 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
         if key == ACTION_MASK and isinstance(raw, dict | tuple) and isinstance(spec.action, HybridSpec):
             raw = flat_mask(raw, spec.action)
         raw = np.asarray(raw)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too large for float32 becomes infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # values too large for float32 become infinite
             part = arrays[key] = np.asarray(raw, array.dtype)
         if array.dtype == "uint8" and raw.dtype != array.dtype and not np.array_equal(part, raw):
             raise TfsacError(f"the image {key!r} must contain integers from 0 to 255, got {raw.dtype}")
@@ -102,8 +102,8 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
 
 
 def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
-    """Returns raw observations, without the keys that a spec lacks, as arrays `[N, ...]` by key, and the leading
-    dimensions that N is the product of. Raises TfsacError for what no policy can act on.
+    """Returns raw observations as arrays `[N, ...]` by key, without keys that the spec lacks, and the leading
+    dimensions, whose product is N. Raises TfsacError for observations that no policy can act on.
     """
     if isinstance(observation, dict) and spec.observation.keys() <= observation.keys():
         observation = {key: observation[key] for key in spec.observation}
@@ -120,7 +120,7 @@ def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], tuple[
 
 
 def unflattened(values: Any, leading: tuple[int, ...]) -> Any:
-    """Returns values `[N, ...]`, or an action's arrays, with the leading dimensions that `batched` returned; one value
-    where there are none.
+    """Returns values `[N, ...]`, or an action's arrays, with the leading dimensions from `batched`, or a single value
+    if there are none.
     """
     return map_action(lambda x: x.reshape(*leading, *x.shape[1:]) if leading else x[0], values)

@@ -1,7 +1,7 @@
-"""Groups of environments that are stepped one after the other, in this process or in others on several cores.
+"""Groups of environments, each stepped sequentially, in this process or in other processes on several cores.
 
-With a process for each environment, as in Gymnasium's AsyncVectorEnv, the messages cost more than the stepping gains
-where there are fewer cores than environments.
+One process per environment, as in Gymnasium's AsyncVectorEnv, costs more in messages than it gains if there are fewer
+cores than environments.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from tfsac.types import Spec
 from tfsac.utils.machine import ENDING
 
 SPIN_SECONDS = 0.001
-CLOSE_SECONDS = 5.0  # that processes get to close their environments
+CLOSE_SECONDS = 5.0  # time for processes to close their environments
 
 
 class Group:
-    """G environments of this process.
+    """G environments in this process.
 
     Args:
-        make_env: makes one.
-        members: numbers of G environments in the run, for failures.
+        make_env: creates one environment.
+        members: indices of the G environments in the run, for error messages.
         buffer: bytes for the observations; None allocates them.
 
     Attributes:
         envs: the environments.
-        spec: of one.
-        observation: the newest ones, `[G, ...]` by key, overwritten in every step.
+        spec: spec of one environment.
+        observation: the newest observations, `[G, ...]` by key, overwritten in every step.
     """
 
     def __init__(self, make_env: Callable[[], gym.Env], members: Sequence[int], buffer: Any = None):
         self.envs, self.members, self.result = list[gym.Env](), members, None
-        with contextlib.ExitStack() as failed:  # environments that were made may hold a simulator or a port
+        with contextlib.ExitStack() as failed:  # on failure, close those created so far: they may hold a port
             failed.callback(self.close)
             for _ in members:
                 self.envs.append(make_env())
@@ -72,7 +72,7 @@ class Group:
                 self._store(i, self._call(i, self.envs[i].reset, seed=seed)[0])
 
     def step(self, action: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Steps all with actions `[G, ...]`; returns rewards, terminated and truncated, `[G]` each, and infos."""
+        """Steps all environments with actions `[G, ...]`; returns rewards, terminated, truncated `[G]`, and infos."""
         steps = []
         for i, env in enumerate(self.envs):
             step = self._call(i, env.step, action[i])
@@ -112,15 +112,15 @@ def _observation(spec: Spec, size: int, buffer: Any) -> dict[str, np.ndarray]:
 
 
 class RemoteGroup:
-    """A `Group` in another process, which can be killed when it hangs.
+    """A `Group` in another process, which can be killed if it hangs.
 
     Args:
         make_env, members: see `Group`.
-        spec: of one environment.
+        spec: spec of one environment.
         timeout: seconds for a step or reset of one environment, or None.
 
     Attributes:
-        observation: as that of `Group`, in shared memory.
+        observation: like `Group.observation`, in shared memory.
     """
 
     def __init__(
@@ -140,19 +140,19 @@ class RemoteGroup:
         child_pipe.close()
 
     def send(self, method: str, argument: Any) -> None:
-        """Asks for "reset" with seeds or "step" with actions, `[G]`; `receive` returns the result."""
+        """Requests "reset" with seeds or "step" with actions, `[G]`; `receive` returns the result."""
         if self.unanswered:  # another group failed before this answer was received
             with contextlib.suppress(EnvironmentFailure):
                 self.receive()
-        if not self.started:  # its first answer: making the environments may take as long as it takes
+        if not self.started:  # the first answer has no timeout, because creating the environments may take long
             self.receive()
         self.deadline = self.timeout and time.monotonic() + self.timeout
         self.started = self.unanswered = True
-        with contextlib.suppress(OSError):  # it has ended, as its missing answer will say
+        with contextlib.suppress(OSError):  # the process has ended; `receive` will raise
             self.pipe.send((method, argument))
 
     def receive(self) -> Any:
-        """Returns the result of what was asked for.
+        """Returns the result of the request.
 
         Raises:
             EnvironmentFailure: an environment raised, or the process ended or did not answer in time.
@@ -176,7 +176,7 @@ class RemoteGroup:
         return result and (*result[:3], [convert(info, pickle.loads) for info in result[3]])
 
     def close(self) -> None:
-        """Ends the process; one that does not close its environments within seconds is killed."""
+        """Ends the process; kills it if it does not close its environments within seconds."""
         self.pipe.close()
         self.process.join(CLOSE_SECONDS)
         if self.process.is_alive():
@@ -185,8 +185,8 @@ class RemoteGroup:
 
 
 def _receive(pipe: Any, spin: bool) -> tuple[bool, Any]:
-    """Returns whether messages follow each other closely, and the next one. Where they do, this spins before it sleeps,
-    as waking a core takes as long as a step.
+    """Returns whether messages arrive in quick succession, and the next message. If `spin`, polls before it sleeps,
+    because waking a core takes as long as a step.
     """
     began = time.perf_counter()
     while spin and not pipe.poll() and time.perf_counter() - began < SPIN_SECONDS:
@@ -196,10 +196,10 @@ def _receive(pipe: Any, spin: bool) -> tuple[bool, Any]:
 
 
 def _work(maker: bytes, pipe: Any, members: Sequence[int], buffer: Any) -> None:
-    """Serves a `Group` until the pipe is closed; Ctrl-C and a closed terminal do not reach this process."""
+    """Serves a `Group` until the pipe is closed; ignores Ctrl-C and a closed terminal."""
     for number in {*ENDING} - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)
-    multiprocessing.current_process().daemon = False  # an environment may have processes of its own
+    multiprocessing.current_process().daemon = False  # an environment may start its own processes
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     group: Group | None = None
     spin, (method, argument) = False, ("make", None)
@@ -208,7 +208,7 @@ def _work(maker: bytes, pipe: Any, members: Sequence[int], buffer: Any) -> None:
             try:
                 group = group or Group(pickle.loads(maker), members, buffer)
                 result = None if method == "make" else getattr(group, method)(argument)
-                if result is not None:  # of a step
+                if result is not None:  # result of a step
                     result = *result[:3], [convert(info, pickle.dumps) for info in result[3]]
             except BaseException as error:  # also SystemExit
                 result = EnvironmentFailure(format_error(error), getattr(error, "environment", None))
@@ -227,29 +227,29 @@ def _exit_with_parent() -> None:
 
 
 def serialize(value: Any) -> bytes:
-    """Returns what `pickle.loads` of another process makes the same of."""
+    """Serialises a value for `pickle.loads` in another process."""
     try:
         return cloudpickle.dumps(value)
-    except Exception as error:  # whatever the user's objects raise
-        advice = "create what it holds inside it"
+    except Exception as error:  # a user's object may raise anything
+        advice = "create the objects that it uses inside the function"
         raise TfsacError(f"env_fn cannot be sent to another process ({error}); {advice}") from error
 
 
 def convert(info: Mapping[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:
-    """Returns an info with a function of each value, without the entries for which it raises."""
+    """Applies a function to each value of an info, and drops entries for which it raises."""
     converted = {}
     for key, value in info.items():
-        with contextlib.suppress(Exception):  # anything may be in there
+        with contextlib.suppress(Exception):  # an info may contain anything
             converted[key] = function(value)
     return converted
 
 
 class IsolatedEnvironment(gym.Env):
-    """Steps an environment in another process, which is killed when it does not answer in time.
+    """Steps an environment in another process, which is killed if it does not answer in time.
 
     Args:
-        env: one like it, which is closed.
-        make_env: makes it.
+        env: an environment with the same spaces; it is closed.
+        make_env: creates the environment.
         timeout: seconds within which it must answer, or None.
     """
 
@@ -260,11 +260,11 @@ class IsolatedEnvironment(gym.Env):
         self.group = RemoteGroup(make_env, [0], spec_of(env), timeout)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; needs a seed and takes no options."""
+        """Starts an episode; needs a seed and ignores options."""
         return self._call("reset", [seed])[0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes a step; its info lacks what cannot be sent between processes."""
+        """Makes a step; the info omits values that cannot be sent between processes."""
         observation, (reward, terminated, truncated, info) = self._call("step", [action])
         return observation, float(reward[0].sum()), bool(terminated[0]), bool(truncated[0]), info[0]
 
@@ -276,5 +276,5 @@ class IsolatedEnvironment(gym.Env):
         return observation if several_keys else observation["observation"], result
 
     def close(self) -> None:
-        """Ends the environment and its process."""
+        """Closes the environment and ends its process."""
         self.group.close()

@@ -1,4 +1,4 @@
-"""Gymnasium's vector environments, which step all their environments in one call, in any of its autoreset modes."""
+"""Gymnasium vector environments, which step all their environments in one call, in any autoreset mode."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from tfsac.types import ACTION_MASK, HybridSpec, Step, map_action, some_valid
 
 
 class VectorEnvironments:
-    """The E environments of a `VectorEnv`, stepped as `Environments` are, without a loop over them.
+    """The E environments of a `VectorEnv`, with the interface of `Environments`, stepped without a loop.
 
     Args:
-        env: of any autoreset mode. It begins new episodes, and seeds them, itself; with `AutoresetMode.DISABLED` this
-            resets them.
-        seed: of the run, which decides that of the first reset.
-        logged_keys: of `info`; see `EnvironmentParameters`.
-        begin: the first episodes; without it, `restore` begins those after a checkpoint.
+        env: a `VectorEnv` in any autoreset mode. It starts and seeds new episodes itself; with
+            `AutoresetMode.DISABLED` this class resets them.
+        seed: seed of the run, which determines the seed of the first reset.
+        logged_keys: keys of `info`; see `EnvironmentParameters`.
+        begin: whether to start the first episodes; if not, `restore` starts those after a checkpoint.
 
     Attributes:
-        spec: of one environment.
+        spec: spec of one environment.
         mode: the autoreset mode.
-        next_step: whether it is `NEXT_STEP`, so that a step may only begin an episode.
+        next_step: whether the mode is `NEXT_STEP`, in which a step may only start an episode.
         observation: `[E, ...]` by key, to act on next.
-        is_first: `[E]`, whether an episode just began.
-        autoreset: `[E]`, where the next step will only begin one.
-        began: nothing, because no episode can be replayed.
+        is_first: `[E]`, whether an episode has just started.
+        autoreset: `[E]`, whether the next step will only start an episode.
+        began: always empty, because no episode can be replayed.
 
     Raises:
-        TfsacError: an autoreset mode that Gymnasium does not know, or none.
-        EnvironmentFailure: the environment raised, or returned arrays of other shapes or what is not finite.
+        TfsacError: a missing or unknown autoreset mode.
+        EnvironmentFailure: the environment raised, or returned arrays with wrong shapes or non-finite values.
     """
 
     began: Mapping[str, np.ndarray] = {}
@@ -66,13 +66,13 @@ class VectorEnvironments:
             self.reset(episode_seed(seed, TRAINING, 0))
 
     def reset(self, seed: int | None) -> None:
-        """Starts an episode everywhere."""
+        """Starts an episode in all environments."""
         self.is_first, self.length = np.ones(self.num_envs, bool), np.zeros(self.num_envs, np.int64)
         self.autoreset = np.zeros(self.num_envs, bool)
         self.observation = self._call(self._reset, {"seed": seed}, self.autoreset)
 
     def step(self, action: Any) -> Step:
-        """Steps all environments with actions `[E, ...]` of an agent; where an episode ended, the next one begins."""
+        """Steps all environments with an agent's actions `[E, ...]`; starts the next episode where one ended."""
         return self.step_as_given(self.action_map(action))._replace(action=action)
 
     def step_as_given(self, action: Any) -> Step:
@@ -100,7 +100,7 @@ class VectorEnvironments:
         return self._arrays(self._by_key(self.env.reset(**arguments)[0]), running)
 
     def _step(self, action: Any) -> tuple[Any, ...]:
-        """Returns observations `[E, ...]` by key, the last one where an episode ended, rewards, terminated and
+        """Returns observations `[E, ...]` by key (an ended episode's last observation), rewards, terminated and
         truncated `[E]`, and infos.
         """
         observation, *outcome, infos = self.env.step(action)
@@ -113,7 +113,7 @@ class VectorEnvironments:
             if (done & self.autoreset).any():
                 raise EnvironmentFailure("AutoresetMode.NEXT_STEP: the step that begins an episode must not end it")
             reward[self.autoreset], self.autoreset = 0.0, done
-            if ACTION_MASK in last:  # an action that will be ignored may be any
+            if ACTION_MASK in last:  # allow any action where the next step ignores it
                 mask = last[ACTION_MASK]
                 following = {**last, ACTION_MASK: mask | done.reshape(-1, *[1] * (mask.ndim - 1))}
         elif done.any() and same_step:
@@ -125,7 +125,7 @@ class VectorEnvironments:
         return last, reward, terminated, truncated, infos
 
     def _final(self, infos: Mapping[str, Any], done: np.ndarray, terminated: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the last observations `[K, ...]` of the episodes that ended in a step that also began others."""
+        """Returns the last observations `[K, ...]` of the episodes that ended in a step that also reset them."""
         final = infos.get("final_obs")
         if final is None or not np.asarray(infos.get("_final_obs", done))[done].all():
             raise EnvironmentFailure("AutoresetMode.SAME_STEP: infos['final_obs'] must have the last observations")
@@ -150,8 +150,8 @@ class VectorEnvironments:
         return array
 
     def _arrays(self, by_key: Mapping[str, Any], terminated: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns copies of observations `[K, ...]`, because the environment may write into its arrays again; a mask of
-        actions may be empty where the episode `[K]` was terminated.
+        """Returns copies of observations `[K, ...]`, because the environment may reuse its arrays. An action mask may
+        be empty if the episode `[K]` was terminated.
         """
         arrays: dict[str, np.ndarray] = {}
         for key, array in self.spec.observation.items():
@@ -160,7 +160,7 @@ class VectorEnvironments:
             if part.shape != expected or not fits:
                 needs = f"must be {array.dtype} of the shape {expected}"
                 raise EnvironmentFailure(f"observations {key!r} {needs}, got {part.dtype} {part.shape}")
-            with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
+            with np.errstate(over="ignore"):  # values too large for float32 become infinite
                 arrays[key] = np.array(part, array.dtype)
             if array.dtype == "float32" and not np.isfinite(arrays[key]).all():
                 raise _not_finite(f"observations {key!r}", arrays[key])
@@ -172,11 +172,11 @@ class VectorEnvironments:
         return arrays
 
     def state(self) -> dict[str, Any]:
-        """Returns where each environment is, as plain numbers."""
+        """Returns the position of each environment as plain numbers."""
         return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
 
     def restore(self, state: dict[str, Any], *running: Any) -> bool:
-        """Begins new episodes after those of a checkpoint; returns that the running ones are not continued."""
+        """Starts the episodes after those of a checkpoint; returns False, as running episodes do not continue."""
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
         self.steps = state["steps"]
         self.reset(episode_seed(self.seed, TRAINING, self.steps))
@@ -188,8 +188,8 @@ class VectorEnvironments:
 
 
 class FirstEnvironment(gym.Env):
-    """The first environment of a `VectorEnv` as one of its own, for evaluations; the others make the same actions, so
-    one of them is enough. It cannot be drawn.
+    """The first environment of a `VectorEnv` as a single environment, for evaluations. All environments of the
+    `VectorEnv` take the same actions. It cannot be rendered.
     """
 
     def __init__(self, env: VectorEnv):
@@ -199,13 +199,13 @@ class FirstEnvironment(gym.Env):
         self.spec = EnvSpec(name_of_environment(env), max_episode_steps=time_limit_of(env))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode in all environments; takes no options."""
+        """Starts an episode in all environments; ignores options."""
         self.environments = VectorEnvironments(self.vector_env, begin=False)
         self.environments.reset(seed)
         return self._first(self.environments.observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes a step; the info of an episode's last one has its numbers alone."""
+        """Makes a step; only the info of an episode's last step has entries, its numbers."""
         envs = self.vector_env.num_envs
         step = self.environments.step_as_given(
             map_action(lambda x: np.repeat(np.asarray(x)[None], envs, axis=0), action)
@@ -228,12 +228,12 @@ class FirstEnvironment(gym.Env):
 
 
 def last_numbers(infos: Mapping[str, Any], key: str, ended: np.ndarray) -> np.ndarray:
-    """Returns the finite numbers `[E]` that a `VectorEnv`'s infos have for the last step of the episodes that ended
-    `[E]`, NaN elsewhere.
+    """Returns the finite numbers `[E]` in a `VectorEnv`'s infos for the last step of the episodes in `ended` `[E]`, NaN
+    elsewhere.
     """
     numbers, final = np.full(len(ended), np.nan), infos.get("final_info")
-    for part in (infos, final if isinstance(final, Mapping) else {}):  # the first may be of a reset in the same step
-        with contextlib.suppress(Exception):  # anything may be in there
+    for part in (infos, final if isinstance(final, Mapping) else {}):  # infos may belong to a reset in the same step
+        with contextlib.suppress(Exception):  # infos may contain anything
             array = as_numpy(part[key])
             present = ended & np.asarray(part.get(f"_{key}", True))
             values = array[present].astype(np.float64)
@@ -242,15 +242,15 @@ def last_numbers(infos: Mapping[str, Any], key: str, ended: np.ndarray) -> np.nd
 
 
 def as_numpy(values: Any) -> np.ndarray:
-    """Returns an array of any library as NumPy's: without a copy where it lies on the CPU, else copied from its GPU."""
+    """Converts an array of any library to NumPy, without a copy if it is on the CPU, else copied from the GPU."""
     if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
-        with contextlib.suppress(BufferError, RuntimeError, TypeError):  # elsewhere, or of a dtype that NumPy lacks
+        with contextlib.suppress(BufferError, RuntimeError, TypeError):  # on a GPU, or a dtype that NumPy lacks
             return np.from_dlpack(values)
     return np.asarray(values.cpu() if hasattr(values, "cpu") else values)  # PyTorch copies from a GPU only when asked
 
 
 def _replaced(arrays: dict[str, np.ndarray], mask: np.ndarray, parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns copies of arrays `[E, ...]` with others `[K, ...]` in the K places of a mask."""
+    """Returns copies of arrays `[E, ...]` with the K entries in the mask replaced by `parts` `[K, ...]`."""
     copies = {key: array.copy() for key, array in arrays.items()}
     for key, array in copies.items():
         array[mask] = parts[key]

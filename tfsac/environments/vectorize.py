@@ -1,4 +1,4 @@
-"""Several environments side by side, each episode with a seed of its own and its true last observation."""
+"""Several environments in parallel; each episode has its own seed and its true last observation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfsac.utils.machine import usable_cores
 
 
 def number(value: Any) -> float:
-    """Returns a finite number, also a bool or an array with one entry, as a float; raises for anything else."""
+    """Converts a finite number, bool or one-entry array to a float; raises for anything else."""
     result = np.asarray(value, np.float64).item()
     if not np.isfinite(result):
         raise ValueError(value)
@@ -28,24 +28,24 @@ def number(value: Any) -> float:
 
 
 class Environments:
-    """E copies of one level, stepped together with actions in [-1, 1], or discrete ones numbered from 0.
+    """E copies of one level, stepped together with actions in [-1, 1] or discrete actions numbered from 0.
 
     Args:
-        parameters: level, number, vectorisation.
-        seed: of the run; the seed of each episode derives from it, the environment's index and the episode's.
-        make_env: makes one environment, instead of the parameters' level.
-        first: index of the first of them in the run, where others step environments too.
-        begin: the first episodes; without it, `restore` begins those of a checkpoint.
+        parameters: level, number of environments and vectorisation.
+        seed: seed of the run; together with the environment's and the episode's index it determines an episode's seed.
+        make_env: creates one environment, instead of the parameters' level.
+        first: index of the first environment in the run, if other workers or actors step environments too.
+        begin: whether to start the first episodes; if not, `restore` starts those of a checkpoint.
 
     Attributes:
-        spec: of one environment.
+        spec: spec of one environment.
         observation: `[E, ...]` by key, to act on next.
-        is_first: `[E]`, whether an episode just began.
-        groups: which step at the same time; the last in this process, unless there is a timeout.
+        is_first: `[E]`, whether an episode has just started.
+        groups: groups of environments that step in parallel; the last in this process, unless there is a timeout.
 
     Raises:
         TfsacError: from `make`.
-        EnvironmentFailure: an environment raised or returned what cannot be learned from; the message says which.
+        EnvironmentFailure: an environment raised or returned invalid values; the message names the environment.
     """
 
     def __init__(
@@ -77,19 +77,19 @@ class Environments:
         timeout = self.parameters.step_timeout_seconds
         cores = usable_cores() if self.parameters.vectorization == "subprocess" else 1
         parts = [part.tolist() for part in np.array_split(np.arange(self.num_envs), min(cores, self.num_envs))]
-        self.groups = [Group(self.maker, parts.pop())] if timeout is None else []  # here nothing could be killed
+        self.groups = [Group(self.maker, parts.pop())] if timeout is None else []  # this process cannot be killed
         if not self.groups:
             (env := self.maker()).close()
         self.spec = spec_of((self.local_envs or [env])[0])
         self.groups = [*(RemoteGroup(self.maker, part, self.spec, timeout) for part in parts), *self.groups]
 
     def _call(self, method: str, argument: Any) -> list[Any]:
-        """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns the result of each."""
+        """Calls "reset" with seeds or "step" with actions, `[E]`, in all groups; returns their results."""
         called = []
         try:
             for group in self.groups:
                 part = argument[group.members[0] : group.members[-1] + 1]
-                if method == "step" or any(seed is not None for seed in part):  # a reset may be of some groups alone
+                if method == "step" or any(seed is not None for seed in part):  # a reset may concern only some groups
                     group.send(method, part)
                     called.append(group)
             return [group.receive() for group in called]
@@ -104,11 +104,11 @@ class Environments:
 
     @property
     def local_envs(self) -> list[gym.Env]:
-        """The environments of this process."""
+        """The environments in this process."""
         return [env for group in self.groups if isinstance(group, Group) for env in group.envs]
 
     def _reset(self, mask: np.ndarray, episode: np.ndarray) -> dict[str, np.ndarray]:
-        """Starts these episodes `[E]` of the environments in the mask."""
+        """Starts the episodes with these indices `[E]` in the environments of the mask."""
         seeds: list[int | None] = [None] * self.num_envs
         for i in np.flatnonzero(mask).tolist():
             seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(episode[i]))
@@ -121,14 +121,14 @@ class Environments:
         self.observation = self._reset(self.is_first, self.episode)
 
     def _step(self, action: Any) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
-        """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
+        """Steps all environments without resets; returns observations, rewards, terminated, truncated and infos."""
         steps = self._call("step", rows_of(self.action_map(action)))
         reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps, strict=True))[:3])
         infos = [info for step in steps for info in step[3]]
         return self._observation(), reward.astype(np.float32), terminated, truncated, infos
 
     def step(self, action: Any) -> Step:
-        """Steps all environments with an agent's actions `[E, ...]` and begins new episodes where one ended."""
+        """Steps all environments with an agent's actions `[E, ...]` and starts new episodes where one ended."""
         next_observation, reward, terminated, truncated, infos = self._step(action)
         length, episode, done = self.length + 1, self.episode, terminated | truncated
         running, following, logged = length, next_observation, self.nothing_logged
@@ -136,14 +136,14 @@ class Environments:
             ended = [convert(info, number) if done[i] else {} for i, info in enumerate(infos)]
             logged = {key: np.array([values.get(key, np.nan) for values in ended]) for key in logged}
             running, episode = np.where(done, 0, length), episode + done
-            following = self._reset(done, episode)  # if it fails, the step was not made
+            following = self._reset(done, episode)  # if it raises, the step does not count
         self.steps, self.length, self.episode = self.steps + self.num_envs, running, episode
         before, self.observation, self.is_first = self.observation, following, done
         ends = terminated, truncated
         return Step(before, action, reward, *ends, next_observation, {}, length, following, logged, infos)
 
     def state(self) -> dict[str, Any]:
-        """Returns where each environment is, as plain numbers."""
+        """Returns the position of each environment as plain numbers."""
         return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
 
     def restore(
@@ -153,30 +153,30 @@ class Environments:
         observation: dict[str, np.ndarray],
         began: dict[str, np.ndarray] | None = None,
     ) -> bool:
-        """Goes back to where a checkpoint was taken.
+        """Restores the state of a checkpoint.
 
-        One environment replays the running episode's actions from its seed, which restores its state.
-        Several environments, and one that fails on the way or does not come back to the same observation, begin new
-        episodes. One that begins with another observation, as a robot does, makes no step.
+        A single environment replays the running episode's actions from its seed, which restores its state. Several
+        environments start new episodes, and so does one that fails in the replay or arrives at another observation. One
+        whose first observation differs, such as a robot's, is not stepped.
 
         Args:
-            state: what `state` returned.
-            actions: of the running episode one by one, as given to `step`; None where they are not known.
+            state: a result of `state`.
+            actions: actions of the running episode, as passed to `step`; None if unknown.
             observation, began: `[E, ...]` by key, at the checkpoint and at the start of the running episode, if known.
 
         Returns:
-            Whether the environments are exactly where they were.
+            Whether the environments are in exactly the same state.
         """
         self.episode, length = np.array(state["episode"], np.int64), np.array(state["length"], np.int64)
         self.steps = state["steps"]
         replayed: Any = () if self.num_envs > 1 or actions is None else actions
         if not len(replayed):
-            self.episode += length > 0  # an episode that had not begun keeps its seed
+            self.episode += length > 0  # an episode without steps keeps its seed
         self._begin()
         for action in replayed if _same_arrays(began or {}, self.observation) else ():
             try:
                 self.observation, _, terminated, truncated, _ = self._step(map_action(lambda x: x[None], action))
-            except EnvironmentFailure:  # it is no longer the environment that made this episode
+            except EnvironmentFailure:  # the environment has changed since this episode
                 break
             self.is_first = np.zeros(self.num_envs, bool)
             self.length += 1
@@ -190,14 +190,14 @@ class Environments:
         return False
 
     def start_episodes(self) -> None:
-        """Starts a new episode everywhere; one that has no step yet keeps its seed."""
+        """Starts a new episode in all environments; an episode without steps keeps its seed."""
         self.episode = self.episode + (self.length > 0)
         self._reset_everywhere()
 
     def _begin(self) -> None:
         try:
             self._reset_everywhere()
-        except EnvironmentFailure:  # some environments are only reset once their episode is over
+        except EnvironmentFailure:  # some environments can only be reset once their episode is over
             if not self.observation:  # nothing was running
                 raise
             self.close()

@@ -1,8 +1,8 @@
-"""Videos of episodes, recorded in a process of their own.
+"""Record videos of episodes in a separate process.
 
-The software renderers that MuJoCo uses on machines without a GPU carry another LLVM than TensorFlow does, and crash
-when both are loaded. So the actions are replayed from the episodes' seeds in a new process, which has TensorFlow only
-where the environment imports it. Frames go to ffmpeg as they are drawn, so memory does not grow with the length.
+The software renderers that MuJoCo uses on machines without a GPU bundle a different LLVM than TensorFlow, and crash
+when both are loaded. So the actions are replayed from the episodes' seeds in a new process, which loads TensorFlow only
+if the environment imports it. Frames are sent to ffmpeg as they are rendered, so memory does not grow with the length.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tfsac.environments.subprocesses import serialize
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
 
-FRAME_TIMEOUT = 120  # seconds for one frame, and for making the environment
+FRAME_TIMEOUT = 120  # seconds for one frame, and for creating the environment
 DIFFERENT_EPISODES = 3  # exit status: the video is complete
 
 
 def check_display(render: str) -> None:
-    """Refuses a window on a machine without a display, because the libraries that open it would end the process."""
+    """Rejects a window on a machine without a display, because the windowing libraries would end the process."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     if render == "human" and sys.platform == "linux" and not any(map(os.environ.get, displays)):
         raise TfsacError("a window needs a display (DISPLAY or WAYLAND_DISPLAY); record a video instead (dump_mp4)")
@@ -48,24 +48,24 @@ def write_video(
     env_fn: EnvFn | None = None,
     returns: Sequence[float] | None = None,
 ) -> None:
-    """Records a video of episodes: a frame after every step.
+    """Records a video of episodes, with one frame after every step.
 
     Args:
-        parameters: the environment.
-        seeds: of the episodes.
-        actions: of each episode, `[T, ...]` in the environment's own numbers.
+        parameters: parameters of the environment.
+        seeds: seeds of the episodes.
+        actions: actions of each episode, `[T, ...]` in the environment's own numbers.
         path: a .mp4 or .gif file.
-        env_fn: made the environment instead of a level; it draws with `render_mode="rgb_array"`.
-        returns: of the episodes; a warning says where the replayed ones have others.
+        env_fn: created the environment instead of a level, with `render_mode="rgb_array"`.
+        returns: returns of the episodes; a warning is issued if those of the replayed episodes differ.
 
     Raises:
-        EnvironmentFailure: the environment cannot be drawn here, or the video cannot be written.
+        EnvironmentFailure: the environment cannot be rendered here, or the video cannot be written.
     """
     spec = gym.registry.get(parameters.level)  # a script or a notebook may have registered it
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     command = [sys.executable, "-m", __name__, str(FRAME_TIMEOUT)]
-    # ffmpeg may outlive the process that started it, so an incomplete file never has the path of the video. Errors are
-    # no pipe, because processes of the environment could keep it open.
+    # ffmpeg may outlive the process that started it, so an incomplete file never has the path of the video. stderr is a
+    # file instead of a pipe, because processes of the environment could keep a pipe open.
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         tempfile.TemporaryFile() as errors,
@@ -88,8 +88,8 @@ def write_video(
 
 
 def _record(timeout: float, job: tuple[Any, ...]) -> bool:
-    """Writes the video in this process, which a frame that takes longer than the timeout, in seconds, ends; returns
-    whether the episodes have the returns of the job.
+    """Writes the video in this process, and ends the process if a frame takes longer than `timeout` seconds. Returns
+    whether the replayed episodes have the returns of the job.
     """
     import imageio.v2 as imageio
 
@@ -101,7 +101,7 @@ def _record(timeout: float, job: tuple[Any, ...]) -> bool:
     fps, replayed = float((env.metadata or {}).get("render_fps") or 30), list[float]()
     options: dict[str, Any] = {"loop": 0, "duration": 1000 / fps}
     if path.suffix != ".gif":
-        options = {"fps": fps, "macro_block_size": 2}  # H.264 with its usual colours needs even sizes
+        options = {"fps": fps, "macro_block_size": 2}  # H.264 with 4:2:0 colours needs even sizes
     video: Any
     with imageio.get_writer(path, **options) as video:
         for seed, episode_actions in zip(seeds, actions, strict=True):
@@ -111,7 +111,7 @@ def _record(timeout: float, job: tuple[Any, ...]) -> bool:
                 _, reward, terminated, truncated, _ = env.step(action)
                 replayed[-1] += float(reward)
                 video.append_data(env.render())
-                faulthandler.dump_traceback_later(timeout, exit=True)  # starts the timer again
+                faulthandler.dump_traceback_later(timeout, exit=True)  # restarts the timer
                 if terminated or truncated:
                     break
     faulthandler.cancel_dump_traceback_later()
@@ -120,7 +120,7 @@ def _record(timeout: float, job: tuple[Any, ...]) -> bool:
 
 if __name__ == "__main__":
     limit = float(sys.argv[1])
-    faulthandler.dump_traceback_later(limit, exit=True)  # before anything of the user's is imported
+    faulthandler.dump_traceback_later(limit, exit=True)  # before any of the user's code is imported
     reproduced = _record(limit, pickle.loads(sys.stdin.buffer.read()))
     sys.stderr.flush()
     os._exit(0 if reproduced else DIFFERENT_EPISODES)  # the video is complete, even if the environment cannot be closed

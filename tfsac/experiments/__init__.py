@@ -1,1 +1,1 @@
-"""Many runs: sweeps over parameters, comparisons of runs, learning curves. No TensorFlow."""
+"""Many runs: parameter sweeps, comparisons of runs, learning curves. Does not import TensorFlow."""

@@ -1,7 +1,7 @@
 """Statistics for few runs, with stratified bootstrap intervals.
 
-They are those of Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice". The
-strata of a group are its scores by level: a list of arrays `[n]`, one for each level. No TensorFlow.
+They follow Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice". The strata of
+a group are its scores by level: a list of arrays `[n]`, one for each level. Does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 
 Strata = Sequence[np.ndarray]
 CONFIDENCE, RESAMPLES = 0.95, 2000
-GRID = 100  # points at most at which curves are combined
+GRID = 100  # maximum number of points of a combined curve
 
 
 class Estimate(NamedTuple):
-    """A statistic and its bootstrap interval, NaN where there is none; of a curve arrays, an entry for each point."""
+    """A statistic and its bootstrap interval, NaN if there is none; for a curve, arrays with one entry per point."""
 
     value: Any
     low: Any
@@ -30,12 +30,12 @@ class Estimate(NamedTuple):
 
 
 def mean(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Returns the mean of all runs; every run counts the same."""
+    """Returns the mean of all runs, each with the same weight."""
     return np.concatenate(strata, axis).mean(axis)
 
 
 def iqm(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Returns the interquartile mean: of all runs without the lowest and the highest fourth, rounded down."""
+    """Returns the interquartile mean: the mean without the lowest and the highest quarter of runs, rounded down."""
     from scipy.stats import trim_mean
 
     return trim_mean(np.concatenate(strata, axis), 0.25, axis=axis)
@@ -44,8 +44,8 @@ def iqm(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
 def improvement(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
     """Returns the probability that a run of one group has a higher score than one of another, ties counting one half.
 
-    It is Mann and Whitney's U over the number of pairs, and the mean of it over levels. `strata` are those of the one
-    group, then of the other.
+    It is the Mann-Whitney U statistic divided by the number of pairs, averaged over levels. `strata` are those of the
+    first group, then those of the other.
     """
     half = len(strata) // 2
     of_levels = []
@@ -56,18 +56,18 @@ def improvement(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def profile(strata: Strata, taus: np.ndarray) -> np.ndarray:
-    """Returns the performance profile: the fraction of runs whose score is above each tau, `[T]`."""
+    """Returns the performance profile: the fraction of runs with a score above each tau, `[T]`."""
     return (np.concatenate(strata)[:, None] > taus).mean(0)
 
 
 def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
-    """Returns a statistic with its stratified percentile bootstrap interval of 95 %, drawn with a fixed seed.
+    """Returns a statistic with its 95 % stratified percentile bootstrap interval, with a fixed seed.
 
-    Runs are resampled with replacement within their level. Where a level has one run there is no interval.
+    Runs are resampled with replacement within their level. If a level has only one run, there is no interval.
 
     Args:
         statistic: `mean`, `iqm` or `improvement`.
-        strata: of one group, or for `improvement` of two; `[n]`, or `[T, n]` for T points of a curve.
+        strata: strata of one group, or of two for `improvement`; `[n]`, or `[T, n]` for T points of a curve.
     """
     value = statistic(*strata)
     if min(scores.shape[-1] for scores in strata) < 2:
@@ -82,16 +82,16 @@ def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
 def combined(
     curves: Sequence[tuple[np.ndarray, np.ndarray]], statistic: Callable[..., np.ndarray], levels: Sequence[str] = ()
 ) -> tuple[np.ndarray, Estimate]:
-    """Returns a statistic of several runs as a curve: points `[T]`, none where the runs do not overlap, and the
-    estimate at each.
+    """Returns a statistic of several runs as a curve: points `[T]`, empty if the runs do not overlap, and the estimate
+    at each point.
 
-    The curves are interpolated at the points of all of them, or at `GRID` evenly spaced ones if these are more, from
-    where all have started to where the first one ends.
+    The curves are interpolated at the union of their points, or at `GRID` evenly spaced points if there are more, from
+    the latest start to the earliest end.
 
     Args:
         curves: steps or seconds `[T_i]` and values `[T_i]` of each run.
         statistic: `mean` or `iqm`.
-        levels: of the runs; empty for one level.
+        levels: levels of the runs; empty for a single level.
     """
     start, end = max(at[0] for at, _ in curves), min(at[-1] for at, _ in curves)
     points = np.unique(np.concatenate([at for at, _ in curves]))

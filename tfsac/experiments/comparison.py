@@ -1,4 +1,4 @@
-"""Compares groups of runs: statistics for few seeds, their bootstrap intervals, tables, a figure. No TensorFlow."""
+"""Compare groups of runs: statistics for few seeds, bootstrap intervals, tables, a figure. Without TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfsac.utils.files import new_file
 
 
 class Row(NamedTuple):
-    """A line of comparison.csv: a statistic of a group; `improvement` is over another group."""
+    """A row of comparison.csv: a statistic of a group; for `improvement`, over another group."""
 
     statistic: str
     group: str
@@ -27,21 +27,21 @@ class Row(NamedTuple):
 
 
 def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "", last_evaluations: int = 1) -> str:
-    """Compares groups of run directories by label: `compare_evaluations` of what `read_groups` reads."""
+    """Compares groups of run directories by label; see `read_groups` and `compare_evaluations`."""
     return compare_evaluations(read_groups(groups, last_evaluations), folder, title)
 
 
 def compare_evaluations(groups: Groups, folder: Path, title: str = "", wall_clock: bool = True) -> str:
-    """Compares groups of runs that were read, and writes `comparison.csv` and `comparison.png` into a folder.
+    """Compares groups of runs, and writes `comparison.csv` and `comparison.png` to a folder.
 
     Args:
         groups: runs by label, from `read_groups` or `normalised`.
-        folder: made if it is not there; an earlier comparison in it is replaced.
-        title: of the figure; by default the levels.
-        wall_clock: draw curves against seconds too, which mean nothing for runs that shared a machine.
+        folder: created if necessary; an earlier comparison in it is replaced.
+        title: title of the figure; by default the levels.
+        wall_clock: also draw curves against seconds, which are not meaningful for runs that shared a machine.
 
     Returns:
-        what there is to print: tables, remarks and the files.
+        The text to print: tables, remarks and the files.
     """
     rows, notes = statistics(groups), remarks(groups)
     table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)
@@ -55,7 +55,7 @@ def compare_evaluations(groups: Groups, folder: Path, title: str = "", wall_cloc
 
 
 def statistics(groups: Groups) -> list[Row]:
-    """Returns the statistics of each group, and its probability of improvement over every other."""
+    """Returns the statistics of each group, and its probability of improvement over every other group."""
     spans: dict[str, tuple[int, int]] = {}  # first and last step that all runs of a level cover
     for run in itertools.chain(*groups.values()):
         first, last = spans.get(run.level, (run.steps[0], run.steps[-1]))
@@ -72,7 +72,7 @@ def statistics(groups: Groups) -> list[Row]:
         rows += [Row(name, label, "", len(runs), estimate(statistic, strata[label])) for label, runs in groups.items()]
     for label, other in itertools.permutations(groups, 2):
         over = estimate(improvement, [*lasts[label], *lasts[other]])
-        if not np.isnan(over.low):  # a single run has no meaningful one
+        if not np.isnan(over.low):  # not meaningful for a single run
             rows.append(Row("improvement", label, other, len(groups[label]), over))
     return rows
 
@@ -86,7 +86,7 @@ def strata_of(runs: Sequence[RunEvaluations], score: Callable[[RunEvaluations], 
 
 
 def remarks(groups: Groups) -> list[str]:
-    """Returns what a reader of the numbers must know."""
+    """Returns remarks that are needed to interpret the numbers."""
     runs = [run for of_group in groups.values() for run in of_group]
     levels, ends = {run.level for run in runs}, {(run.level, int(run.steps[-1])) for run in runs}
     notes = []
@@ -130,8 +130,8 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
 def draw(
     groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequence[str], wall_clock: bool = True
 ) -> pathlib.Path:
-    """Draws curves against steps and wall clock, performance profiles, and what is better than the best group, to a
-    PNG with a title above and notes below. Groups have their numbers of the table, and one colour each.
+    """Draws curves against steps and wall clock, performance profiles, and probabilities of improvement over the best
+    group, to a PNG with a title above and notes below. Groups are numbered as in the table, with one colour each.
     """
     iqms = {row.group: row.estimate.value for row in rows if row.statistic == "last_iqm"}
     best = max(iqms, key=lambda label: iqms[label])

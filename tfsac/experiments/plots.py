@@ -1,4 +1,4 @@
-"""Plots of learning curves and of an episode's actions, and how a run's CSV file is read. No TensorFlow."""
+"""Plot learning curves and an episode's actions, and read a run's CSV file. Without TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 Path = str | pathlib.Path
 STEPS, RETURN, TRAINING = "env_steps", "evaluation/return_mean", "training/return_mean"
-RECENT = "training/recent_return_mean"  # of runs without evaluations
+RECENT = "training/recent_return_mean"  # for runs without evaluations
 Y_LABELS = {RETURN: "mean return of an evaluation", TRAINING: "mean return of training episodes"}
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, for all colour visions
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, colour-blind safe
 GREY = "#777777"
 
 
 class Picture(NamedTuple):
-    """A PNG file, which a notebook shows where it is the value of a cell."""
+    """A PNG file that a notebook displays as a cell's value."""
 
     path: pathlib.Path
 
@@ -39,14 +39,14 @@ class Picture(NamedTuple):
 def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray]:
     """Reads one column of a run's metrics against environment steps.
 
-    Lines in which the column is empty are left out; of several with the same step, the last one counts.
+    Skips rows in which the column is empty; of several rows with the same step, the last one counts.
 
     Args:
         path: a run directory, or a CSV file with the column `env_steps`.
-        column: its name; the returns of evaluations are, of a run without them, its recent training returns.
+        column: name of the column; for a run without evaluations, recent training returns replace evaluation returns.
 
     Returns:
-        steps `[T]` int64, increasing, and values `[T]` float64.
+        Steps `[T]` int64, increasing, and values `[T]` float64.
     """
     file = pathlib.Path(path)
     file = file / "metrics.csv" if file.is_dir() else file
@@ -56,13 +56,13 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
         if column == RETURN and column not in names and RECENT in names:
             column = RECENT
         for name in {STEPS, column} - set(names) if names else ():
-            raise TfsacError(f"{file} has no column {name!r}, only {', '.join(names)}")
-        # A run that was killed may end in half a line.
+            raise TfsacError(f"{file} has no column {name!r}; its columns are {', '.join(names)}")
+        # The file of a killed run may end with half a line.
         rows = [row for row in reader if None not in row.values() and row[STEPS] and row[column]]
     try:
         by_step = {int(float(row[STEPS])): float(row[column]) for row in rows}
     except ValueError as error:
-        raise TfsacError(f"{file} must hold numbers in {STEPS} and {column}: {error}") from error
+        raise TfsacError(f"{file} must contain numbers in {STEPS} and {column}: {error}") from error
     if not by_step:
         raise TfsacError(f"{file} has no values in the column {column!r} yet")
     steps = np.array(sorted(by_step), np.int64)
@@ -70,10 +70,10 @@ def read_curve(path: Path, column: str = RETURN) -> tuple[np.ndarray, np.ndarray
 
 
 def trained_evaluations(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the steps and returns of a run's evaluations since its first update, from which on one can be its best.
+    """Returns the steps and returns of a run's evaluations since its first update, the candidates for its best.
 
     Raises:
-        TfsacError: there is none.
+        TfsacError: no such evaluation.
     """
     (steps, returns), (update_steps, updates) = read_curve(path), read_curve(path, "updates")
     first = np.searchsorted(steps, update_steps[updates == 0].max(initial=-1), "right")
@@ -83,7 +83,7 @@ def trained_evaluations(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plot_curves(groups: Mapping[str, Sequence[Path]], out: Path, title: str = "", column: str = RETURN) -> pathlib.Path:
-    """Plots a column of runs, or their CSV files, by label against environment steps, and returns the path of the PNG:
+    """Plots a column of runs or CSV files, by label, against environment steps, and returns the path of the PNG. It has
     the mean of each group with a 95 % interval, and every run as a thin line.
     """
     figure, (axes,) = _axes(title, Y_LABELS.get(column, column))
@@ -100,12 +100,12 @@ def plot_curves(groups: Mapping[str, Sequence[Path]], out: Path, title: str = ""
 
 
 def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib.Path:
-    """Plots one run: mean return of its evaluations with the band from worst to best episode, and training return.
+    """Plots one run: mean evaluation return with a band from the worst to the best episode, and training return.
 
     Args:
         run_dir: a run directory, or its CSV file.
         out: the PNG to write, by default `learning_curve.png` next to the run's metrics; its path is returned.
-        title: of the plot; by default the run's level, agent and folder.
+        title: title of the plot; by default the run's level, agent and folder.
     """
     folder = pathlib.Path(run_dir) if pathlib.Path(run_dir).is_dir() else pathlib.Path(run_dir).parent
     if not title and (folder / "config.json").is_file():
@@ -125,14 +125,14 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
 
 
 def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = None, title: str = "") -> pathlib.Path:
-    """Plots the actions of an episode, one row for each entry; a dot marks where a new trajectory starts.
+    """Plots the actions of an episode, one subplot per action entry; a dot marks the start of a new trajectory.
 
     Args:
-        actions: `[K, ...]`, of K steps.
+        actions: `[K, ...]` for K steps.
         out: the PNG to write; its path is returned.
-        switched: booleans `[K]`, or None for a policy without temporal abstraction. What follows a step that
-            repeats the trajectory is shaded.
-        title: of the plot.
+        switched: booleans `[K]`, or None for a policy without temporal abstraction. Steps that keep the previous
+            trajectory are shaded.
+        title: title of the plot.
     """
     entries = np.asarray(actions, np.float64).reshape(len(actions), -1).T
     figure, axes = _axes(title, "", "step of the episode", len(entries))
@@ -142,12 +142,12 @@ def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = N
         axis.set_ylabel(f"action {i}", fontsize=9.5)
         if switched is not None:
             low, high = axis.get_ylim()
-            edges = np.repeat(np.arange(len(step) + 1), 2)[1:-1]  # of each step: itself and the next
+            edges = np.repeat(np.arange(len(step) + 1), 2)[1:-1]  # left and right edge of each step
             axis.fill_between(edges, low, high, where=np.repeat(~switched, 2), color=GREY, alpha=0.15, linewidth=0)
             axis.plot(step[switched], entry[switched], ".", color=PALETTE[1], markersize=5, label="new trajectory")
             axis.set_ylim(low, high)
     if switched is not None:
-        notes = [f"{switched.sum()} new trajectories in {len(switched)} steps; shaded: the one before is repeated"]
+        notes = [f"{switched.sum()} new trajectories in {len(switched)} steps; shaded: the previous one is kept"]
     return save_figure(figure, axes[0], out, notes)
 
 
@@ -155,17 +155,17 @@ def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = N
 
 
 def literal(text: str) -> str:
-    """Returns a label without formulas; a leading underscore, which hides it from legends, gets a space before it."""
+    """Escapes a label for Matplotlib: no formulas, and a space before a leading underscore, which would hide it."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
 def color_and_style(i: int) -> tuple[str, str]:
-    """Returns how the line of the label with this number is drawn."""
+    """Returns colour and line style of the i-th label."""
     return PALETTE[i % len(PALETTE)], ("-", "--", ":")[i // len(PALETTE) % 3]
 
 
 def draw_estimates(axes: Axes, i: int, label: str, points: np.ndarray, estimates: Estimate) -> None:
-    """Draws a curve with its interval, as the line of the label with this number."""
+    """Draws a curve with its interval, in the style of the i-th label."""
     color, style = color_and_style(i)
     axes.fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
     marker = "o" if len(points) == 1 else None
@@ -173,14 +173,14 @@ def draw_estimates(axes: Axes, i: int, label: str, points: np.ndarray, estimates
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Returns an empty figure, in inches, that belongs to no window."""
+    """Returns an empty figure with a size in inches, without a window."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def dress(axes: Axes, x_label: str, y_label: str, thousands: bool = True) -> None:
-    """Gives axes their labels and a light grid, and writes 10k instead of 10000."""
+    """Adds labels and a light grid to axes; `thousands` formats 10000 as 10k."""
     from matplotlib.ticker import EngFormatter
 
     if thousands:
@@ -194,11 +194,11 @@ def dress(axes: Axes, x_label: str, y_label: str, thousands: bool = True) -> Non
 
 
 def save_figure(figure: Figure, axes: Axes, out: Path, notes: Sequence[str]) -> pathlib.Path:
-    """Writes a PNG, over an earlier one, with the legend of some axes and notes below, and returns its path."""
-    columns = int(figure.get_figwidth() * 18)  # characters of a note in a line
+    """Writes or replaces a PNG, with the legend of `axes` and notes below, and returns its path."""
+    columns = int(figure.get_figwidth() * 18)  # characters per line of a note
     lines = [line for note in notes for line in textwrap.wrap(note, columns)]
     handles, labels = axes.get_legend_handles_labels()
-    # By as much as both take, so that they take nothing from the axes.
+    # Grow the figure by the height of legend and notes, so that the axes do not shrink.
     figure.set_figheight(figure.get_figheight() + 0.2 * len(labels) + 0.14 * len(lines))
     looks: dict[str, Any] = {
         "loc": "outside lower left",

@@ -1,4 +1,4 @@
-"""Runs that are trained side by side, a process of `tfsac train` each. No TensorFlow."""
+"""Train runs in parallel, each in a process of `tfsac train`. Without TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tfsac.utils.machine import ending_signals, usable_cores
 from tfsac.utils.text import short
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
-# Flags that a resumed run has from its config.
+# Flags that a resumed run takes from its config.
 FIXED_FLAGS = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir", "restore_memory")
-EXTENDED = ("trials", "arguments")  # what may be others when a tuning is resumed
+EXTENDED = ("trials", "arguments")  # entries that may change when a tuning is resumed
 SECONDS_BETWEEN_LOOKS = 0.1
 say = functools.partial(print, flush=True)
 
@@ -43,17 +43,17 @@ class PlannedRun(NamedTuple):
 
     @property
     def log(self) -> pathlib.Path:
-        """Next to the folder, which must be new when the run starts."""
+        """The log file, next to the folder, which must be new when the run starts."""
         return self.path.with_name(f"{self.path.name}.log")
 
     @property
     def finished(self) -> bool:
-        """Whether it has its policy, which is exported last and appears whole."""
+        """Whether the run has its policy, which is exported last and atomically."""
         return (self.path / "policy").is_dir()
 
     @property
     def interrupted(self) -> bool:
-        """Whether it has a checkpoint to resume from, perhaps one that was being replaced."""
+        """Whether the run has a checkpoint to resume from, including one that was being replaced."""
         names = [folder.name for folder in (self.path / "checkpoints").glob("*")]
         return not self.finished and any(name.removeprefix(".").removesuffix(".old").isdigit() for name in names)
 
@@ -63,12 +63,12 @@ class PlannedRun(NamedTuple):
         prepare: Callable[[], None] | None = None,
         train: Sequence[str] = (),
     ) -> subprocess.Popen[bytes] | None:
-        """Starts its process, or returns None if another process has finished it; raises BlockingIOError where one
-        trains it.
+        """Starts the run's process, or returns None if another process has finished the run; raises BlockingIOError if
+        one is training it.
 
         Args:
-            cores: how many of them TensorFlow's threads may use, unless its variables are set; None for all.
-            prepare: what the process does before it becomes its program.
+            cores: number of cores for TensorFlow's threads, unless its environment variables are set; None for all.
+            prepare: called in the new process before it executes the program.
             train: arguments of Python before the flags; `TRAIN` by default.
         """
         threads = {} if cores is None else {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": str(cores)}
@@ -86,7 +86,7 @@ class PlannedRun(NamedTuple):
             return subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=prepare, **streams)
 
     def _flags_to_continue(self) -> list[str]:
-        """Returns the flags to start or resume with; removes what a process left before its first checkpoint."""
+        """Returns the flags to start or resume with; removes the files of a process without a checkpoint."""
         if self.interrupted:
             prefixes = tuple(f"--{name}=" for name in FIXED_FLAGS)
             return [*(flag for flag in self.flags if not flag.startswith(prefixes)), "--resume"]
@@ -96,21 +96,21 @@ class PlannedRun(NamedTuple):
         return self.flags
 
 
-# Starts a run that may use so many cores: a `subprocess.Popen` or the like, with `poll` and `send_signal`. None if
-# another process has finished it meanwhile.
+# Starts a run with a number of cores; returns a `subprocess.Popen` or similar object with `poll` and `send_signal`, or
+# None if another process has finished the run in the meantime.
 Launch = Callable[[PlannedRun, int | None], Any]
 
 
 class Series:
-    """Runs in one folder that are trained side by side; subclasses choose them with `jobs` and train them in `do`.
+    """Runs in one folder that are trained in parallel; subclasses select them in `jobs` and train them in `do`.
 
     Args:
-        folder: new or empty, or of the same series.
-        name: of the JSON file that describes it.
-        content: of that file; a resumed series must have the same, but for what is in `EXTENDED`.
+        folder: a new or empty folder, or the folder of the same series.
+        name: name of the JSON file that describes the series.
+        content: content of that file; a resumed series must have the same, except for the entries in `EXTENDED`.
 
     Attributes:
-        signals: that were received: the runs are asked to save and end, and no other one is started.
+        signals: received signals; after one, the runs save and end, and no other run is started.
     """
 
     def __init__(self, folder: pathlib.Path, name: str, content: dict[str, Any]):
@@ -119,27 +119,27 @@ class Series:
             before, now = read_object(self.file), json.loads(json.dumps(content))
             names = (before.keys() & now.keys()) - set(EXTENDED)
             for path, earlier, current in differences({n: before[n] for n in names}, {n: now[n] for n in names}):
-                raise TfsacError(f"{self.file} was begun with {path}={earlier!r}, got {current!r}; choose a new folder")
+                raise TfsacError(f"{self.file} was started with {path}={earlier!r}, got {current!r}; use a new folder")
         else:
             check_new_folder(folder)
 
     def jobs(self) -> Sequence[Any]:
-        """Returns what there is to do; called once no other process trains in the folder."""
+        """Returns the jobs to do; called once no other process trains in the folder."""
         return ()
 
     def do(self, job: Any) -> None:
-        """Does a job with `train_run`, while other threads do others."""
+        """Does a job with `train_run`, in parallel with other threads."""
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
-        """Trains the runs that are not finished, so many at a time; one that fails does not stop the others.
+        """Trains the unfinished runs, `jobs` at a time; a failure does not stop the other runs.
 
         Args:
-            jobs: runs at the same time.
-            cores: of each run; by default the usable cores by the number of jobs.
-            launch: starts a run; by default as a process of this machine, which saves and ends when this one dies.
+            jobs: number of runs at the same time.
+            cores: cores of each run; by default the usable cores divided by `jobs`.
+            launch: starts a run; by default a process on this machine, which saves and ends when this process dies.
 
         Returns:
-            the number of the signal that stopped it, and the runs, which saved; or None.
+            The number of the signal that stopped the series after its runs were saved, or None.
         """
         self.launch = launch or (lambda run, cores: run.start(cores, end_with_parent))
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ class Series:
                     for done in concurrent.futures.as_completed([pool.submit(self._do, job) for job in waiting]):
                         done.result()
                 except BaseException:
-                    self.signals.append(signal.SIGTERM)  # the other runs save and end
+                    self.signals.append(signal.SIGTERM)  # makes the other runs save and end
                     raise
         return self.signals[0] if self.signals else None
 
@@ -163,7 +163,7 @@ class Series:
             self.do(job)
 
     def train_run(self, run: PlannedRun, ends: Callable[[], bool] = lambda: False) -> int:
-        """Trains a run, prints how it goes, and returns its exit status. Once `ends` is true, it saves and ends."""
+        """Trains a run, prints its progress, and returns its exit status. Once `ends` is true, it saves and ends."""
         name, num_sent, ending, began = run.path.relative_to(self.folder), 0, False, time.monotonic()
         word = "resumed" if run.interrupted else "started"
         if (process := start_when_free(lambda: self.launch(run, self.cores), lambda: bool(self.signals))) is None:
@@ -198,7 +198,7 @@ class Series:
 
 @contextlib.contextmanager
 def _collect_signals(received: list[int]) -> Iterator[None]:
-    """Collects the signals that ask this process to end, instead of acting on them."""
+    """Collects the signals that would end this process."""
     previous = {
         number: signal.signal(number, lambda number, frame: received.append(number)) for number in ending_signals()
     }

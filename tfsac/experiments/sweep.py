@@ -1,11 +1,11 @@
-"""Sweeps: `tfsac train` for every combination of a grid with several seeds, a process each. No TensorFlow.
+"""Sweeps: one process of `tfsac train` for every combination of a grid and every seed. Without TensorFlow.
 
-sweep.json                                       what is swept, so that the folder is resumed for nothing else
+sweep.json                                       the swept parameters; only the same sweep may resume in the folder
 discount=0.98,learning_rate=0.001/seed1          a run directory
-discount=0.98,learning_rate=0.001/seed1.log      what the run printed
-comparison.csv, comparison.png                   the combinations against each other
+discount=0.98,learning_rate=0.001/seed1.log      output of the run
+comparison.csv, comparison.png                   comparison of the combinations
 
-The folders of the runs are all that a sweep must remember, so it needs no study of Optuna.
+The folders of the runs are the only state of a sweep, so it needs no Optuna study.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tfsac.parameters.overrides import text_of
 from tfsac.utils.files import read_object
 
 PLAN = "sweep.json"
-LEVELS = ("level", "environment.level")  # what a grid calls the level
-LONGEST_VALUE, LONGEST_NAME = 40, 200  # characters in the name of a folder; file systems allow 255
+LEVELS = ("level", "environment.level")  # names of the level in a grid
+LONGEST_VALUE, LONGEST_NAME = 40, 200  # characters in a folder's name; file systems allow 255
 
 
 class Combination(NamedTuple):
     """One combination of values of a grid.
 
     Attributes:
-        name: of its folder; empty for an empty grid.
-        texts: the values by path or flag, as one types them.
-        flags: of `train`.
-        experiment: what these ask for, as JSON values.
+        name: name of its folder; empty for an empty grid.
+        texts: the values by path or flag, as typed on the command line.
+        flags: flags of `train`.
+        experiment: the experiment that the flags define, as JSON values.
     """
 
     name: str
@@ -47,15 +47,15 @@ class Combination(NamedTuple):
 def plan(
     grid: Sequence[str], flags: Collection[str], describe: Callable[[list[str]], dict[str, Any]]
 ) -> list[Combination]:
-    """Returns every combination of a grid of texts `path=value,value,...`, or `flag=value,value,...` with one of some
-    flags of `train`; `describe` returns what flags of `train` ask for, or raises.
+    """Returns every combination of a grid of texts `path=value,value,...`, or `flag=value,value,...` with one of
+    `flags`; `describe` returns the experiment for flags of `train`, or raises.
     """
     axes: dict[str, list[str]] = {}
     for text in grid:
         path, _, values = text.partition("=")
         if not values or ("." not in path and path not in flags):
             raise TfsacError(
-                f"--grid must be PATH=VALUE,VALUE,... with a parameter's whole path or one of {', '.join(flags)}, "
+                f"--grid must be PATH=VALUE,VALUE,... with a parameter's full path or one of {', '.join(flags)}, "
                 f"got {text!r}"
             )
         parsed = [parse_assignment(f"{path}={value}")[1] for value in split_values(values)]
@@ -71,11 +71,11 @@ def plan(
 
 
 def combination_names(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> list[str]:
-    """Returns the name of every combination of texts by path, some paths left out of it."""
+    """Returns the name of every combination of texts by path; names omit the paths in `without`."""
     names = short_names(list(axes))
     parts = []
     for path, texts in axes.items():
-        # TensorFlow takes brackets in the path of a checkpoint for a pattern.
+        # TensorFlow treats brackets in a checkpoint's path as a glob pattern.
         quoted = [urllib.parse.quote(text.translate(str.maketrans("[]", "()")), safe="(),:+") for text in texts]
         short = [word if len(word) <= LONGEST_VALUE else f"value{i + 1}" for i, word in enumerate(quoted)]
         parts.append([f"{names[path]}={word}" if path not in without else "" for word in short])
@@ -84,7 +84,7 @@ def combination_names(axes: Mapping[str, Sequence[str]], without: Collection[str
 
 
 def split_values(text: str) -> list[str]:
-    """Splits at the commas that are outside of brackets and quotes."""
+    """Splits a text at commas outside of brackets and quotes."""
     parts, depth, quoted, escaped = [""], 0, False, False
     for character in text:
         if character == "," and not quoted and depth == 0:
@@ -98,7 +98,7 @@ def split_values(text: str) -> list[str]:
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Returns the last part of each path, or as many parts as tell it from the others; ``*`` is called all."""
+    """Returns the shortest unique suffix of each path; ``*`` becomes "all"."""
     parts = {path: path.replace("*", "all").split(".") for path in paths}
 
     def short(path: str) -> str:
@@ -115,21 +115,21 @@ class Sweep(Series):
     """Runs of every combination with every seed, in one folder.
 
     Args:
-        folder: new or empty, or of the same sweep.
-        combinations: from `plan`.
-        seeds: of each combination.
-        flags: of `train`, for all runs.
+        folder: a new or empty folder, or the folder of the same sweep.
+        combinations: combinations from `plan`.
+        seeds: seeds of each combination.
+        flags: flags of `train` for all runs.
 
     Attributes:
-        runs: all of them.
-        failed: runs that ended with another exit status than 0.
+        runs: all runs.
+        failed: runs that ended with a nonzero exit status.
     """
 
     def __init__(
         self, folder: pathlib.Path, combinations: Sequence[Combination], seeds: Sequence[int], flags: Sequence[str]
     ):
         first = combinations[0]
-        # With the same grid and the same first combination all others are the same too, but for those of other presets.
+        # The grid and its first combination determine the others, except those of other presets.
         grid = {path: list(dict.fromkeys(c.texts[path] for c in combinations)) for path in first.texts}
         content = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
         if "preset" in grid:
@@ -154,7 +154,7 @@ class Sweep(Series):
             self.failed.append(job)
 
     def report(self) -> bool:
-        """Compares the combinations over their finished runs, and returns whether they could be compared."""
+        """Compares the finished runs of the combinations, and returns whether the comparison succeeded."""
         try:
             groups = {label or self._only_label: runs for label, runs in runs_of(self.folder).items()}
             say(compare(groups, self.folder))
@@ -165,11 +165,10 @@ class Sweep(Series):
 
 
 def runs_of(path: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """Returns the run at a path, or by combination the finished runs in the folder of a sweep or of several seeds.
+    """Returns the run at a path, or the finished runs in the folder of a sweep or of several seeds, by combination.
 
-    Combinations that differ in the level alone are one. The name of the only one is empty, as is that of a run and of a
-    folder with seeds. A line names every run that has begun and not finished. Where none has finished, a TfsacError is
-    raised.
+    Combinations that differ only in the level are merged. The name is empty for a single combination, a run, or a
+    folder with seeds. Prints a line for every unfinished run. Raises TfsacError if no run has finished.
     """
     if not holds_several_runs(path):
         return {"": [path]}
@@ -187,5 +186,5 @@ def runs_of(path: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def holds_several_runs(path: pathlib.Path) -> bool:
-    """Returns whether a folder is that of a sweep, or holds seeds of one experiment, such as a sweep's combination."""
+    """Returns whether a folder contains a sweep, or seeds of one experiment, such as a sweep's combination."""
     return (path / PLAN).is_file() or (not (path / "config.json").is_file() and any(path.glob("seed*/config.json")))

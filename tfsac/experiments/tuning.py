@@ -1,9 +1,9 @@
-"""Hyper-parameter search with Optuna: a study whose trials are runs of `tfsac train`, a process each. No TensorFlow.
+"""Hyper-parameter search with Optuna; each trial consists of processes of `tfsac train`. Without TensorFlow.
 
-tuning.json                     what is searched, so that the folder is resumed for nothing else
+tuning.json                     the search space; only the same search may resume in the folder
 journal.log                     Optuna's storage
 trial007/seed0                  a run directory
-trial007/seed0.log              what the run printed
+trial007/seed0.log              output of the run
 best.json                       the best trial's preset
 tuning_*.png                    Optuna's figures
 """
@@ -41,14 +41,14 @@ from tfsac.parameters.steps import STEPS
 from tfsac.utils.files import atomic_write, leaves, read_object
 
 PLAN, JOURNAL, STUDY = "tuning.json", "journal.log", "tfsac"
-REPORTED_TRIALS = 10  # in the table of a report
+REPORTED_TRIALS = 10  # rows in the table of a report
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
+Describe = Callable[[list[str]], dict[str, Any]]  # returns the experiment for flags of `train`, as JSON values
 
-VALUE_OF_NONE = {"target_entropy_factor": -1.0, "target_entropy_ratio": 0.98}  # what None stands for
-DEFAULT = "default"  # stands for the default space among the dimensions of a user
+VALUE_OF_NONE = {"target_entropy_factor": -1.0, "target_entropy_ratio": 0.98}  # effective values of None
+DEFAULT = "default"  # placeholder for the default space among a user's dimensions
 
 _LEARNING = (
     "agent.networks.*.learning_rate=log(1e-4, 3e-3)",
@@ -77,7 +77,7 @@ _ACER = (
 _TAAC = ("agent.algorithm.alpha_learning_rate=log(1e-4, 3e-3)", "agent.algorithm.min_prob=uniform(0.01, 0.3)")
 _FACTOR = "agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)"
 _RATIO = "agent.algorithm.temperature.target_entropy_ratio=uniform(0.2, 0.98)"
-# By kind of agent. A preset leaves out what it does not have, such as a fixed temperature, and what it refuses.
+# By kind of agent. Dimensions that a preset lacks, such as those of a fixed temperature, or rejects are skipped.
 DEFAULT_SPACES: dict[str, tuple[str, ...]] = {
     "soft_actor_critic": (*_OFF_POLICY, "environment.filters.reward_rescale_factor=log(0.1, 10)"),
     "twin_soft_actor_critic": (*_OFF_POLICY, *_TEMPERATURE, _FACTOR),
@@ -95,8 +95,8 @@ class Dimension(NamedTuple):
     """One parameter that is searched.
 
     Attributes:
-        path: of the parameter, as --set takes it.
-        kind: "log" and "uniform" are floats, "1-log" is 1 minus such a float, "int" is a whole number, "choice" one of
+        path: path of the parameter, as for --set.
+        kind: "log" and "uniform" are floats, "1-log" is 1 minus a "log" float, "int" is an integer, "choice" one of
             several values.
         values: the two bounds of a range, or the texts of the choices.
     """
@@ -107,13 +107,13 @@ class Dimension(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As one writes it."""
+        """The dimension as typed on the command line."""
         texts = (str(int(v) if isinstance(v, float) and v.is_integer() else v) for v in self.values)
         return f"{self.path}={self.kind}({', '.join(texts)})"
 
     @property
     def distribution(self) -> BaseDistribution:
-        """Optuna's."""
+        """The Optuna distribution."""
         if self.kind == "choice":
             return CategoricalDistribution(self.values)
         if self.kind == "int":
@@ -122,17 +122,17 @@ class Dimension(NamedTuple):
         return FloatDistribution(low, high, log=self.kind != "uniform")
 
     def value(self, sampled: Any) -> Any:
-        """Returns the value of the parameter for a sampled number, or the text of a choice."""
+        """Returns the parameter's value for a sampled number or the text of a choice."""
         if self.kind == "1-log":
             return float(f"{1.0 - sampled:.12g}")
         return parse_assignment(f"x={sampled}")[1] if self.kind == "choice" else sampled
 
     def flag(self, sampled: Any) -> str:
-        """Returns the flag of `train` for what was sampled."""
+        """Returns the flag of `train` for a sample."""
         return f"--set={self.path}={sampled if self.kind == 'choice' else self.value(sampled)}"
 
     def sampled_value(self, describe: Describe) -> Any:
-        """Returns what would have to be sampled for the preset's own value, or None where that lies outside."""
+        """Returns the sample that gives the preset's own value, or None if it is outside the dimension."""
         preset = describe([])["preset"]
         if self.kind == "choice":
             return next((text for text in self.values if describe([self.flag(text)])["preset"] == preset), None)
@@ -149,7 +149,7 @@ class Dimension(NamedTuple):
 
 
 def parse_dimension(text: str) -> Dimension:
-    """Reads a dimension such as ``agent.algorithm.discount=uniform(0.95, 0.999)``."""
+    """Parses a dimension such as ``agent.algorithm.discount=uniform(0.95, 0.999)``."""
     match = re.fullmatch(r"\s*([^=\s]+)\s*=\s*(log|1-log|uniform|int|choice)\s*\((.*)\)\s*", text, re.DOTALL)
     try:
         path, kind, inside = match.groups()  # type: ignore[union-attr]
@@ -167,13 +167,13 @@ def parse_dimension(text: str) -> Dimension:
 def search_space(
     dimensions: Sequence[str], describe: Describe, set_paths: Sequence[str] = ()
 ) -> tuple[list[Dimension], list[str]]:
-    """Returns the dimensions to search, and a line for each default one that is left out. The bounds of each range, a
-    number between them and all choices are tried with the preset, one at a time.
+    """Returns the dimensions to search, and a message for each default dimension that is skipped. Validates the bounds
+    of each range, a number between them and all choices with the preset, one at a time.
 
     Args:
-        dimensions: a dimension each, or `DEFAULT`; without any, the default space of the kind of agent.
-        describe: returns what flags of `train` ask for, or raises a ValueError.
-        set_paths: paths that are set, and so not searched by default.
+        dimensions: texts of dimensions, or `DEFAULT`; if empty, the default space of the agent's kind.
+        describe: returns the experiment for flags of `train`, or raises a ValueError.
+        set_paths: paths that are set explicitly and therefore not searched by default.
     """
     space, left_out = [parse_dimension(text) for text in dimensions if text != DEFAULT], list[str]()
     changed_paths = {dimension.text: _changed_paths(dimension, describe) for dimension in space}
@@ -196,9 +196,9 @@ def search_space(
 
 
 def _changed_paths(dimension: Dimension, describe: Describe) -> list[str]:
-    """Tries the bounds and a number between them, or the choices, with the preset; returns what they change in it."""
+    """Tries the bounds and a number between them, or the choices, with the preset; returns the paths they change."""
     low, high = dimension.values[0], dimension.values[-1]
-    # A field of whole numbers refuses the one between.
+    # An integer field rejects the number between the bounds.
     inner = [low + (high - low) / math.pi] if dimension.kind in ("log", "1-log", "uniform") else []
     first, *rest = [
         dict(leaves(describe([dimension.flag(sampled)])["preset"])) for sampled in (*dimension.values, *inner)
@@ -210,14 +210,14 @@ def _changed_paths(dimension: Dimension, describe: Describe) -> list[str]:
 
 
 def open_storage(folder: pathlib.Path) -> JournalStorage:
-    """Returns the storage in a folder, a new one where there is none."""
+    """Opens or creates the storage in a folder."""
     return JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
 
 
 def open_study(storage: JournalStorage, content: Mapping[str, Any]) -> optuna.Study:
-    """Returns the study in a storage, a new one where there is none, with the sampler and pruner of a tuning.json."""
+    """Opens or creates the study in a storage, with the sampler and pruner of a tuning.json."""
     study = optuna.create_study(study_name=STUDY, storage=storage, direction="maximize", load_if_exists=True)
-    # A sampler that starts again with the same seed would repeat its random trials.
+    # A sampler restarted with the same seed would repeat its random trials.
     study.sampler = optuna.samplers.TPESampler(seed=content["seeds"][0] + 1000 * len(study.trials))
     study.pruner = {
         "median": optuna.pruners.MedianPruner(n_warmup_steps=content["prune_after"]),
@@ -228,15 +228,15 @@ def open_study(storage: JournalStorage, content: Mapping[str, Any]) -> optuna.St
 
 
 class Tuning(Series):
-    """A search for the values of parameters with the highest returns, in one folder.
+    """A search for the parameter values with the highest returns, in one folder.
 
     Args:
         folder, flags: see `Sweep`.
         space: the dimensions.
-        describe: returns what flags of `train` ask for, in addition to `flags`, or raises a ValueError.
-        **settings: `experiment`, what is trained as JSON values; `seeds` of each trial; `last_evaluations`, of so many
-            the score of a run is the mean; `pruner`, "median", "hyperband" or "none"; `prune_after`, evaluations that a
-            trial has before it may be pruned; `trials`, how many; `arguments` of `tfsac tune`, to resume it.
+        describe: returns the experiment for flags of `train` in addition to `flags`, or raises a ValueError.
+        **settings: `experiment`, as JSON values; `seeds` of each trial; `last_evaluations`, how many are averaged in
+            the score of a run; `pruner`, "median", "hyperband" or "none"; `prune_after`, the number of evaluations
+            before a trial may be pruned; `trials`, their number; `arguments` of `tfsac tune`, to resume it.
     """
 
     def __init__(
@@ -252,11 +252,11 @@ class Tuning(Series):
         self.space, self.flags, self.describe, self.study_lock = space, flags, describe, threading.Lock()
 
     def jobs(self) -> list[int | None]:
-        """Opens the study, whose first trial has the preset's own values; returns the numbers of the trials that an
-        earlier process left open, and None for each new one.
+        """Opens the study; its first trial has the preset's own values. Returns the numbers of the trials that an
+        earlier process left open, and None for each new trial.
         """
         journal = self.folder / JOURNAL
-        if journal.is_file():  # a full disk or a lost machine may have left half a line
+        if journal.is_file():  # a full disk or a crash may have left half a line
             complete_size = journal.read_bytes().rfind(b"\n") + 1
             with journal.open("r+b") as file:
                 file.truncate(complete_size)
@@ -267,7 +267,7 @@ class Tuning(Series):
             [trial.number for trial in trials if trial.state in states]
             for states in ((TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL), (TrialState.RUNNING,))
         )
-        note = f"; --trials={num_trials} counts earlier ones" if len(ended) >= num_trials else ""
+        note = f"; --trials={num_trials} includes earlier trials" if len(ended) >= num_trials else ""
         say(f"{self.folder}: {len(ended)} of {num_trials} trials have ended{note}")
         if not trials:
             preset_values = {dimension.path: dimension.sampled_value(self.describe) for dimension in self.space}
@@ -290,8 +290,8 @@ class Tuning(Series):
             say(f"score     {name_of(trial)}  {score:.2f}, best {name_of(best)} with {best.value:.2f}")
 
     def _train(self, trial: Trial) -> tuple[TrialState | None, float | None]:
-        """Trains the runs of a trial, seed after seed, and returns its state and score. Evaluations of the first seed
-        decide whether it is pruned. A trial that a signal stops stays open: it has no state.
+        """Trains the runs of a trial, one seed after the other, and returns its state and score. Evaluations of the
+        first seed decide whether it is pruned. A trial that a signal stops stays open: it has no state.
         """
         name, names = name_of(trial), short_names([d.path for d in self.space])
         sampled = [(dimension, trial.params[dimension.path]) for dimension in self.space]
@@ -299,7 +299,7 @@ class Tuning(Series):
         flags = [dimension.flag(value) for dimension, value in sampled]
         try:
             self.describe(flags)
-        except ValueError as error:  # values that do not fit together
+        except ValueError as error:  # the values are incompatible with each other
             say(f"refused   {name}  {error}")
             return TrialState.FAIL, None
         num_reported, pruned = len(self.study.trials[trial.number].intermediate_values), False
@@ -339,7 +339,7 @@ def name_of(trial: Trial | FrozenTrial) -> str:
 
 @functools.lru_cache(maxsize=64)
 def trained_returns(metrics: pathlib.Path, size: int) -> list[float]:
-    """Returns the evaluations in a file of so many bytes after the first update: before it a policy means nothing."""
+    """Returns the evaluations since the first update, when training starts; `size` in bytes invalidates the cache."""
     try:
         return trained_evaluations(metrics)[1].tolist()
     except (TfsacError, OSError):  # no evaluation yet
@@ -347,25 +347,25 @@ def trained_returns(metrics: pathlib.Path, size: int) -> list[float]:
 
 
 def short_text(value: Any) -> str:
-    """Returns a value of a parameter with few digits."""
+    """Returns a parameter's value as text with few digits."""
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
 def report(folder: pathlib.Path) -> str:
-    """Writes best.json and the figures, and returns what there is to print: the best trials and these files."""
+    """Writes best.json and the figures, and returns the text to print: the best trials and these files."""
     content = read_object(folder / PLAN)
-    (folder / JOURNAL).stat()  # Optuna would make one
+    (folder / JOURNAL).stat()  # raises if it is missing; Optuna would create one
     study = open_study(open_storage(folder), content)
     states = collections.Counter(trial.state.name.lower() for trial in study.trials)
     counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    complete = study.get_trials(states=[TrialState.COMPLETE])  # pruned ones have a value, too
+    complete = study.get_trials(states=[TrialState.COMPLETE])  # pruned trials also have a value
     if not complete:
         raise TfsacError(f"no trial in {folder} is complete ({counted})")
     complete.sort(key=lambda trial: -(trial.value or 0.0))
     best = complete[0]
     config = read_object(folder / name_of(best) / f"seed{content['seeds'][0]}" / "config.json")
     saved = {name: config[name] for name in ("preset", "run", "import_folders", "initial_weights") if name in config}
-    with atomic_write(folder / "best.json") as stream:  # as --preset takes it
+    with atomic_write(folder / "best.json") as stream:  # in the format of --preset
         stream.write(json.dumps({**saved, "trial": best.number, "score": best.value}, indent=2).encode())
     space = [parse_dimension(f"{path}={text}") for path, text in content["space"].items()]
     names = short_names([d.path for d in space])
@@ -379,13 +379,13 @@ def report(folder: pathlib.Path) -> str:
 
 
 def draw(folder: pathlib.Path, study: optuna.Study, names: Mapping[str, str]) -> None:
-    """Draws Optuna's history and slices of trials, and importances where scores differ; `names` are by path."""
+    """Draws Optuna's history and slices of trials, and importances if scores differ; `names` maps paths to labels."""
     from matplotlib import pyplot
 
     visual = optuna.visualization.matplotlib
     plots: dict[str, Callable[..., Any]] = {"history": visual.plot_optimization_history, "slices": visual.plot_slice}
     with warnings.catch_warnings(), pyplot.rc_context():
-        warnings.simplefilter("ignore")  # of few trials, and that the figures are experimental
+        warnings.simplefilter("ignore")  # warnings about few trials and experimental figures
         if len({trial.value for trial in study.get_trials(states=[TrialState.COMPLETE])}) > 1:
             plots["importances"] = visual.plot_param_importances
         for name, plot in plots.items():

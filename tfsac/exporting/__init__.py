@@ -1,4 +1,4 @@
-"""Leaving training: loading what a run has learned, and exporting it as a SavedModel or a LiteRT file."""
+"""Loads the policies of runs, and exports them as SavedModels or LiteRT files."""
 
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.exporting.loading import load_policy

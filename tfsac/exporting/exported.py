@@ -1,4 +1,4 @@
-"""Running an exported policy, a SavedModel or a LiteRT file."""
+"""Runs an exported policy, a SavedModel or a LiteRT file."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ SAVED_MODEL_FILE = "saved_model.pb"
 
 
 class Exported:
-    """The actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
+    """An exported policy, computed only by TensorFlow or LiteRT.
 
-    A policy with a state keeps it from one call to the next: call `reset` at the start of an episode, and `observe`
-    after each step where it also reads the last reward. Threads may share a policy without a state; one with a state
-    belongs to one thread.
+    A policy with a state keeps it between calls: call `reset` at every episode start, and `observe` after each step if
+    it also reads the last reward. Threads may share a policy without a state; use one with a state in a single thread.
 
     Args:
-        path: what `export` returned (or its folder, for a LiteRT file).
+        path: return value of `export` (or its folder, for a LiteRT file).
 
     Attributes:
         wanted: names of the inputs.
-        fields: names of the parts of the state.
-        reads: shape and dtype by name of the observations.
+        fields: names of the state's fields.
+        reads: shape and dtype of the observations, by name.
 
     Example:
         >>> policy = tfsac.load_exported("exported")
@@ -64,7 +63,7 @@ class Exported:
             specs, outputs = self.serve.structured_input_signature[1], set(self.serve.structured_outputs)
             inputs = {name: (x.shape.as_list(), x.dtype.as_numpy_dtype) for name, x in specs.items()}
         else:
-            hint = " (a run: `tfsac export` makes one of it)" if (path / "config.json").is_file() else ""
+            hint = " (a run: export it with `tfsac export`)" if (path / "config.json").is_file() else ""
             raise FileNotFoundError(f"no SavedModel and no .tflite file in {path}{hint}")
         self.sample, self.initial = signatures["sample"], signatures.get(INITIAL_STATE)
         self.wanted, self.fields = set(inputs), outputs - {"action"} if self.initial else set()
@@ -75,22 +74,22 @@ class Exported:
         self.reset()
 
     def __reduce__(self) -> Any:
-        """Is pickled as its path: another process loads it from there."""
+        """Pickles the path and the state; another process loads the policy from the path."""
         return Exported, (self.path,), {"state": self.state}
 
     def reset(self) -> None:
-        """Sets the state to the initial one: an episode starts."""
+        """Resets the state at an episode start."""
         self.state: dict[str, np.ndarray] = {}
 
     def observe(self, reward: Any) -> None:
-        """Tells the policy the reward of its last action, a number or `[E]`; most do not read it."""
+        """Sets the reward of the last action, a number or `[E]`; most policies do not read it."""
         if self.state and PREVIOUS_REWARD in self.fields:
             self.state[PREVIOUS_REWARD] = np.reshape(np.float32(reward), -1)
 
     def __call__(self, observation: Any, deterministic: bool = True) -> Any:
-        """Returns an action for an observation as `Policy.act` does; a LiteRT file returns no samples.
+        """Returns an action for an observation like `Policy.act`; a LiteRT file returns no samples.
 
-        Several actions come by name in a dict, those of a Tuple in a tuple.
+        Several actions are returned in a dict by name, those of a Tuple in a tuple.
         """
         if not deterministic and self.lite:
             raise TfsacError("a LiteRT file takes the noise of its samples as an input; call its signature `sample`")
@@ -106,7 +105,7 @@ class Exported:
         if self.fields - self.state.keys():
             raise TfsacError(NO_REWARD)
         if other_sizes := {len(value) for value in self.state.values()} - {rows}:
-            raise TfsacError(f"the state is of {other_sizes.pop()} environments; call reset before acting in {rows}")
+            raise TfsacError(f"the state has {other_sizes.pop()} environments; call reset before acting in {rows}")
         inputs = {**arrays, **self.state}
         outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
         self.state = {name: value for name, value in outputs.items() if name in self.fields}
@@ -117,9 +116,9 @@ class Exported:
         return unflattened(tuple_of(actions) if is_tuple else actions, leading)
 
     def _spec(self, name: str, value: Any) -> ArraySpec:
-        """Returns the spec of a part of an observation, with as many agents as it is of."""
+        """Returns the spec of one array of an observation, with the team size of the given value."""
         shape, dtype = self.reads[name]
-        with contextlib.suppress(ValueError, IndexError):  # `batched` refuses it
+        with contextlib.suppress(ValueError, IndexError):  # `batched` rejects it
             if shape[0] in (None, -1):
                 shape = (np.shape(value)[-len(shape)], *shape[1:])
         return ArraySpec(shape, dtype.name)
@@ -141,4 +140,4 @@ def tuple_of(actions: Mapping[str, np.ndarray], name: str = "action") -> Any:
 
 
 load_exported = Exported
-"""Loads an exported policy to act with, from the folder of a SavedModel or LiteRT file; see `Exported`."""
+"""Loads an exported policy from the folder of a SavedModel or LiteRT file; see `Exported`."""

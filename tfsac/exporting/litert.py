@@ -10,13 +10,13 @@ import numpy as np
 
 from tfsac.errors import TfsacError
 
-INITIAL_STATE = "initial_state"  # the signature
+INITIAL_STATE = "initial_state"  # name of the signature
 
 
 def with_half_weights(content: bytes) -> bytes:
     """Returns a float32 file with the weights of its matrix products and convolutions in float16.
 
-    TensorFlow's converter would round all constants: means, scales and bounds too.
+    TensorFlow's converter would round all constants, including means, scales and bounds.
     """
     from tensorflow.lite.python import schema_py_generated as schema
     from tensorflow.lite.tools import flatbuffer_utils
@@ -27,9 +27,9 @@ def with_half_weights(content: bytes) -> bytes:
     codes = [code.builtinCode for code in model.operatorCodes]
     dequantize = schema.OperatorCodeT()
     dequantize.builtinCode = dequantize.deprecatedBuiltinCode = kinds.DEQUANTIZE
-    dequantize.version = 3  # that takes float16
+    dequantize.version = 3  # this version takes float16
     model.operatorCodes.append(dequantize)
-    weights = {  # the numbers of their buffers; products of two activations have an empty one
+    weights = {  # the numbers of their buffers; products of two activations have an empty buffer
         graph.tensors[operator.inputs[1]].buffer
         for graph in model.subgraphs
         for operator in graph.operators
@@ -44,7 +44,7 @@ def with_half_weights(content: bytes) -> bytes:
             if tensor.buffer in weights:
                 stored = copy.copy(tensor)
                 stored.name, stored.type = tensor.name + b"/float16", schema.TensorType.FLOAT16
-                tensor.buffer = 0  # the empty one
+                tensor.buffer = 0  # the empty buffer
                 operator = schema.OperatorT()
                 operator.opcodeIndex, operator.inputs, operator.outputs = len(codes), [len(graph.tensors)], [i]
                 graph.tensors.append(stored)

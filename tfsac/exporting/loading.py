@@ -1,4 +1,4 @@
-"""Loading what a run has learned."""
+"""Loads the policy of a run."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def load_policy(
     seed: int | Sequence[int] | None = None,
     spec: Spec | None = None,
 ) -> Policy:
-    """Loads a run's policy: that of the best evaluation, or the last one.
+    """Loads a run's policy, from the best evaluation or the last checkpoint.
 
     Args:
-        run_dir: of the run.
-        env_fn, models: the functions that it was trained with, if it was. Another env_fn may make any environment with
-            the same actions in which the policy can read what it read in training.
-        critics: whether its agent is built too, with the critics that `Policy.values` and
+        run_dir: the run's folder.
+        env_fn, models: the functions that it was trained with, if any. Another env_fn may make any environment with the
+            same actions and the observations that the policy reads.
+        critics: whether to build the agent too, with the critics that `Policy.values` and
             `tfsac.export(..., values=True)` need.
-        step: of a checkpoint, for the best policy until then.
-        last: take the policy as it was at the newest checkpoint, or that of `step`, whatever its evaluations.
-        seed: of the samples that `act(observation, deterministic=False)` takes; None for others at every load.
-        spec: of the environment in which it is to play; None makes one and looks.
+        step: step of a checkpoint, to load the best policy until then.
+        last: load the policy of the newest checkpoint, or of that at `step`, regardless of evaluations.
+        seed: seed of the samples of `act(observation, deterministic=False)`; None for a new one at every load.
+        spec: spec of the environment to act in; None makes the environment to find out.
 
     Raises:
-        OSError: no run there, or one without an evaluation yet and not `last`.
-        TfsacError: its files are damaged, its environment or networks are not those of the run, or there is no such
+        OSError: no run in this folder, or a run without an evaluation yet, unless `last`.
+        TfsacError: the run's files are damaged, the environment or networks do not match it, or there is no such
             checkpoint.
 
     Example:
@@ -57,7 +57,7 @@ def load_policy(
     """
     directory = RunDirectory(run_dir)
     preset, run = directory.read()
-    trained = directory.spec()  # not of old runs
+    trained = directory.spec()  # None for old runs
     if spec is None and preset.environment.evaluation != "separate":  # its only environment may be in use
         spec = trained
     if spec is None:
@@ -69,7 +69,7 @@ def load_policy(
     trained = trained or spec
     if isinstance(trained.action, HybridSpec) and isinstance(spec.action, HybridSpec):
         directory.check_spaces(spec, ())
-        trained = trained._replace(action=spec.action)  # with the same spaces but for the dtype
+        trained = trained._replace(action=spec.action)  # the same spaces except for the dtype
     if isinstance(trained.action, DiscreteSpec) and isinstance(spec.action, DiscreteSpec):
         trained = trained._replace(action=trained.action._replace(native_dtype=spec.action.native_dtype))
     agent = build_agent(preset, run, trained, models) if critics or last else None
@@ -94,14 +94,14 @@ def environment_of(run_dir: str | pathlib.Path, env_fn: EnvFn | None = None) -> 
 def playing_environment(
     run_dir: str | pathlib.Path, env_fn: EnvFn | None, changes: Mapping[str, Any] | None = None, quiet: bool = True
 ) -> EnvironmentParameters:
-    """Returns the parameters of the environment in which a run's policy is to play, with the changes of
-    `tfsac.evaluate`; unless it is quiet, a line says where it is another environment than that of training.
+    """Returns the parameters of the environment that a run's policy acts in, with the changes of `tfsac.evaluate`.
+    Unless `quiet`, prints a line if it differs from the training environment.
     """
     directory, changes = RunDirectory(run_dir), changes or {}
     preset, _ = directory.read()
     playing, trained = override(preset, changes).environment, preset.environment
     if playing.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
-        can = "only the environment of a trained policy can change, such as environment.kwargs, and no filters"
+        can = "for a trained policy only the environment can change, such as environment.kwargs, but no filters"
         raise ParameterError(f"{can}, got {', '.join(changes)}")
     different = differences(to_json(trained), to_json(playing))
     env_fn_of_training = read_object(directory.config).get("env_fn")

@@ -1,4 +1,4 @@
-"""A policy as a TensorFlow graph, without NumPy, Keras or tfsac: what is inside an export."""
+"""A policy as a TensorFlow graph, without NumPy, Keras or tfsac: the content of an export."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tfsac.types import DISCRETE, ArraySpec, HybridSpec, input_name
 
 
 class PolicyGraph:
-    """Observation normalisation, network, distribution and the map to the environment's own actions of a policy as one
-    graph, on request with the agent's values.
+    """A policy as one graph: observation normalisation, network, distribution and the map to the environment's actions;
+    with `values`, also the agent's values.
 
     Attributes:
-        weights: the variables that the functions use. Saving these alone keeps Keras and tfsac out of the SavedModel.
+        weights: the variables that the functions use. Saving only these keeps Keras and tfsac out of the SavedModel.
         state: specs `[E, ...]` of the policy state by field.
     """
 
@@ -29,7 +29,7 @@ class PolicyGraph:
         if values and policy.critics is None:
             raise TfsacError(NO_CRITICS)
         self.policy, self.filters, self.critics = policy.acting, policy.filters, policy.critics if values else None
-        self.map = action_map(self.policy.spec.single_agent())  # the same for each of several agents
+        self.map = action_map(self.policy.spec.single_agent())  # the same for each team member
         self.maps = self.map.maps if isinstance(self.map, HybridActionMap) else {"action": self.map}
         self.networks = {**self.policy.networks, **(self.critics.networks if self.critics else {})}
         variables = [v.value for network in self.networks.values() for v in network.variables]
@@ -40,7 +40,7 @@ class PolicyGraph:
         }
 
     def to_environment(self, action: Any) -> dict[str, tf.Tensor]:
-        """Returns the environment's actions for the agent's, by name of the output: "action", or a leaf's."""
+        """Maps the agent's actions to the environment's, by output name: "action", or that of a leaf."""
         of = self.policy.spec.action
         leaves = of.split(action, tf.reshape) if isinstance(of, HybridSpec) else {"action": action}
         return {name: self._to_environment(self.maps[name], x) for name, x in leaves.items()}
@@ -48,11 +48,11 @@ class PolicyGraph:
     def _to_environment(self, leaf: ActionMap, action: tf.Tensor) -> tf.Tensor:
         if not isinstance(leaf.action, ArraySpec):
             return tf.cast(action + leaf.start, dtype_of(leaf))
-        # No sum in units of [-1, 1], for which an int8 export would have few of its 256 numbers.
+        # Do not add in units of [-1, 1]: an int8 export would have few of its 256 values for the sum.
         return tf.clip_by_value(action * leaf.scale + (0.5 * leaf.low + 0.5 * leaf.high), leaf.low, leaf.high)
 
     def to_agent(self, leaves: Mapping[str, tf.Tensor]) -> Any:
-        """Returns the agent's actions for the environment's, by name of the input."""
+        """Maps the environment's actions, by input name, to the agent's."""
         parts: dict[bool, list[tf.Tensor]] = {False: [], True: []}
         for name, leaf in self.maps.items():
             is_array, action = isinstance(leaf.action, ArraySpec), leaves[name]
@@ -67,7 +67,7 @@ class PolicyGraph:
         return of.whole(*(tf.concat(part, axis=-1) if part else None for part in flat))
 
     def normalized(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns observations as they are normalised in training."""
+        """Returns observations, normalised as in training."""
         if not self.filters.count:
             return dict(observation)
         bound = self.filters.parameters.observation_clipping
@@ -78,16 +78,16 @@ class PolicyGraph:
         }
 
     def act(self, inputs: Mapping[str, tf.Tensor], noise: Any = None) -> dict[str, tf.Tensor]:
-        """Returns "action" `[E, ...]`, or several actions by name, in the environment's units and the next state by
-        field: the mode, or a sample with noise as `BasePolicy.sample_noise` draws it.
+        """Returns "action" `[E, ...]`, or several actions by name, in the environment's units, and the next state by
+        field. Actions are the mode, or samples with noise from `BasePolicy.sample_noise`.
         """
         state = {name: inputs[name] for name in self.state}
         action, next_state = self.policy.act_tensors(self.normalized(inputs), noise, state)
         return {**self.to_environment(action), **next_state}
 
     def values(self, inputs: Mapping[str, tf.Tensor], action: Any) -> dict[str, tf.Tensor]:
-        """Returns the agent's values of observations (and a state) and the environment's actions, several of them by
-        name.
+        """Returns the agent's values of observations (and a state) and of the environment's actions; several actions
+        come by name.
         """
         assert self.critics is not None
         state = {name: inputs[name] for name in self.state}
@@ -108,13 +108,13 @@ class PolicyGraph:
         } | self.state
 
     def _batched(self, shape: tuple[int, ...]) -> list[int | None]:
-        """Returns a shape for any number of environments, and of agents where several share the policy."""
+        """Returns a shape for any number of environments, and for any team size if a team shares the policy."""
         return [None, *shape] if self.policy.spec.num_agents is None else [None, None, *shape[1:]]
 
     def signatures(self, noise_as_input: bool) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
         inputs = self.inputs(*self.policy.acts_through)
-        function = functools.partial(tf.function, autograph=False)  # AutoGraph would take most of the time of an export
+        function = functools.partial(tf.function, autograph=False)  # AutoGraph would take most of the export time
         signatures = {"serving_default": function(lambda tensors: self.act(tensors)).get_concrete_function(inputs)}
         if self.state:
             rows = tf.TensorSpec([], tf.int32, name="rows")
@@ -145,7 +145,7 @@ class PolicyGraph:
 
 
 def dtype_of(leaf: ActionMap) -> str:
-    """Returns the dtype of an action: float32, or an integer space's own where LiteRT knows it, else int32."""
+    """Returns the dtype of an action: float32, or an integer space's own if LiteRT supports it, else int32."""
     if isinstance(leaf.action, ArraySpec):
         return "float32"
     native = leaf.action.native_dtype
@@ -153,5 +153,5 @@ def dtype_of(leaf: ActionMap) -> str:
 
 
 def action_input(name: str) -> str:
-    """Returns how the input of "values" for an action of this name is called, which no observation is."""
+    """Returns the name of the input of "values" for an action; no observation has this name."""
     return name if name.startswith("action") else f"action_{name}"

@@ -1,4 +1,4 @@
-"""Exporting a policy as a SavedModel or a LiteRT file that acts exactly as the trained one, without tfsac."""
+"""Exports a policy as a SavedModel or a LiteRT file that acts exactly like the trained one, without tfsac."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def export(
     replace: bool = False,
     quantize: Quantize = "none",
 ) -> pathlib.Path:
-    """Writes a policy from raw observations to the environment's own actions, and returns its folder or file.
+    """Exports a policy from raw observations to the environment's own actions, and returns its folder or file.
 
-    Its signatures are "serving_default" (deterministic actions), "sample", "initial_state" of a policy with a state,
-    and on request "values"; docs/exports.md has their inputs and outputs.
+    Its signatures are "serving_default" (deterministic actions), "sample", "initial_state" for a policy with a state,
+    and optionally "values"; docs/exports.md describes their inputs and outputs.
 
     Args:
-        policy: see `tfsac.load_policy`.
+        policy: from `tfsac.load_policy`.
         out: a folder that does not exist or is empty; a LiteRT file is `out/policy.tflite`.
         format: "saved_model" or "tflite".
-        values: also export the values, of a policy that was loaded with `critics=True`.
-        replace: an earlier export at `out` is replaced once the new one is complete.
+        values: also export the values; needs a policy that was loaded with `critics=True`.
+        replace: replace an earlier export at `out` once the new one is complete.
         quantize: "float16" rounds the weights of a LiteRT file; inputs and outputs keep their types.
 
     Raises:
-        OSError: it cannot be written, or there is something at `out`; with `replace`, something else than an export.
-        TfsacError: values of a policy without critics, or a policy that LiteRT's converter cannot make.
+        OSError: the export cannot be written, or `out` is not empty; with `replace`, `out` is not an export.
+        TfsacError: values of a policy without critics, or a policy that LiteRT's converter cannot convert.
 
     Example:
         >>> tfsac.export(tfsac.load_policy("runs/pendulum"), "exported")
@@ -74,8 +74,8 @@ def export(
             converter = tf.lite.TFLiteConverter.from_saved_model(str(complete), signature_keys=list(signatures))
             try:
                 content = converter.convert()
-            except Exception as error:  # of any kind, from an operation that LiteRT does not have
-                raise TfsacError(f"LiteRT's converter cannot make this policy, only a SavedModel: {error}") from error
+            except Exception as error:  # of any type, for an operation that LiteRT lacks
+                raise TfsacError(f"LiteRT cannot convert this policy; export a SavedModel instead: {error}") from error
             complete = folder / "lite"
             complete.mkdir()
             (complete / TFLITE_FILE).write_bytes(with_half_weights(content) if quantize == "float16" else content)
@@ -88,23 +88,23 @@ def export(
 
 
 def _is_export(path: pathlib.Path) -> bool:
-    """Returns whether a folder holds an exported policy and nothing else, as a model card or a server's folder may."""
+    """Returns whether a folder holds only an exported policy, with no other files, such as those of a model card."""
     names = {part.name for part in path.iterdir()} if path.is_dir() else set()
     return names == {TFLITE_FILE} or {SAVED_MODEL_FILE} <= names <= SAVED_MODEL_FILES
 
 
 def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]) -> float:
-    """Compares the deterministic actions and states of an export with the live policy's; resets the policy.
+    """Compares an export's deterministic actions and states with those of the live policy, which is reset.
 
     Args:
-        policy: that was exported.
-        path: what `export` returned.
-        observations: raw ones of one episode, in order.
+        policy: the exported policy.
+        path: return value of `export`.
+        observations: raw observations of one episode, in order.
 
     Returns:
-        the largest absolute difference of an entry of an action, divided by half the range between its bounds, or of a
-        state; infinite where one is no finite number. Every step begins with the live policy's state; a tie, in which
-        both choose differently between two actions that are equal within rounding, is left out.
+        the largest absolute difference of any entry of an action, divided by half the range between its bounds, or of a
+        state; infinite if an entry is not finite. Every step starts from the live policy's state. Ties, in which both
+        choose differently between two actions that are equal up to rounding, are ignored.
 
     Raises:
         TfsacError: a policy with `epsilon_greedy`, whose actions are random.
@@ -121,7 +121,7 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
     differences = list[float]()
     for observation in observations:
         if policy.state:
-            policy.observe(np.ones(len(next(iter(policy.state.values())))))  # of policies that read rewards
+            policy.observe(np.ones(len(next(iter(policy.state.values())))))  # for policies that read rewards
         state = dict(policy.state)
         exported.state, live = state, policy.act(observation)
         of_export = exported(observation)
@@ -139,9 +139,9 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: Sequence[Any]
 
 
 def _unit(action: Any) -> np.ndarray:
-    """Returns by what differences of actions are divided, see `verify`."""
+    """Returns the divisor of action differences; see `verify`."""
     if not isinstance(action, ArraySpec):
         return np.ones(1)
     low, high = np.asarray(action.low, float), np.asarray(action.high, float)
-    rounding = np.maximum(np.abs(low), np.abs(high)) / 32  # float32's last bits of 1000.5 are no difference
+    rounding = np.maximum(np.abs(low), np.abs(high)) / 32  # ignores the last float32 bits of 1000.5
     return np.maximum((high - low) / 2, rounding)

@@ -1,8 +1,7 @@
 """Losses of actor-critic with experience replay (Wang et al. 2017, arXiv 1611.01224).
 
-Returns look along time, `[T, B]`; everything else is per row, `[R]`, of which there are R = T * B. The agent weights
-and adds the rows. Ratios of densities are computed from log-probabilities and are constants: no gradient goes through
-them.
+Returns run along time, `[T, B]`; everything else is per step, `[R]`, R = T * B. The agent weights and adds the steps.
+Density ratios are computed from log-probabilities, and no gradient flows through them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Constrained(NamedTuple):
     Attributes:
         direction: z, `[R, S]`, the gradient that the statistics get; zeros without a trust region.
         kl: KL(average || policy), `[R]`.
-        factor: how much of the divergence's gradient was taken out, `[R]`; zero where the region is not touched.
+        factor: how much of the divergence's gradient was removed, `[R]`; zero where the constraint is inactive.
     """
 
     direction: Tensor
@@ -40,7 +39,7 @@ class Constrained(NamedTuple):
 
 
 def log_ratio(log_prob: Tensor, behaviour_log_prob: Tensor) -> Tensor:
-    """Returns `log pi(a) - log mu(a)`, clipped to where its exponential is finite, without gradient; any shape."""
+    """Returns `log pi(a) - log mu(a)`, clipped so that its exponential is finite, without gradient; any shape."""
     log_prob.shape.assert_is_compatible_with(behaviour_log_prob.shape)
     return tf.stop_gradient(tf.clip_by_value(log_prob - behaviour_log_prob, -LOG_RATIO_MAX, LOG_RATIO_MAX))
 
@@ -64,7 +63,7 @@ def retrace_returns(
     Args:
         reward_TB, discount_TB: scaled reward, and gamma * (1 - terminated); other episodes may follow terminated steps.
         q_TB, v_TB, trace_TB: Q of the actions taken, V, and c.
-        bootstrap_B, valid_TB: V after the last step; whether there is a step (else what comes after is passed on).
+        bootstrap_B, valid_TB: V after the last step; whether there is a step (otherwise the later value is passed on).
     """
     assert_shapes(reward=(reward_TB, "TB"), discount=(discount_TB, "TB"), q=(q_TB, "TB"), v=(v_TB, "TB"))
     assert_shapes(
@@ -72,7 +71,7 @@ def retrace_returns(
     )
     targets = []
     for c_TB in (trace_TB, tf.ones_like(trace_TB)):
-        # What each step hands back is linear in what it gets: c (r + discount x - Q) + V. No step hands it on.
+        # Each step maps the value x after it linearly to c (r + discount x - Q) + V; without a step, x is passed on.
         slope_TB = tf.unstack(tf.where(valid_TB, discount_TB * c_TB, 1.0))
         constant_TB = tf.unstack(tf.where(valid_TB, c_TB * (reward_TB - q_TB) + v_TB, 0.0))
         after_TB = [bootstrap_B]
@@ -85,13 +84,13 @@ def retrace_returns(
 def policy_loss(
     log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Tensor, on_policy_R: Tensor, truncation: float | None
 ) -> Tensor:
-    """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps (`on_policy_R` is 1) have the weight 1.
+    """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps (`on_policy_R` is 1) have weight 1.
 
-    Of the actions taken, `log_prob_R` carries the gradient, `log_ratio_R` none; A is a return minus V; c may be None.
+    `log_prob_R` of the actions taken carries the gradient, `log_ratio_R` none; A is a return minus V; c may be None.
     """
     assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
     assert_shapes(log_prob=(log_prob_R, "R"), on_policy=(on_policy_R, "R"))
-    # Without truncation it is bounded where the square of the gradients' norm is still finite.
+    # Without truncation it is bounded so that the squared norm of the gradients stays finite.
     ratio_R = tf.exp(tf.minimum(log_ratio_R, 0.5 * LOG_RATIO_MAX))
     weight_R = ratio_R if truncation is None else tf.minimum(ratio_R, truncation)
     weight_R = tf.where(on_policy_R > 0, tf.ones_like(weight_R), weight_R)
@@ -104,8 +103,8 @@ def full_correction(
     """Second term of equation 8 for discrete actions: `-sum_a max(0, 1 - c / rho(a)) pi(a) log pi(a) (Q(a) - V)`.
 
     Args:
-        prob_RA, log_prob_RA: of the policy; only the second carries the gradient.
-        log_ratio_RA, q_RA, v_R: `log_ratio` of every action, and values, all constants.
+        prob_RA, log_prob_RA: the policy's; only the second carries the gradient.
+        log_ratio_RA, q_RA, v_R: `log_ratio` of every action, and values, all without gradient.
         truncation: c.
     """
     assert_shapes(
@@ -119,7 +118,7 @@ def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Ten
     """Second term of equation 9, of continuous actions: `-max(0, 1 - c / rho(a')) log pi(a') (Q(a') - V)`.
 
     Args:
-        log_prob_R: of a', a fresh action of the policy, itself a constant; it carries the gradient.
+        log_prob_R: log density of a', a new sample of the policy without gradient; it carries the gradient.
         log_ratio_R, advantage_R: `log_ratio` of a', and Q(a') - V.
         truncation: c.
     """
@@ -129,11 +128,11 @@ def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Ten
 
 
 def trust_region(gradient_RS: Tensor, kl_gradient_RS: Tensor, delta: float) -> tuple[Tensor, Tensor]:
-    """Equation 12: returns `z = g - max(0, (k.g - delta) / |k|^2) k` `[R, S]`, the nearest to g of all z with
-    `k.z <= delta`, and the factor of k `[R]`; zero where k is.
+    """Equation 12: returns `z = g - max(0, (k.g - delta) / |k|^2) k` `[R, S]`, the z nearest to g with `k.z <= delta`,
+    and the factor of k `[R]`, zero where k is zero.
 
     Args:
-        gradient_RS, kl_gradient_RS: g and k, of the loss and of minus the divergence by the policy's statistics.
+        gradient_RS, kl_gradient_RS: g and k, gradients of the loss and of minus the divergence by the statistics.
         delta: bound.
     """
     assert_shapes(gradient=(gradient_RS, "RS"), kl_gradient=(kl_gradient_RS, "RS"))
@@ -155,7 +154,7 @@ def constrained(
 
     Args:
         loss_and_kl: policy loss and KL(average || policy), `[R]` each, as functions of the statistics `[R, S]`.
-        statistics_RS, delta: of the policy; and the bound, None for no trust region.
+        statistics_RS, delta: the policy's statistics; the bound, or None for no trust region.
     """
     if delta is None:
         loss_R, kl_R = loss_and_kl(statistics_RS)
@@ -167,7 +166,7 @@ def constrained(
     gradient_RS, kl_gradient_RS = tape.gradient(loss_R, point_RS), -tape.gradient(kl_R, point_RS)
     direction_RS, factor_R = trust_region(gradient_RS, kl_gradient_RS, delta)
     region = Constrained(*(tf.stop_gradient(x) for x in (direction_RS, kl_R, factor_R)))
-    # The gradient of this loss is the direction, carried on into the network.
+    # The gradient of this loss is the direction, which continues into the network.
     return tf.reduce_sum(statistics_RS * region.direction, axis=-1), region
 
 

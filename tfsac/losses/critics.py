@@ -1,6 +1,6 @@
-"""How outputs of N critics are Q values: as they are, or as means of distributions of returns `[B, N, K]`.
+"""Converts the outputs of N critics to Q: unchanged, or as means of return distributions `[B, N, K]`.
 
-Each class reads Q of every critic `[B, N]` out of the outputs, and has the target of all critics `[B, ...]` or of each
+Each class computes every critic's Q `[B, N]` from the outputs, the target of all critics `[B, ...]` or of each
 `[B, N, ...]`, Q of that target `[B]` or `[B, N]`, and the losses `[B, N]`.
 """
 
@@ -22,10 +22,10 @@ from tfsac.types import Metrics, Transition
 
 
 class ScalarCritics:
-    """Outputs are Q.
+    """Critics whose outputs are Q.
 
     Args:
-        reduction: of the target critics.
+        reduction: reduction over the target critics.
         huber: whether errors beyond 1 count linearly.
     """
 
@@ -39,13 +39,13 @@ class ScalarCritics:
     def target(
         self, batch: Transition, next_BM: Tensor, next_log_prob_B: Tensor, alpha: Tensor
     ) -> tuple[Tensor, Metrics]:
-        """Returns the target and metrics of it.
+        """Returns the target and its metrics.
 
         Args:
             batch: rewards and discounts.
             next_BM: outputs of M target critics at the next observation and action.
             next_log_prob_B: log-probability of that action.
-            alpha: temperature, or 0 where the target has no entropy.
+            alpha: temperature, or 0 for a target without entropy.
         """
         value = ensembles.reduce_q(next_BM, self.reduction)
         return ensembles.soft_target(batch.reward, batch.discount, value, next_log_prob_B, alpha), {}
@@ -55,12 +55,12 @@ class ScalarCritics:
         return target
 
     def loss(self, outputs_BN: Tensor, target: Tensor) -> Tensor:
-        """Returns the squared error, or Huber's."""
+        """Returns the squared error, or the Huber loss."""
         return regression_loss(outputs_BN, target, self.huber)
 
 
 class CategoricalCritics:
-    """Outputs are logits of K atoms, whose bounds and number the parameters have."""
+    """Critics whose outputs are logits of K atoms; the parameters set their bounds and number."""
 
     def __init__(self, reduction: str, parameters: CategoricalValueParameters):
         low, high = (-ATOM_BOUND, ATOM_BOUND) if parameters.low is None else (parameters.low, parameters.high)
@@ -93,7 +93,7 @@ class CategoricalCritics:
 
 
 class QuantileCritics:
-    """Outputs are K quantiles."""
+    """Critics whose outputs are K quantiles."""
 
     def __init__(self, reduction: str, parameters: QuantileValueParameters):
         self.reduction, self.drop = reduction, parameters.drop_per_critic
@@ -124,7 +124,7 @@ class QuantileCritics:
 def critic_values(
     algorithm: TwinSoftActorCriticAlgorithmParameters, head: QHeadParameters, huber: bool
 ) -> ScalarCritics | CategoricalCritics | QuantileCritics:
-    """Returns what reads the outputs of the critics that parameters describe."""
+    """Returns the conversion of outputs for the critics that the parameters describe."""
     if isinstance(head.distribution, CategoricalValueParameters):
         return CategoricalCritics(algorithm.target_reduction, head.distribution)
     if isinstance(head.distribution, QuantileValueParameters):

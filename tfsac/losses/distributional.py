@@ -1,9 +1,9 @@
 """Losses of critics that predict a distribution of returns: categorical over fixed atoms (C51, Bellemare et al. 2017,
 arXiv 1707.06887), or quantiles (QR-DQN, Dabney et al. 2018, arXiv 1710.10044; TQC, Kuznetsov et al. 2020, arXiv
-2005.04269). `critics.py` has which critics use them.
+2005.04269). `critics.py` selects which critics use them.
 
-Everything is computed in float32, or in float64 where the first tensor has it: networks may compute in bfloat16. Sums
-over atoms are no products of matrices, which some devices round to fewer digits.
+Everything is computed in float32, or in float64 if the first tensor has that type: networks may compute in bfloat16.
+Sums over atoms are not matrix products, which some devices round to fewer digits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Support(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Distance of two atoms."""
+        """Distance between adjacent atoms."""
         return (self.high - self.low) / (self.size - 1)
 
     def atoms(self, dtype: tf.DType = tf.float32) -> Tensor:
@@ -61,10 +61,10 @@ def target_positions(
     It is computed in units of atoms: a shift by whole atoms is then exact.
 
     Args:
-        reward_B, discount_B: after scaling; and gamma^n * (1 - terminated).
+        reward_B, discount_B: scaled reward; gamma^n * (1 - terminated).
         next_log_prob_B: log density of a'.
         alpha: temperature, a scalar; 0 leaves the entropy out of the target.
-        support: of the critics.
+        support: the critics' support.
     """
     assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_log_prob=(next_log_prob_B, "B"))
     assert_shapes(alpha=(alpha, ""))
@@ -75,15 +75,15 @@ def target_positions(
 
 
 def projected_target(next_prob: Tensor, position_BK: Tensor) -> Tensor:
-    """Returns the probabilities of the atoms, each moved to its position and shared by its two neighbours, without
-    gradient (1707.06887, equation 7): `t_k = sum_j p_j max(0, 1 - |position_j - k|)`.
+    """Returns the probabilities after moving each atom to its position and splitting it between its two neighbours,
+    without gradient (1707.06887, equation 7): `t_k = sum_j p_j max(0, 1 - |position_j - k|)`.
 
     Args:
-        next_prob: of one distribution `[B, K]` or of N, `[B, N, K]`.
-        position_BK: see `target_positions`; those outside of the atoms count as the first or the last one.
+        next_prob: probabilities of one distribution `[B, K]`, or of N, `[B, N, K]`.
+        position_BK: see `target_positions`; those outside the atoms count as the first or the last one.
 
     Returns:
-        Distributions of the shape of `next_prob`.
+        Distributions with the shape of `next_prob`.
     """
     next_prob = _precise(next_prob)
     several = next_prob.shape.rank == 3
@@ -101,7 +101,7 @@ def clipped_mass(
     """Returns the probability that `r + discount * (z_j - alpha log pi(a'|s'))` is beyond the first or the last atom,
     which a projection clips: `[B]`, or `[B, N]`.
 
-    It is compared in float64, where a target that ends on the last atom does not lie beyond it by rounding.
+    The comparison is in float64, so that rounding does not move a target on the last atom beyond it.
 
     Args:
         next_prob: see `projected_target`.
@@ -113,7 +113,7 @@ def clipped_mass(
     assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_log_prob=(next_log_prob_B, "B"))
     assert_shapes(reward=(reward_B, "B"), atoms=(atoms_K, "K"), next_prob=(next_prob, "BNK" if several else "BK"))
     assert_shapes(alpha=(alpha, ""))
-    # A reward of the last atom may be rounded itself.
+    # A reward equal to the last atom may itself be rounded.
     low, high = _alike(atoms_K, *tf.unstack(tf.constant([support.low, support.high], _precise(reward_B).dtype)))
     low, high = tf.minimum(low, support.low), tf.maximum(high, support.high)
     reward_B, discount_B, log_prob_B, alpha = _alike(atoms_K, reward_B, discount_B, next_log_prob_B, alpha)
@@ -126,7 +126,7 @@ def cross_entropy(logits_BNK: Tensor, target: Tensor) -> Tensor:
     """Returns `-sum_k sg(t_k) log p_k` of every critic, `[B, N]` (1707.06887, section 4).
 
     Args:
-        logits_BNK: of the critics.
+        logits_BNK: the critics' outputs.
         target: distributions `[B, K]`, or `[B, N, K]` where every critic has its own.
     """
     log_prob_BNK = tf.nn.log_softmax(_precise(logits_BNK))
@@ -148,8 +148,8 @@ def pooled_quantiles(next_quantiles_BNK: Tensor, drop_per_critic: int) -> Tensor
     order (2005.04269, section 4.3).
 
     Args:
-        next_quantiles_BNK: of the target critics.
-        drop_per_critic: how many times N of the largest are left out, which lowers the estimate.
+        next_quantiles_BNK: quantiles of the target critics.
+        drop_per_critic: N times this many of the largest are dropped, which lowers the estimate.
     """
     assert_shapes(next_quantiles=(next_quantiles_BNK, "BNK"))
     critics, size = next_quantiles_BNK.shape[1:]
@@ -177,7 +177,7 @@ def quantile_huber(quantiles_BNK: Tensor, target: Tensor) -> Tensor:
 
 
 def _quantile_huber(quantiles_BK: Tensor, target_BM: Tensor) -> Tensor:
-    """Returns the rows `[B]` of one critic; see `quantile_huber`."""
+    """Returns the loss `[B]` of one critic; see `quantile_huber`."""
     size = quantiles_BK.shape[-1]
     tau_K1 = (tf.range(size, dtype=quantiles_BK.dtype)[:, None] + 0.5) / size
     error_BKM = target_BM[:, None] - quantiles_BK[..., None]
@@ -188,11 +188,11 @@ def _quantile_huber(quantiles_BK: Tensor, target_BM: Tensor) -> Tensor:
 
 
 def _precise(x: Any) -> Tensor:
-    """Returns a tensor in float64 where it has that type, otherwise in float32."""
+    """Returns a tensor in float64 if it has that type, otherwise in float32."""
     x = tf.convert_to_tensor(x)
     return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)
 
 
 def _alike(x: Tensor, *others: Any) -> list[Tensor]:
-    """Returns tensors and numbers in the type of a tensor."""
+    """Casts tensors and numbers to the dtype of `x`."""
     return [tf.cast(tf.convert_to_tensor(other, dtype_hint=x.dtype), x.dtype) for other in others]

@@ -1,8 +1,8 @@
-"""Reductions over N critics to one target or one value: of all of them, or of M that are drawn for each update (REDQ,
-Chen et al. 2021, arXiv 2101.05982).
+"""Reductions of N critics to one target or one value: over all of them, or over M drawn for each update (REDQ, Chen et
+al. 2021, arXiv 2101.05982).
 
-A reduction is "min"; "mean"; "index_min", the critic of the lowest Q in each row; or "own", where every critic keeps a
-target of its own.
+A reduction is "min"; "mean"; "index_min", the critic with the lowest Q in each entry; or "own", where every critic
+keeps its own target.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def draw_critics(uniform_N: Tensor, size: int) -> Tensor:
 
 
 def reduce_q(q: Tensor, reduction: str) -> Tensor:
-    """Returns one Q of each row, `[B]`, by "min", "mean" or "index_min", which is "min" here; `[B, N]` by "own". Of
+    """Returns one Q per entry, `[B]`, by "min", "mean" or "index_min" (here the same as "min"); `[B, N]` by "own". For
     Q `[B, N, K]` of several actions it returns `[B, K]`.
     """
     assert_shapes(q=(q, "BNK"[: max(q.shape.rank, 2)]))
@@ -39,12 +39,12 @@ def reduce_q(q: Tensor, reduction: str) -> Tensor:
 
 
 def reduce_distributions(values_BNK: Tensor, q_BN: Tensor, reduction: str) -> Tensor:
-    """Returns one distribution of each row, `[B, K]`, by "index_min" or "mean"; `[B, N, K]` by "own".
+    """Returns one distribution per entry, `[B, K]`, by "index_min" or "mean"; `[B, N, K]` by "own".
 
     Args:
         values_BNK: probabilities of atoms, or quantiles, whose mean is taken index by index.
-        q_BN: means of the distributions; of equally low ones "index_min" takes the first.
-        reduction: see above.
+        q_BN: means of the distributions; "index_min" takes the first of equally low ones.
+        reduction: see the module's docstring.
     """
     assert_shapes(values=(values_BNK, "BNK"), q=(q_BN, "BN"))
     if reduction == "index_min":
@@ -61,8 +61,8 @@ def soft_target(
     (2101.05982, algorithm 1).
 
     Args:
-        reward_B, discount_B: after scaling; and gamma^n * (1 - terminated).
-        next_value: `[B]`, or of several critics or quantiles `[B, M]` or `[B, N, M]`.
+        reward_B, discount_B: scaled reward; gamma^n * (1 - terminated).
+        next_value: `[B]`; for several critics or quantiles, `[B, M]` or `[B, N, M]`.
         next_log_prob_B: log density of a'.
         alpha: temperature, a scalar; 0 leaves the entropy out of the target.
     """

@@ -1,8 +1,8 @@
 """Losses of the soft actor-critics: with a value network (Haarnoja et al. 2018, arXiv 1801.01290), with twin target
 critics (arXiv 1812.05905), for discrete actions (Christodoulou 2019, arXiv 1910.07207) and for hybrid ones.
 
-All of them are made of one quantity, the soft value `min_i Q_i(s, a) - alpha log pi(a|s)`: the policy maximises it, V
-is regressed on it, and Q on the reward plus the discounted soft value of the next state. Each function returns one
+All of them are built from one quantity, the soft value `min_i Q_i(s, a) - alpha log pi(a|s)`: the policy maximises it,
+V is regressed on it, and Q on the reward plus the discounted soft value of the next state. Each function returns one
 value for each entry of the batch, `[B]` (or `[B, N]` for N critics); the agent averages over the global batch.
 """
 
@@ -14,8 +14,8 @@ import tensorflow as tf
 
 
 def assert_shapes(**tensors: tuple[tf.Tensor, str]) -> None:
-    """Refuses at trace time, with a ValueError, ranks and sizes that differ by the letters of the dimensions,
-    `log_prob=(x_B, "B")`: [B] and [B, 1] would silently be broadcast to [B, B].
+    """Raises ValueError at trace time if ranks or sizes do not match the letters of the dimensions, such as
+    `log_prob=(x_B, "B")`: [B] and [B, 1] would silently broadcast to [B, B].
     """
     sizes: dict[str, tuple[int, str]] = {}
     for name, (tensor, dimensions) in tensors.items():
@@ -31,12 +31,12 @@ def assert_shapes(**tensors: tuple[tf.Tensor, str]) -> None:
 def soft_value(q_BN: tf.Tensor, log_prob_B: tf.Tensor, alpha: Any) -> tf.Tensor:
     """Returns `min_i Q_i(s, a) - alpha * log pi(a|s)` of an action of the policy, `[B]`.
 
-    Minus it is the policy's loss, with the gradient through the reparameterised action (1812.05905, equation 7;
+    Its negative is the policy's loss, with the gradient through the reparameterised action (1812.05905, equation 7;
     1801.01290, equation 12, where alpha is 1). At s' with target critics it is the value to bootstrap from (equations 3
     and 5).
 
     Args:
-        q_BN: N critics of the action.
+        q_BN: Q of the action from N critics.
         log_prob_B: log density of the action.
         alpha: temperature, a scalar without gradient.
     """
@@ -48,7 +48,7 @@ def expected_soft_value(q_BNA: tf.Tensor, prob_BA: tf.Tensor, log_prob_BA: tf.Te
     """Returns `sum_a pi(a|s) (min_i Q_i(s, a) - alpha log pi(a|s))`, `[B]` (1910.07207, equations 10 and 12).
 
     Args:
-        q_BNA: N critics of every action.
+        q_BNA: Q of every action from N critics.
         prob_BA, log_prob_BA: of the policy, both zero for masked actions.
         alpha: temperature, a scalar without gradient.
     """
@@ -63,7 +63,7 @@ def hybrid_soft_value(
     factors k and a continuous action u (Delalleau et al. 2019, arXiv 1912.11077; u does not depend on k here).
 
     Args:
-        q_BK: of every combination with u, one of all critics.
+        q_BK: Q of every combination with u, reduced over the critics.
         prob_BK, log_prob_BK: of the combinations, both zero for masked ones.
         log_prob_B: log density of u; zeros without continuous dimensions.
         alpha_discrete, alpha: temperatures of the factors and of u, scalars without gradient.
@@ -74,7 +74,7 @@ def hybrid_soft_value(
 
 
 def expectation(prob_BA: tf.Tensor, value_BA: tf.Tensor) -> tf.Tensor:
-    """Returns `sum_a pi(a) * value(a)`, `[B]`; actions of probability zero leave neither value nor gradient."""
+    """Returns `sum_a pi(a) * value(a)`, `[B]`; actions of probability zero add neither value nor gradient."""
     assert_shapes(prob=(prob_BA, "BA"), value=(value_BA, "BA"))
     return tf.reduce_sum(prob_BA * tf.where(prob_BA > 0, value_BA, tf.zeros_like(value_BA)), axis=-1)
 
@@ -92,10 +92,10 @@ def bootstrap_target(reward_B: tf.Tensor, discount_B: tf.Tensor, next_value_B: t
 
 
 def regression_loss(prediction: tf.Tensor, target: tf.Tensor, huber: bool = False) -> tf.Tensor:
-    """Returns the squared error or Huber's, `[B]`, or `[B, N]` of N critics with one target `[B]` or one each `[B, N]`.
+    """Returns the squared error or the Huber loss, `[B]`, or `[B, N]` for N critics with a target `[B]` or `[B, N]`.
 
     Args:
-        prediction: of V `[B]` or Q `[B, N]`.
+        prediction: V `[B]` or Q `[B, N]`.
         target: regression target.
         huber: see `squared_or_huber`.
     """
@@ -105,7 +105,7 @@ def regression_loss(prediction: tf.Tensor, target: tf.Tensor, huber: bool = Fals
 
 
 def squared_or_huber(error: tf.Tensor, huber: bool) -> tf.Tensor:
-    """Returns the square of an error of any shape; with `huber` `2 |error| - 1` where it exceeds 1."""
+    """Returns the square of an error of any shape; with `huber`, `2 |error| - 1` where `|error|` exceeds 1."""
     if huber:
         return tf.where(tf.abs(error) <= 1.0, tf.square(error), 2.0 * tf.abs(error) - 1.0)
     return tf.square(error)

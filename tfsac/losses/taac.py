@@ -1,7 +1,7 @@
 """Losses of temporally abstract actor-critic, TAAC, TaacL and TaacQ (Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
-Rows of sequences are `[T, B]`; D rewards a step, usually one, are an axis of their own. The loss functions return one
-value per row; the agent averages over all rows and leaves out those after an episode's last action.
+Rows of sequences are `[T, B]`; D rewards per step, usually one, are a separate axis. The loss functions return one
+value per row; the agent averages over all rows, without those after an episode's last action.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def compare_through_returns(
     episode is over, or the sequence ends. Rewards have the index of their actions.
 
     Args:
-        reward_TBD: after the filters.
+        reward_TBD: rewards after the filters.
         nonterminal_TB: 1 - terminated.
         gamma_D: discount of each reward.
         keep_q_TBD, switch_q_TBD: target critics at tau0 and tau1 of the current policy.
         keep_TB: its probability of keeping, beta0.
         last_TB: booleans, rows after an episode's last action.
         switched_TB: booleans, whether the stored step switched.
-        would_switch_TB: booleans, a sample of the current choice, as ALF has it. Its mistake: where it switches, the
-            target is V and not Q(tau1). None takes the expectation instead, `acc = beta1 * Q(tau1) + beta0 * G`, which
-            is unbiased.
+        would_switch_TB: booleans, a sample of the current choice, as in ALF. ALF's mistake: where it switches, the
+            target is V instead of Q(tau1). None takes the expectation instead, `acc = beta1 * Q(tau1) + beta0 * G`,
+            which is unbiased.
 
     Returns:
         `[T - 1, B, D]`, without gradient.
@@ -76,7 +76,7 @@ def critic_loss(q_TBND: tf.Tensor, return_TBD: tf.Tensor, huber: bool = False) -
 
     Args:
         q_TBND: critics at the stored trajectories.
-        return_TBD: of all rows but the last, `[T - 1, B, D]`.
+        return_TBD: returns of all rows but the last, `[T - 1, B, D]`.
         huber: see `squared_or_huber`.
     """
     assert_shapes(q=(q_TBND[:-1], "TBND"), returns=(return_TBD, "TBD"))

@@ -1,4 +1,4 @@
-"""Replay memories of NumPy arrays: rings of steps, and whole episodes. No TensorFlow."""
+"""Replay memories in NumPy arrays: rings of steps, and complete episodes. They load no TensorFlow."""
 
 from tfsac.memories.demonstrations import (
     MINARI,

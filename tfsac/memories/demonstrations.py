@@ -1,4 +1,4 @@
-"""Demonstrations: whole episodes of some policy, in an npz file without pickle or in a Minari dataset."""
+"""Demonstrations: complete episodes of any policy, in an npz file without pickle or in a Minari dataset."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ MINARI = "minari:"
 
 
 class Demonstrations(NamedTuple):
-    """Transitions of whole episodes, in order.
+    """Transitions of complete episodes, in order.
 
     Attributes:
         records: `[K]`, with the fields of `TransitionMemory.ring`, stacks of frames as whole arrays.
-        level: the environment they come from; "" where a Minari dataset names none.
+        level: the environment they come from; "" if a Minari dataset names none.
         returns: `[E]`, undiscounted return of each episode.
-        visible_entries: that the environment of a run had; None where it had none, or is not known.
-        action_bounds: (low, high) of the environment's continuous actions, which -1 and 1 stand for, as nested lists;
-            None where actions are discrete, or the bounds are not known.
+        visible_entries: those of the recorded run's environment; None if it had none, or they are not known.
+        action_bounds: (low, high) of the environment's continuous actions, which map to -1 and 1, as nested lists; None
+            for discrete actions or unknown bounds.
     """
 
     records: np.ndarray
@@ -56,7 +56,7 @@ class Demonstrations(NamedTuple):
 
 
 def action_bounds_of(spec: Spec) -> tuple[list[Any], list[Any]] | None:
-    """Returns low and high of continuous actions, as `Demonstrations` have them; None for discrete ones."""
+    """Returns low and high of continuous actions, as in `Demonstrations`; None for discrete ones."""
     action = spec.action
     if isinstance(action, DiscreteSpec) or action.low is None or action.high is None:
         return None
@@ -64,10 +64,10 @@ def action_bounds_of(spec: Spec) -> tuple[list[Any], list[Any]] | None:
 
 
 def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations) -> None:
-    """Writes demonstrations; actions are in [-1, 1], or numbers from 0, rewards and observations raw.
+    """Writes demonstrations; actions are in [-1, 1] or numbered from 0, rewards and observations are raw.
 
     Raises:
-        FileExistsError, ValueError, OSError: as `tfsac.utils.files.new_file`.
+        FileExistsError, ValueError, OSError: as in `tfsac.utils.files.new_file`.
     """
     new_file(path, SUFFIX)
     origin = {"visible_entries": demonstrations.visible_entries, "action_bounds": demonstrations.action_bounds}
@@ -89,18 +89,18 @@ def load_demonstrations(
     """Reads demonstrations and checks them against an environment.
 
     Args:
-        path: a file of `save_demonstrations`, or "minari:" and the id of a Minari dataset of this machine.
-        spec: of the environment; demonstrations have none of its extras.
-        level: of the environment, or None for any whose spec is the same.
-        num_episodes: how many to take, the first ones; None for all.
-        inverse: from the environment's actions, which Minari datasets keep, to the agent's; files need none.
-        visible_entries: of the environment, for a `level`; None where all are seen in their own order.
+        path: a file from `save_demonstrations`, or "minari:" and the id of a Minari dataset on this machine.
+        spec: spec of the environment; demonstrations have none of its extras.
+        level: level of the environment, or None for any with the same spec.
+        num_episodes: number of episodes to load, from the first on; None for all.
+        inverse: maps the environment's actions, which Minari datasets store, to the agent's; files need none.
+        visible_entries: those of the environment, with `level`; None if all are visible in their own order.
 
     Raises:
         FileNotFoundError: no such file or dataset.
-        TfsacError: not a demonstration file, empty, truncated, not finite, of another level, with other visible
-            entries or bounds of actions, of other shapes or dtypes than the spec's, actions that the agent could not
-            take, or fewer episodes than wanted; or Minari is not installed.
+        TfsacError: a file that is not of demonstrations, empty, truncated or not finite; another level, visible entries
+            or action bounds; shapes or dtypes that differ from the spec; actions that the agent cannot take; too few
+            episodes; or Minari is not installed.
     """
     layout = TransitionMemory(spec._replace(extras={}, num_rewards=None).unstacked(), 1).ring.dtype
     if minari := str(path).startswith(MINARI):
@@ -111,7 +111,7 @@ def load_demonstrations(
             try:
                 fields |= action_fields(inverse(fields.pop("action")))
             except (LookupError, TypeError, ValueError) as error:
-                raise TfsacError(f"{path} does not fit the environment: its actions are of other spaces") from error
+                raise TfsacError(f"{path} does not fit the environment: its action spaces differ") from error
         origin = _Origin(format=1, level=recorded_level)
     else:
         fields = read_arrays(pathlib.Path(path), KIND)
@@ -128,7 +128,7 @@ def load_demonstrations(
         fields["action"] = inverse(fields["action"])
     records = np.zeros(len(fields["reward"]), layout)
     for name in layout.names or ():
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is rejected
+        with np.errstate(over="ignore"):  # values too large for float32 become infinite, which is rejected
             records[name] = fields[name]
     ends = np.flatnonzero(records["terminated"] | records["truncated"])
     if returns.shape != ends.shape or ends[-1:].tolist() != [len(records) - 1]:
@@ -150,7 +150,7 @@ def load_demonstrations(
 
 
 class _Origin(pydantic.BaseModel):
-    """What a file says of where it comes from."""
+    """A file's metadata on its origin."""
 
     format: Literal[1]
     level: str
@@ -159,7 +159,7 @@ class _Origin(pydantic.BaseModel):
 
 
 def _check_origin(path: str | pathlib.Path, origin: _Origin, level: str, visible_entries: Sequence[int] | None) -> None:
-    """Checks that demonstrations come from an environment; the bare name of a class may be that of any level."""
+    """Checks that demonstrations come from this environment; a bare class name may belong to any level."""
     names = [name.rpartition(":")[2] for name in (origin.level, level)]  # without the module that registers it
     if names[0] != names[1] and all(re.search(r"[-_]v\d+$", name) for name in names):
         raise TfsacError(
@@ -167,7 +167,7 @@ def _check_origin(path: str | pathlib.Path, origin: _Origin, level: str, visible
             f"`tfsac record` and pass --set=agent.memory.demonstrations=FILE"
         )
     entries, recorded = list(visible_entries or ()), origin.visible_entries
-    if recorded is None:  # all in their own order; of fewer entries, the shape tells
+    if recorded is None:  # all in their own order; the shape shows if there are fewer
         differ = entries != sorted(entries) and sorted(entries) == list(range(len(entries)))
     else:
         differ = list(recorded) != entries
@@ -192,8 +192,8 @@ def _check_layout(path: str | pathlib.Path, fields: Mapping[str, np.ndarray], la
 
 
 def _check_values(path: str | pathlib.Path, records: np.ndarray, returns: np.ndarray, action: Any, spec: Spec) -> None:
-    """Checks that numbers are finite, and that the agent can take the actions, as they were before their conversion,
-    and masks allow them.
+    """Checks that values are finite, and that the agent can take the actions (before their conversion) and masks allow
+    them.
     """
     arrays = {**{name: records[name] for name in records.dtype.names or ()}, RETURNS: returns}
     if infinite := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
@@ -206,7 +206,7 @@ def _check_values(path: str | pathlib.Path, records: np.ndarray, returns: np.nda
     if mask in arrays:
         chosen = is_valid(action_in(records, records.dtype.names or ()), records[mask], spec.action)
         allowed = some_valid(records[NEXT + ACTION_MASK], spec.action)
-        # Both have an entry for each agent of a team.
+        # Both have an entry for each team member.
         valid, continues = (entries.reshape(len(records), -1).all(axis=1) for entries in (chosen, allowed))
         invalid = np.flatnonzero(~(valid & (continues | records["terminated"])))
         if len(invalid):
@@ -218,9 +218,9 @@ def _read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict
     """Reads a Minari dataset of this machine, such as "mujoco/halfcheetah/expert-v0".
 
     Returns:
-        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment; its id, ""
-        where the dataset names none; the undiscounted return of each episode, `[E]`. Episodes that were left off are
-        truncated.
+        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment; the
+        environment's id, "" if the dataset names none; the undiscounted return of each episode, `[E]`. Unfinished
+        episodes are truncated.
     """
     try:
         import minari

@@ -1,4 +1,4 @@
-"""Whole episodes, replayed as segments, and the newest steps of all environments as a rollout."""
+"""Complete episodes, replayed as segments, and the newest steps of all environments as a rollout."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tfsac.types import OBSERVATION, STATE, ArraySpec, Segments, Spec
 
 
 class EpisodicMemory(Ring):
-    """The newest finished episodes of E environments, the running ones, and the rollout since the last one was taken.
+    """The newest finished episodes of E environments, the running ones, and the current rollout.
 
     A finished episode of L steps is L + 1 records of a ring, the last of which has only the observation after the last
-    step. Running episodes and the rollout lie in one growing buffer, the tape `[n, E]`, whose row after the newest step
-    has the observations after it. Stored rewards and observations are raw.
+    step. Running episodes and the rollout lie in one growing buffer, the tape `[n, E]`; its row after the newest step
+    holds the observations after it. Stored rewards and observations are raw.
 
     Args:
-        spec: fields and their shapes; one reward a step.
-        capacity: number of steps of all finished episodes. The oldest episodes are evicted; of one that is longer, the
-            newest steps are kept, and the first k - 1 only complete stacks of k frames. The ring has extra room for the
-            last observations of 1000 episodes, or for one every 8 steps; of shorter ones it holds fewer steps.
+        spec: fields and their shapes; one reward per step.
+        capacity: number of steps of all finished episodes. The oldest episodes are evicted. A longer one keeps its
+            newest steps, of which the first k - 1 only complete stacks of k frames. The ring has extra room for the
+            last observations of 1000 episodes, or for one every 8 steps; with shorter episodes it holds fewer steps.
         t_max: T, maximum number of steps of a rollout and of a replayed segment.
         num_envs: E.
-        replay_start_size: number of steps of finished episodes from which on they may be sampled.
-        reward_filter: what the agent sees of raw rewards, any shape.
-        initial_state: state of the recurrent networks of one environment, which `add` gets before each step.
+        replay_start_size: number of steps of finished episodes needed for sampling.
+        reward_filter: maps raw rewards, any shape, to those that the agent learns from.
+        initial_state: specs of the recurrent networks' state, by field; `add` gets the state before each step.
         allocate: makes the ring, in RAM or with `on_disk`; the tape is always in RAM.
-        stale_rollouts: the policy that learns from a rollout may differ from the one that collected it: rollouts are
-            not marked as on-policy, so that importance weights come from the stored distributions.
+        stale_rollouts: whether the policy that learns from a rollout may differ from the one that collected it.
+            Rollouts are then not marked as on-policy, so that importance weights come from the stored distributions.
 
     Attributes:
         total_rows: records of finished episodes ever stored; the absolute index of the next one.
@@ -75,11 +75,11 @@ class EpisodicMemory(Ring):
         self.ring = allocate((capacity + min(capacity, max(capacity // 8, 1000)),), self.dtype)  # by absolute index
         self.episodes: deque[tuple[int, int]] = deque()  # absolute index of the first record, and L; oldest first
         self.num_steps, self.total_rows = 0, 0  # steps of these episodes, records ever stored
-        self.cut = False  # whether the only episode that is kept lacks its first steps
-        self.size = 0  # steps on the tape, of each environment
+        self.cut = False  # whether the only stored episode lacks its first steps
+        self.size = 0  # steps on the tape per environment
         self.tape = np.zeros((t_max + 2, num_envs), self.dtype)
-        self.begin = np.zeros(num_envs, np.int64)  # where each running episode began; below zero when that was dropped
-        self.rollout_begin, self.rollout_first = 0, np.ones(num_envs, bool)  # where, and whether episodes began there
+        self.begin = np.zeros(num_envs, np.int64)  # where each running episode started; below zero if dropped
+        self.rollout_begin, self.rollout_first = 0, np.ones(num_envs, bool)  # where, and whether episodes started there
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
@@ -97,7 +97,7 @@ class EpisodicMemory(Ring):
 
     @property
     def ready(self) -> bool:
-        """Whether finished episodes may be sampled: once there were `replay_start_size` steps, forgotten ones too."""
+        """Whether finished episodes may be sampled: once `replay_start_size` steps were stored, even if evicted."""
         return self.num_steps >= max(self.replay_start_size, 1) or self.oldest_row > 0
 
     @property
@@ -147,7 +147,7 @@ class EpisodicMemory(Ring):
             self._finish(env)
 
     def _first_needed(self) -> int:
-        """Returns the first row of the tape that the rollout needs, or what is kept of a running episode."""
+        """Returns the first row of the tape that the rollout or the stored part of a running episode needs."""
         first = min(self.rollout_begin, max(int(self.begin.min()), self.size - self.capacity))
         return max(first - self.num_earlier, 0)
 
@@ -177,7 +177,7 @@ class EpisodicMemory(Ring):
         self._forget()
 
     def _forget(self) -> None:
-        """Drops the oldest episodes that are too much, or partly overwritten."""
+        """Evicts the oldest episodes that exceed the capacity, or are partly overwritten."""
         while self.num_steps > self.capacity or self.total_rows - self.oldest_row > len(self.ring):
             self.num_steps -= self.episodes.popleft()[1]
 
@@ -190,7 +190,7 @@ class EpisodicMemory(Ring):
     def newest_actions(self, num_rows: int) -> np.ndarray | None:
         """Returns the actions of the running episode's last steps, `[num_rows, ...]`, oldest first.
 
-        None where they are not all kept, and with several environments, whose running episodes have other lengths.
+        None if they are not all stored, or with several environments, whose running episodes differ in length.
         """
         if self.num_envs > 1 or num_rows > min(self.size - self.begin[0], self.capacity):
             return None
@@ -202,16 +202,16 @@ class EpisodicMemory(Ring):
         """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it; the next step starts
         another.
 
-        Each replayed one is a segment of an episode chosen uniformly among the finished ones, whatever its length,
-        with replacement: T consecutive steps from a uniform start, or the whole episode where it is shorter.
+        Each replayed one is a segment of a finished episode, chosen uniformly with replacement, whatever its length: T
+        consecutive steps from a uniform start, or the whole episode if it is shorter.
 
         Args:
-            replays, rng: number of replayed batches, made when the memory is ready for it, and what draws them.
+            replays, rng: number of replayed batches, made once the memory is ready, and the generator that draws them.
             batch_size: B, at least E: the first E of the rollout are the environments, the others are empty.
             online: whether the rollout is the first batch.
 
         Returns:
-            None where there is nothing to learn from.
+            None if there is nothing to learn from.
         """
         online = online and self.size > self.rollout_begin
         replayed_segments = self._draw(replays * batch_size, rng) if replays and self.ready else []
@@ -231,7 +231,7 @@ class EpisodicMemory(Ring):
         return [(start + n, min(self.t_max, steps), n == 0 and not self.cut) for (start, steps), n in segments]
 
     def _stack(self, online: bool, replayed_segments: list[tuple[int, int, bool]], batch_size: int) -> Segments:
-        """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
+        """Returns a batch of the rollout if `online`, and batches of the given segments."""
         envs, initial = np.arange(batch_size), self.initial_state.items()
         segments = np.array(replayed_segments, np.int64).reshape(-1, batch_size, 3)
         start, steps, starts_episode = segments.transpose(2, 0, 1)
@@ -277,17 +277,17 @@ class EpisodicMemory(Ring):
 
     @property
     def oldest_row(self) -> int:
-        """Absolute index of the oldest record that is kept."""
+        """Absolute index of the oldest stored record."""
         return self.total_rows - self.num_steps - len(self.episodes)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps in addition to the records and `total_rows`; views, to be written before the
-        next step.
+        """Returns what a checkpoint stores besides the records and `total_rows`; views, which must be written before
+        the next step.
 
         Returns:
             `lengths` int64, steps of each finished episode, and `cut`; the needed rows of the `tape`, where on it each
-            episode (`begin` `[E]`) and the rollout (`rollout_begin`) began, and whether episodes began with the rollout
-            (`rollout_first` `[E]`); "state/<field>" `[E, ...]` of the rollout's initial state.
+            episode (`begin` `[E]`) and the rollout (`rollout_begin`) started, and whether episodes started with the
+            rollout (`rollout_first` `[E]`); "state/<field>" `[E, ...]` of the rollout's initial state.
         """
         first = self._first_needed()
         return {
@@ -301,7 +301,7 @@ class EpisodicMemory(Ring):
         }
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Loads what `state` returned, after the records were put back and `total_rows` was set."""
+        """Restores a result of `state`, after the records were restored and `total_rows` was set."""
         lengths = arrays["lengths"]
         oldest = self.total_rows - int((lengths + 1).sum())
         starts = oldest + np.cumsum(lengths + 1) - (lengths + 1)
@@ -315,7 +315,7 @@ class EpisodicMemory(Ring):
 
 
 def _lengths(first: np.ndarray) -> np.ndarray:
-    """Returns how many steps the segment of each step has; `[T, B]` in which True begins another segment."""
+    """Returns the number of steps of each step's segment, given `[T, B]` in which True starts a new segment."""
     first = first.T.copy()
     first[:, 0] = True
     segment = np.cumsum(first)  # one after another, column by column

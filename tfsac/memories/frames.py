@@ -1,4 +1,4 @@
-"""Stacks of frames, `[H, W, k]` bytes: a memory stores each frame once, and stacks frames when they are sampled."""
+"""Frame stacks, `[H, W, k]` bytes: a memory stores each frame once, and stacks frames when it samples."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import numpy as np
 
 from tfsac.types import OBSERVATION, ArraySpec, Spec
 
-EARLIER = "earlier/"  # how many earlier frames of its episode the stack of a record shows
+EARLIER = "earlier/"  # number of earlier frames of the episode in a record's stack
 PLACES, FRAMES = "places/", "frames/"  # arrays of a checkpoint
-BLOCK = 16  # stacks that are made at once, whose frames fit the processor's cache
+BLOCK = 16  # stacks that are made at once, so that their frames fit the processor's cache
 
 
 def observation_fields(spec: Spec) -> list[tuple[Any, ...]]:
-    """Returns name, dtype and shape of the fields of a record that hold its observation; of a stack, its newest
-    frame.
-    """
+    """Returns name, dtype and shape of a record's observation fields; of a stack, only the newest frame."""
     fields: list[tuple[Any, ...]] = []
     for key, array in spec.observation.items():
         fields += [(OBSERVATION + key, array.dtype, array.shape[:-1] if array.stacked else array.shape)]
@@ -27,30 +25,30 @@ def observation_fields(spec: Spec) -> list[tuple[Any, ...]]:
 
 
 def without_frames(dtype: np.dtype) -> list[str]:
-    """Returns the fields of a record but the frames and what is kept to stack them."""
+    """Returns the fields of a record without the frames and the fields for stacking them."""
     names = dtype.names or ()
     stacked = {OBSERVATION + name.removeprefix(EARLIER) for name in names if name.startswith(EARLIER)}
     return [name for name in names if name not in stacked and not name.startswith(EARLIER)]
 
 
 class RingFrames:
-    """The frames of one observation in a ring `[R, E]` of steps, which records hold one by one.
+    """The frames of one observation in a ring `[R, E]` of steps, one per record.
 
-    `extra_frames` holds the frames that no record holds: those after the newest steps and after ended ones, and the
-    k - 1 before the oldest row.
+    `extra_frames` holds the frames that no record holds: those after the newest and after final steps, and the k - 1
+    before the oldest row.
 
     Args:
         ring: the records.
-        key: of the observation.
+        key: key of the observation.
         array: its spec.
 
     Attributes:
-        extra_frames: frames `[H, W]` by number, `2 * transition` for the frame of a transition that is overwritten,
+        extra_frames: frames `[H, W]` by number, `2 * transition` for that of an overwritten transition,
             `2 * transition + 1` for the one after it. Transitions are numbered by row, then by environment.
     """
 
     def __init__(self, ring: np.ndarray, key: str, array: ArraySpec):
-        self.interleave = importlib.import_module("cv2").merge  # in a third of NumPy's time; games need it anyway
+        self.interleave = importlib.import_module("cv2").merge  # takes a third of NumPy's time; games need cv2 anyway
         self.frames, self.earlier, self.shape = ring[OBSERVATION + key], ring[EARLIER + key], array.shape
         self.rows, self.num_envs = ring.shape
         self.extra_frames: dict[int, np.ndarray] = {}
@@ -72,16 +70,16 @@ class RingFrames:
             self.extra_frames.pop(overwritten - 2 * longest * self.num_envs, None)
             number = 2 * (row * self.num_envs + env)
             if not first[env]:
-                self.extra_frames.pop(number - 2 * self.num_envs + 1, None)  # which this row holds from now on
+                self.extra_frames.pop(number - 2 * self.num_envs + 1, None)  # this row holds it from now on
             self.extra_frames[number + 1] = following[env, ..., -1].copy()
         self.earlier[slot] = np.where(first, 0, np.minimum(self.earlier[slot - 1] + 1, longest))
         self.frames[slot] = stack[..., -1]
 
     def stacks(self, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the stacks before the first and after the last of some transitions, `[..., H, W, k]` each.
+        """Returns the stacks before the first and after the last transition of each span, `[..., H, W, k]` each.
 
         Args:
-            first, last: numbers `[...]` of transitions that are kept; the same array where they span one step.
+            first, last: numbers `[...]` of stored transitions; the same array for spans of one step.
         """
         stacks = np.empty((2, *first.shape, *self.shape), np.uint8)
         num_frames = self.shape[-1]
@@ -95,7 +93,7 @@ class RingFrames:
             block_frames = frames[slots[:, block]]
             self.interleave([*block_frames[:num_frames]], dst=before[block])
             self.interleave([*block_frames[-num_frames:]], dst=after[block])
-            del block_frames  # so that the next ones take its place in the processor's cache
+            del block_frames  # so that the next block takes its place in the processor's cache
         for position, number in enumerate(numbers.ravel().tolist()):
             if number in self.extra_frames:
                 row, i = divmod(position, first.size)
@@ -107,8 +105,8 @@ class RingFrames:
     def _around(self, transition: np.ndarray, back: np.ndarray) -> np.ndarray:
         """Returns slots of the flat ring and numbers `[2, m, n]` of the frames m steps before n transitions.
 
-        An episode's first frame takes the place of those that would be before it. A number is that of `extra_frames`,
-        which may hold the frame instead.
+        An episode's first frame replaces missing earlier ones. The numbers are keys of `extra_frames`, which may hold
+        the frame instead.
         """
         transition, back = transition.reshape(-1), back[:, None]
         size = self.rows * self.num_envs
@@ -116,23 +114,23 @@ class RingFrames:
         return np.stack((number % size, np.where(back < 0, 2 * transition + 1, 2 * number)))
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns `extra_frames`: `[M, 3]` int64 of row, environment and whether after it; `[M, H, W]`."""
+        """Returns `extra_frames` as arrays: `[M, 3]` int64 (row, environment, 1 for the frame after), `[M, H, W]`."""
         numbers = np.array([*self.extra_frames], np.int64)
         row, env = np.divmod(numbers // 2, self.num_envs)
         places = np.stack((row, env, numbers % 2), axis=1)
         return places, np.array([*self.extra_frames.values()], np.uint8).reshape(-1, *self.shape[:-1])
 
     def restore(self, places: np.ndarray, frames: np.ndarray) -> None:
-        """Restores `extra_frames` from what `state` returned."""
+        """Restores `extra_frames` from the result of `state`."""
         numbers = 2 * (places[:, 0] * self.num_envs + places[:, 1]) + places[:, 2]
         self.extra_frames |= dict(zip(numbers.tolist(), frames.copy(), strict=True))
 
 
 class EpisodeFrames:
-    """The frames of one observation in records of whole episodes, one a record, the last observation's included.
+    """The frames of one observation in records of complete episodes, one per record, including the last observation.
 
     Args:
-        key: of the observation.
+        key: key of the observation.
         array: its spec.
 
     Attributes:
@@ -140,7 +138,7 @@ class EpisodeFrames:
     """
 
     def __init__(self, key: str, array: ArraySpec):
-        self.interleave = importlib.import_module("cv2").merge  # in a third of NumPy's time; games need it anyway
+        self.interleave = importlib.import_module("cv2").merge  # takes a third of NumPy's time; games need cv2 anyway
         self.frame, self.earlier, self.shape = OBSERVATION + key, EARLIER + key, array.shape
         self.num_earlier = array.shape[-1] - 1
 
@@ -152,7 +150,7 @@ class EpisodeFrames:
         Args:
             row, after: records `[E]` of the step and of the observation after it.
             stack, following: `[E, H, W, k]`, before and after the step.
-            steps: `[E]`, number of steps before in each episode.
+            steps: `[E]`, number of earlier steps of each episode.
         """
         row[self.frame], after[self.frame] = stack[..., -1], following[..., -1]
         row[self.earlier] = np.minimum(steps, self.num_earlier)
@@ -162,9 +160,9 @@ class EpisodeFrames:
         """Returns the stacks `[U, T + 1, B, H, W, k]` of segments.
 
         Args:
-            exists: `[U, T + 1, B]`, whether there is a stack; others are zero.
-            sources: of the first updates, then of the next ones: a ring of records, the index `[u, T + 1, B]` of each
-                stack's own one, and how far apart the records of two steps are.
+            exists: `[U, T + 1, B]`, whether there is a stack; missing ones are zero.
+            sources: for consecutive groups of updates: a ring of records, the index `[u, T + 1, B]` of each stack's own
+                record, and the distance between the records of two steps.
         """
         stacks = np.empty((*exists.shape, *self.shape), np.uint8)
         flat, filled = stacks.reshape(exists.size, -1, self.shape[-1]), 0

@@ -1,4 +1,4 @@
-"""A ring of transitions whose goals are replaced by achieved ones (Andrychowicz et al. 2017, arXiv 1707.01495)."""
+"""A ring of transitions with goals replaced by achieved ones (Andrychowicz et al. 2017, arXiv 1707.01495)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ METRICS = ("replay/relabelled", "replay/reward_relabelled", "replay/reward_origi
 
 
 class HindsightMemory(TransitionMemory):
-    """Transitions of finished episodes, k of k + 1 of which get a goal that their episode achieved.
+    """Transitions of finished episodes; k of k + 1 get a goal that their episode achieved.
 
-    The reward of every step of such a transition is computed again for that goal, and so is `terminated` where the
-    environment has a function for it. A transition ends after a step that terminated for its goal, with its episode or
-    after `n_step` steps. The ring has the original goals and rewards.
+    The reward of every step of such a transition is recomputed for that goal, and so is `terminated` if the environment
+    has a function for it. A transition ends after a step that terminates for its goal, with its episode or after
+    `n_step` steps. The ring keeps the original goals and rewards.
 
     Args:
         spec: fields and their shapes, with the observations "achieved_goal" and "desired_goal".
         capacity: number of transitions, over all environments.
         num_envs: number of environments that fill it.
-        goals: with `reward(achieved, desired)` and `terminated(achieved, desired)` of pairs of goals `[K, ...]`;
-            `terminated` returns None where the stored ones stay. See `tfsac.environments.goals.GoalFunctions`.
+        goals: has `reward(achieved, desired)` and `terminated(achieved, desired)` for pairs of goals `[K, ...]`; the
+            second returns None to keep the stored values. See `tfsac.environments.goals.GoalFunctions`.
         strategy, goals_per_step: as in `HindsightExperienceReplayParameters`.
         more: as in TransitionMemory.
     """
@@ -44,7 +44,7 @@ class HindsightMemory(TransitionMemory):
     ):
         super().__init__(spec, capacity, num_envs, **more)
         self.goals, self.strategy, self.share = goals, strategy, goals_per_step / (goals_per_step + 1)
-        # Absolute rows of the first and the last step of the episode of each record; the last of running ones is open.
+        # Absolute rows of the first and the last step of each record's episode; the last is undefined while it runs.
         self.first, self.last = np.zeros((2, *self.ring.shape), np.int64)
         self.begin = np.zeros(num_envs, np.int64)  # of the running episodes
         self.end = np.full(num_envs, -1)  # of the newest finished ones
@@ -66,7 +66,7 @@ class HindsightMemory(TransitionMemory):
 
     @property
     def ready(self) -> bool:
-        """Whether a step of a finished episode is kept."""
+        """Whether a step of a finished episode is stored."""
         return bool((self.end >= self.oldest_row).any())
 
     def add(self, *step: Any, **fields: Any) -> None:
@@ -107,7 +107,7 @@ class HindsightMemory(TransitionMemory):
             slots of the flat ring `[...]`: of transitions, and of those whose achieved goal they get; -1 for their own.
         """
         oldest = self.oldest_row
-        # Steps are ordered by row, then by environment. Up to each end of an environment, the same ones have steps.
+        # Steps are ordered by row, then by environment. Between two ends, the same environments have steps.
         ends = np.unique(self.end[self.end >= oldest])
         begins = np.append(oldest, ends[:-1] + 1)
         has_steps = self.end >= ends[:, None]
@@ -126,7 +126,7 @@ class HindsightMemory(TransitionMemory):
         return slot * self.num_envs + env, goal
 
     def relabel(self, index: np.ndarray, goal: np.ndarray) -> Transition:
-        """Returns the transitions that begin in slots `[U, B]`, with the goals that `draw` returned."""
+        """Returns the transitions that begin in slots `[U, B]`, with the goals from `draw`."""
         flat, records, relabelled = self.ring.reshape(-1), self._records(index), goal >= 0
         goals = flat[NEXT + ACHIEVED_GOAL][goal[relabelled]]
         later = np.arange(self.n_step).reshape(-1, *[1] * index.ndim)
@@ -158,7 +158,7 @@ class HindsightMemory(TransitionMemory):
 
     def metrics(self) -> dict[str, float]:
         """Returns the share of samples since the last call that were relabelled, and the mean raw reward of the first
-        step of these and of the others; NaN where there were none.
+        step of these and of the others; NaN if there were none.
         """
         with np.errstate(invalid="ignore"):
             values = [self.counts[0] / self.counts.sum(), *(self.rewards / self.counts)]
@@ -171,11 +171,11 @@ class HindsightMemory(TransitionMemory):
         self._find_episodes()
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a `TransitionMemory` does, and the sums of `metrics`."""
+        """Returns the state of a `TransitionMemory`, and the sums of `metrics`."""
         return {**super().state(), "hindsight": np.stack([self.counts, self.rewards])}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Loads what `state` returned, after the rows were put back and `total_rows` was set."""
+        """Restores a result of `state`, after the rows were restored and `total_rows` was set."""
         super().restore(arrays)
         self.counts, self.rewards = arrays["hindsight"].copy()
         self._find_episodes()

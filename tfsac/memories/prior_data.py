@@ -1,4 +1,4 @@
-"""Batches that mix rows of a fixed data set with the agent's own: prior data (RLPD) and imitation (SQIL)."""
+"""Batches that mix transitions of a fixed dataset with the agent's own: prior data (RLPD) and imitation (SQIL)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tfsac.types import EXPERT, Spec, Transition
 
 
 class PriorDataMemory(TransitionMemory):
-    """A ring of the agent's own transitions, sampled together with those of a fixed data set (arXiv 2302.02948).
+    """A ring of the agent's own transitions, sampled together with those of a fixed dataset (arXiv 2302.02948).
 
-    A batch has exactly `round(share * B)` transitions of the data, evenly mixed with own ones from the first on, so
-    that every replica's part has its share of both. Each kind is sampled uniformly. The ring never overwrites the data.
+    A batch has exactly `round(share * B)` transitions of the dataset, mixed evenly with the agent's own, so that every
+    replica's part has its share of both. Each kind is sampled uniformly. The ring never overwrites the dataset.
 
     Args:
         spec: as in TransitionMemory.
-        capacity: number of own transitions, over all environments.
-        demonstrations: the data, at least one transition.
+        capacity: number of the agent's own transitions, over all environments.
+        demonstrations: the dataset, at least one transition.
         num_envs: number of environments that fill the ring.
-        share: of the transitions of a batch that come from the data.
-        data_reward_filter: what the agent sees of the data's raw rewards; None for the one of its own.
-        more: as in TransitionMemory, of both kinds of rows; the data are always in RAM.
+        share: fraction of a batch that comes from the dataset.
+        data_reward_filter: the `reward_filter` of the dataset; None for that of the agent's own transitions.
+        more: as in TransitionMemory, for both kinds of transitions; the dataset is always in RAM.
 
     Attributes:
-        demonstrations: the memory of the data.
+        demonstrations: the memory of the dataset.
     """
 
     def __init__(
@@ -72,33 +72,33 @@ class PriorDataMemory(TransitionMemory):
             context.stored_action,
             preset.environment.visible_entries,
         )
-        share = getattr(memory, "share", 0.5)  # SQIL has no other
+        share = getattr(memory, "share", 0.5)  # always 0.5 for SQIL
         return super().build(preset, context, demonstrations=demonstrations, share=share, **more)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition:
-        """Returns `num_updates` batches `[U, B, ...]`, with replacement; `round(share * B)` rows are of the data."""
+        """Returns `num_updates` batches `[U, B, ...]`, with replacement; `round(share * B)` are of the dataset."""
         count = round(self.share * batch_size)
         collected = super().sample(num_updates, batch_size - count, rng)
         data = self.demonstrations.sample(num_updates, count, rng)
-        # Every B / k consecutive rows have count / k of the data, wherever both are whole numbers.
+        # Every B / k consecutive entries have count / k of the dataset, if both are integers.
         from_data = np.diff(np.arange(batch_size + 1) * count // batch_size).astype(bool)
         fields = set(Transition._fields) - {"weight"}
         return Transition(**{name: _mixed(getattr(collected, name), getattr(data, name), from_data) for name in fields})
 
     @functools.cached_property
     def digest(self) -> np.ndarray:
-        """SHA-256 of the data, uint8 `[32]`."""
+        """SHA-256 of the dataset, uint8 `[32]`."""
         return np.frombuffer(hashlib.sha256(self.demonstrations.ring.view(np.uint8).data).digest(), np.uint8)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a `TransitionMemory` does, and the digest of the `demonstrations`."""
+        """Returns the state of a `TransitionMemory`, and the digest of the `demonstrations`."""
         return {**super().state(), "demonstrations": self.digest}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Loads what `state` returned, if the demonstrations are those of the checkpoint.
+        """Restores a result of `state`, if the demonstrations are those of the checkpoint.
 
         Raises:
-            TfsacError: they are not.
+            TfsacError: the demonstrations differ.
         """
         if not np.array_equal(arrays["demonstrations"], self.digest):
             raise TfsacError("agent.memory.demonstrations changed since the checkpoint was written: restore the file")
@@ -108,13 +108,13 @@ class PriorDataMemory(TransitionMemory):
 class SQILMemory(PriorDataMemory):
     """A ring of the agent's own transitions, sampled together with as many demonstrated ones (arXiv 1905.11108).
 
-    Rows of a batch alternate, own ones first, so that every replica's part has both kinds. Each own reward is 0
-    and each demonstrated one 1, whatever the environment gave; `n_step` sums those. The extra "expert" is 1 in
-    demonstrated rows and 0 in own ones.
+    Batch entries alternate, own ones first, so that every replica's part has both kinds. Every own reward is 0 and
+    every demonstrated one 1, whatever the environment's reward; `n_step` sums those. The extra "expert" is 1 for
+    demonstrated entries and 0 for own ones.
 
     Args:
         spec: as in TransitionMemory, with the extra "expert", float32 of shape ().
-        arguments, more: as in PriorDataMemory, without filters of rewards.
+        arguments, more: as in PriorDataMemory, without reward filters.
     """
 
     def __init__(self, spec: Spec, *arguments: Any, **more: Any):

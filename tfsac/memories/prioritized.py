@@ -13,17 +13,17 @@ from tfsac.types import Spec
 
 
 class PrioritizedMemory(TransitionMemory):
-    """Transitions sampled with P(i) = p_i^alpha / sum_j p_j^alpha, weighted against the bias (arXiv 1511.05952).
+    """Transitions sampled with P(i) = p_i^alpha / sum_j p_j^alpha, with weights against the bias (arXiv 1511.05952).
 
-    Slot i of a batch is drawn from the i-th of B equal parts of the total. The weight is (N P(i))^-beta over the
-    largest such weight of the whole memory. Batches of one call are drawn with the same priorities, so with U updates a
-    call they are up to U updates old; U = 1 is the textbook's way.
+    Entry i of a batch is drawn from the i-th of B equal parts of the total. The weight is (N P(i))^-beta divided by the
+    largest such weight of the whole memory. Batches of one call are drawn with the same priorities, so with U updates
+    per call they are up to U updates old; U = 1 is the textbook algorithm.
 
     Args:
         spec, capacity, num_envs, more: as in TransitionMemory; the priorities are always in RAM.
-        alpha: from 0, uniform, to 1, in proportion to the priorities.
-        beta: strength of the weights at first, from 0, none, to 1, the whole bias.
-        beta_anneal_updates: number of sampled batches over which beta goes linearly to 1.
+        alpha: from 0 (uniform) to 1 (proportional to the priorities).
+        beta: initial strength of the weights, from 0 (none) to 1 (full correction of the bias).
+        beta_anneal_updates: number of sampled batches over which beta rises linearly to 1.
         epsilon: added to priorities, so that each transition can be sampled.
     """
 
@@ -43,7 +43,7 @@ class PrioritizedMemory(TransitionMemory):
         self.alpha, self.beta, self.beta_anneal_updates, self.epsilon = alpha, beta, beta_anneal_updates, epsilon
         self.tree = SumTree(self.ring.size)  # of p^alpha
         self.largest, self.batches = 1.0, 0  # largest priority ever seen, number of batches ever sampled
-        self.admitted = 0  # rows ever added that the tree knows
+        self.admitted = 0  # number of rows ever added that the tree has
         # Absolute indices `[U, B]` of the last sample, until its priorities are set.
         self.sampled: np.ndarray | None = None
 
@@ -69,7 +69,7 @@ class PrioritizedMemory(TransitionMemory):
         return index, weight.astype(np.float32)
 
     def draw(self, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draws batches from uniform numbers in [0, 1), all `[U, B]`; beta moves on and the sample is remembered.
+        """Draws batches from uniform numbers in [0, 1), all `[U, B]`; beta advances and the sample is remembered.
 
         Returns:
             Slots of the flat ring, and their importance weights in float64.
@@ -90,14 +90,14 @@ class PrioritizedMemory(TransitionMemory):
         return (self.tree.minimum / self.tree.values(index)) ** beta
 
     def update_priorities(self, priority: np.ndarray) -> None:
-        """Sets the priorities of the last sample, plus epsilon; transitions overwritten since are left out.
+        """Sets the priorities of the last sample, plus epsilon; transitions overwritten since are skipped.
 
         Args:
-            priority: `[U, B]`, finite and not negative, such as |TD error|. The last one stays where a transition was
+            priority: `[U, B]`, finite and not negative, such as |TD error|. The last one counts if a transition was
                 sampled more than once.
 
         Raises:
-            TfsacError: values out of range, with which nothing could be sampled any more.
+            TfsacError: values out of range, which would make sampling impossible.
         """
         priority = np.asarray(priority, np.float64)
         if not (np.isfinite(priority) & (priority >= 0)).all():
@@ -111,11 +111,11 @@ class PrioritizedMemory(TransitionMemory):
         self.sampled = None
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps in addition to the rows and `total_rows`, exactly.
+        """Returns exactly what a checkpoint stores besides the rows and `total_rows`.
 
         Returns:
-            what a `TransitionMemory` does; `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches`
-            int64 `[]`; and `sampled` int64 `[U, B]`, absolute indices, where the last sample waits for its priorities.
+            the state of a `TransitionMemory`; `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`;
+            `batches` int64 `[]`; and `sampled` int64 `[U, B]`, absolute indices, if priorities are pending.
         """
         self._admit()
         state = super().state() | {
@@ -126,7 +126,7 @@ class PrioritizedMemory(TransitionMemory):
         return state if self.sampled is None else {**state, "sampled": self.sampled}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Loads what `state` returned, after the rows were put back and `total_rows` was set."""
+        """Restores a result of `state`, after the rows were restored and `total_rows` was set."""
         super().restore(arrays)
         self.tree = SumTree(self.ring.size)
         self.tree.set(np.arange(len(self)), arrays["leaves"])
@@ -135,10 +135,10 @@ class PrioritizedMemory(TransitionMemory):
 
 
 class SumTree:
-    """Numbers in slots, with their sum, their minimum and the slot at any cumulative sum in O(log capacity).
+    """Values in slots, with their sum, their minimum and the slot at any cumulative sum in O(log capacity).
 
     Node i has the children 2i and 2i + 1, node 1 is the root. Inner nodes are always computed from their children, so
-    the tree follows from its leaves alone and rounding errors do not gather.
+    the leaves determine the tree and rounding errors do not accumulate.
 
     Args:
         capacity: number of slots; they are empty at first.
@@ -157,28 +157,28 @@ class SumTree:
 
     @property
     def minimum(self) -> float:
-        """Smallest of the values, infinity where there are none."""
+        """Smallest of the values, infinity if there are none."""
         return self.minima[1]
 
     def values(self, index: np.ndarray) -> np.ndarray:
-        """Returns the values in the given slots, zero where they are empty."""
+        """Returns the values in the given slots, zero for empty ones."""
         return self.sums[self.first_leaf + index]
 
     def set(self, index: np.ndarray, values: np.ndarray | float) -> None:
-        """Puts values `[K]`, or one, into slots `[K]`, which zeros empty; the last stays in a slot that comes twice."""
+        """Sets slots `[K]` to values `[K]` or to one; zero empties them. The last value of a repeated slot counts."""
         if not len(index):
             return
         node = self.first_leaf + index
         self.sums[node], self.minima[node] = values, np.where(values, values, np.inf)
         for _ in range(self.depth):
             node >>= 1
-            node = node[np.append(node[:-1] != node[1:], True)]  # of siblings, which are neighbours, one
+            node = node[np.append(node[:-1] != node[1:], True)]  # one of two siblings, which are neighbours
             left, right = 2 * node, 2 * node + 1
             self.sums[node] = self.sums[left] + self.sums[right]
             self.minima[node] = np.minimum(self.minima[left], self.minima[right])
 
     def find(self, mass: np.ndarray) -> np.ndarray:
-        """Returns for each mass in [0, total) the first slot up to which the values sum to more than it; any shape."""
+        """Returns for each mass in [0, total) the first slot whose cumulative sum exceeds it; any shape."""
         node, mass = np.ones(mass.shape, int), mass.copy()
         for _ in range(self.depth):
             node *= 2

@@ -1,4 +1,4 @@
-"""Reshards the replay memories of a run's workers, where another number of workers resumes it."""
+"""Reshards the replay memories of a run's workers when a different number of workers resumes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfsac.memories.episodes import EpisodicMemory
 from tfsac.memories.frames import FRAMES, PLACES
 from tfsac.memories.transitions import TransitionMemory
 
-Rows = Iterable[tuple[int, np.ndarray]]  # absolute index of the first row, and rows, one after the other
+Rows = Iterable[tuple[int, np.ndarray]]  # chunks: absolute index of the first row, and rows
 
 
 def reshard(
@@ -22,19 +22,19 @@ def reshard(
     total_rows: Sequence[int],
     count: int,
 ) -> None:
-    """Fills an empty memory with one shard of what several others held.
+    """Fills an empty memory with one shard of the contents of several others.
 
-    Transitions go by environment: the first shard has those of the first environments. Finished episodes go to the
-    shards in turn. Episodes that were running are kept as truncated ones.
+    Transitions are split by environment: the first shard gets those of the first environments. Finished episodes go to
+    the shards in turn. Running episodes are kept as truncated ones.
 
     Args:
-        memory: of one of `count` workers.
-        index: of that worker, and of its shard.
-        rows, states, total_rows: of each memory before, as its `between`, `state` and `total_rows` gave them.
+        memory: memory of one of `count` workers.
+        index: index of that worker, and of its shard.
+        rows, states, total_rows: those of each old memory, from its `between`, `state` and `total_rows`.
         count: number of shards.
 
     Raises:
-        ValueError: the memories were of other fields.
+        ValueError: the old memories have other fields.
     """
     if isinstance(memory, EpisodicMemory):
         parts = [_episodes(chunks, state, total) for chunks, state, total in zip(rows, states, total_rows, strict=True)]
@@ -46,13 +46,13 @@ def reshard(
         return
     local_envs = slice(index * memory.num_envs, (index + 1) * memory.num_envs)
     for chunks in zip(*rows, strict=True):  # workers step together, so their chunks end together
-        begin = max(start for start, _ in chunks)  # one that was written again lacks rows that are not kept any more
+        begin = max(start for start, _ in chunks)  # a chunk that was rewritten lacks rows that are no longer kept
         parts = [part[begin - start :] for start, part in chunks]
         memory.put(begin, np.concatenate(parts, axis=1)[:, local_envs])
     memory.total_rows = total_rows[0]
-    state = {name: array for name, array in states[0].items() if name != "sampled"}  # updates underway are dropped
+    state = {name: array for name, array in states[0].items() if name != "sampled"}  # pending updates are dropped
     for key in memory.frames:
-        envs = memory.num_envs * count // len(states)  # of each memory before
+        envs = memory.num_envs * count // len(states)  # of each old memory
         places = np.concatenate([before[PLACES + key] + [0, envs * i, 0] for i, before in enumerate(states)])
         is_local = (local_envs.start <= places[:, 1]) & (places[:, 1] < local_envs.stop)
         frames = np.concatenate([before[FRAMES + key] for before in states])
@@ -66,7 +66,7 @@ def reshard(
 
 
 def _episodes(chunks: Rows, state: dict[str, np.ndarray], total_rows: int) -> list[np.ndarray]:
-    """Returns the episodes of one memory, oldest first, each with the observation after it as its last record."""
+    """Returns the episodes of one memory, oldest first, each with its last observation as the last record."""
     tape, lengths = state["tape"], state["lengths"]
     parts = list(chunks)
     records = np.concatenate([tape[:0, 0], *(part for _, part in parts)])
@@ -74,6 +74,6 @@ def _episodes(chunks: Rows, state: dict[str, np.ndarray], total_rows: int) -> li
     ends = np.cumsum(lengths + 1) + oldest - (parts[0][0] if parts else total_rows)
     finished = [records[end - length - 1 : end] for end, length in zip(ends, lengths, strict=True)]
     if state["cut"]:
-        finished = []  # it lacks its first steps, which only a memory that it fills may keep
+        finished = []  # it lacks its first steps, which is allowed only if it fills the memory
     running = [tape[max(begin, 0) :, env] for env, begin in enumerate(state["begin"].tolist()) if begin >= 0]
     return finished + [episode for episode in running if len(episode) > 1]

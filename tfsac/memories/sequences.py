@@ -27,19 +27,19 @@ from tfsac.types import (
 class SequenceMemory(TransitionMemory):
     """The newest steps of E environments, sampled as sequences of T rows of one environment each.
 
-    The ring is that of `TransitionMemory`, whose records also tell whether their step is the first of its episode. A
-    step that ends its episode makes two rows of a sequence: itself, and one of type LAST with the observation and the
-    state after it. The rows after that are those of the next episode.
+    The ring is that of `TransitionMemory`; records also mark the first step of an episode. A step that ends its episode
+    makes two rows of a sequence: itself, and one of type LAST with the observation and the state after it. The rows
+    after that are those of the next episode.
 
     Args:
-        spec: fields and their shapes; extras "state/x" go with "next_state/x", previous action and reward with those of
-            the step.
+        spec: fields and their shapes; extras "state/x" are paired with "next_state/x", previous action and reward with
+            the step's.
         capacity: number of steps, over all environments.
         sequence_length: T.
         num_envs: number of environments that fill it.
-        recurrent_state: of LSTMs by field, which `add` gets as extras "state/x"; a sequence has that of its first row.
-        more: `ignore_done`, whether steps count as nonterminal where the task ended too (an episode's end makes a LAST
-            row anyway), and others of TransitionMemory.
+        recurrent_state: specs of LSTM states by field, extras "state/x" of `add`; a sequence has that of its first row.
+        more: `ignore_done`, whether even terminated steps count as nonterminal (an episode's end still makes a LAST
+            row), and others of TransitionMemory.
 
     Raises:
         TfsacError: a capacity below T steps of every environment.
@@ -77,8 +77,8 @@ class SequenceMemory(TransitionMemory):
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Sequence:
         """Returns `num_updates` batches `[U, T, B, ...]` of sequences, with replacement.
 
-        Every step that has T - 1 more after it begins a sequence with the same probability. A LAST row begins none: its
-        loss is masked, and the rest of the sequence is a shorter one of the next episode.
+        Every step with T - 1 more steps after it is equally likely to start a sequence. A LAST row never does: its loss
+        is masked, and the rest would be a shorter sequence of the next episode.
         """
         num_stored = min(self.total_rows, self.rows)
         begins = (num_stored - self.sequence_length + 1) * self.num_envs
@@ -89,7 +89,7 @@ class SequenceMemory(TransitionMemory):
         """Returns the sequences `[U, T, B, ...]` that begin in the given slots `[U, B]` of the flat ring."""
         flat = self.ring.reshape(-1)
         index = np.empty((len(start), self.sequence_length, start.shape[1]), np.int64)
-        after = np.zeros(index.shape, bool)  # the LAST rows, which are made of the record that ends the episode
+        after = np.zeros(index.shape, bool)  # the LAST rows, made from the record that ends the episode
         index[:, 0] = start
         for t in range(1, self.sequence_length):
             slot = index[:, t - 1]
@@ -116,7 +116,7 @@ class SequenceMemory(TransitionMemory):
 
 
 def _following(name: str) -> str | None:
-    """Returns the field with what another one becomes after the step, or None for one that belongs to the step."""
+    """Returns the field with another one's value after the step, or None for a field of the step itself."""
     of_step = {EXTRA + STATE + PREVIOUS_ACTION: "action", EXTRA + STATE + PREVIOUS_REWARD: "reward"}  # raw
     if name in of_step:
         return of_step[name]

@@ -17,17 +17,17 @@ NEXT, EXTRA = "next_observation/", "extra/"
 
 
 class MemoryContext(NamedTuple):
-    """What a memory is built from in addition to the preset.
+    """Inputs for building a memory in addition to the preset.
 
     Attributes:
-        spec: of the agent.
-        reward_filter: what the agent sees of raw rewards, any shape.
-        stored_action: from an environment's actions, such as demonstrated ones, to those that a memory stores.
+        spec: spec of the agent.
+        reward_filter: maps raw rewards, any shape, to those that the agent learns from.
+        stored_action: maps an environment's actions, such as demonstrated ones, to those that a memory stores.
         recurrent_state: specs of the states of the agent's LSTMs by field.
         allocate: makes the arrays of the records.
-        older_policies: whether what is collected may come from a policy before the last updates.
-        autoreset: whether steps of the environments may only begin an episode; see `Step.autoreset`.
-        goals: of a goal environment, whose rewards hindsight replay computes again; else None.
+        older_policies: whether collected steps may come from a policy before the last updates.
+        autoreset: whether environment steps may only start an episode; see `Step.autoreset`.
+        goals: those of a goal environment, whose rewards hindsight replay recomputes; otherwise None.
     """
 
     spec: Spec
@@ -44,23 +44,23 @@ class TransitionMemory(Ring):
     """The newest `capacity` transitions of E environments, in a ring `[capacity // E, E]` of records.
 
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
-    whole records. Of a stack of frames it keeps the newest one; see `RingFrames`. Stored rewards and observations are
-    raw; actions are in [-1, 1], or discrete ones numbered from 0, and of hybrid ones both in fields of their own.
+    whole records. It keeps only the newest frame of a stack; see `RingFrames`. Stored rewards and observations are raw;
+    actions are in [-1, 1], or discrete and numbered from 0; hybrid ones have both in separate fields.
 
-    A sampled transition spans up to `n_step` steps of its environment: its reward is the sum of gamma^i * r_i over the
-    k rewards that there are until the episode ends or the newest row is reached, its discount is gamma^k * (1 -
-    terminated), its next observation and `terminated` are those of the last of these steps.
+    A sampled transition spans up to `n_step` steps of its environment. Its reward is the sum of gamma^i * r_i over k
+    rewards, until the episode ends or the newest row is reached; its discount is gamma^k * (1 - terminated). Its next
+    observation and `terminated` are those of the last of these steps.
 
     Args:
         spec: fields and their shapes.
         capacity: number of transitions, over all environments.
         num_envs: number of environments that fill it.
         discount: gamma.
-        n_step: the most rewards that a sampled transition sums.
-        ignore_done: whether the discount is gamma^k after a terminated step too. An episode's end stops the sum anyway.
-        reward_filter: what the agent sees of raw rewards, any shape; each is filtered before they are summed.
+        n_step: maximum number of rewards that a sampled transition sums.
+        ignore_done: whether the discount is gamma^k even after a terminated step. An episode's end still stops the sum.
+        reward_filter: maps raw rewards, any shape, to those that the agent learns from, before they are summed.
         allocate: makes the ring, in RAM or with `on_disk`.
-        autoreset: whether steps may only begin an episode. Records tell where, and none of those is ever sampled.
+        autoreset: whether steps may only start an episode. Records mark such steps, which are never sampled.
 
     Attributes:
         total_rows: rows (one step of all environments) ever added.
@@ -69,7 +69,7 @@ class TransitionMemory(Ring):
         TfsacError: a capacity below one row.
     """
 
-    min_rows = 1  # that the memory must hold, and has when it can be sampled
+    min_rows = 1  # that the memory must have room for, and holds once it can be sampled
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class TransitionMemory(Ring):
         autoreset: bool = False,
     ):
         self.autoreset = autoreset
-        self.min_rows += autoreset  # of two steps of an environment one is real
+        self.min_rows += autoreset  # one of two steps of an environment is real
         self.rows = capacity // num_envs
         if self.rows < self.min_rows:
             raise TfsacError(
@@ -95,12 +95,12 @@ class TransitionMemory(Ring):
         self.n_step, self.ignore_done = n_step, ignore_done
         self.reward_filter = reward_filter or np.asarray
         self.powers = (discount ** np.arange(n_step + 1)).astype(np.float32)
-        # Zeroed memory is taken from the operating system page by page as it fills.
+        # The operating system allocates zeroed memory page by page as it fills.
         self.ring = allocate((self.rows, num_envs), np.dtype(self._fields(spec)))
         self.frames = {
             key: RingFrames(self.ring, key, array) for key, array in spec.observation.items() if array.stacked
         }
-        # Of each kind, the keys and the fields of a record that hold them.
+        # For each kind, the record fields by key.
         self.names = without_frames(self.ring.dtype)
         self.observation, self.next_observation, self.extras = (
             {name.removeprefix(prefix): name for name in self.names if name.startswith(prefix)}
@@ -114,7 +114,7 @@ class TransitionMemory(Ring):
 
         Args:
             preset: the experiment; its `agent.memory` has the parameters of the memory.
-            context: what it is built from in addition.
+            context: additional inputs.
             more: arguments that a subclass adds in its own `build`.
         """
         algorithm: Any = preset.agent.algorithm
@@ -148,7 +148,7 @@ class TransitionMemory(Ring):
 
     @property
     def oldest_row(self) -> int:
-        """Absolute index of the oldest row that is kept."""
+        """Absolute index of the oldest stored row."""
         return max(self.total_rows - self.rows, 0)
 
     def __len__(self) -> int:
@@ -169,7 +169,7 @@ class TransitionMemory(Ring):
 
         Args:
             next_observation: at the end of an episode its last observation, not the first of the next.
-            autoreset: `[E]`, where the step only began an episode.
+            autoreset: `[E]`, where the step only started an episode.
         """
         row = self.ring[self.total_rows % self.rows]
         for key, name in self.observation.items():
@@ -184,7 +184,7 @@ class TransitionMemory(Ring):
             row[EXTRA + key] = value
         if self.autoreset:
             row["autoreset"] = autoreset
-            row["truncated"] |= autoreset  # so that an episode begins after it
+            row["truncated"] |= autoreset  # so that an episode starts after it
         self.total_rows += 1
 
     def _begins(self) -> np.ndarray:
@@ -226,7 +226,7 @@ class TransitionMemory(Ring):
         return flat[self.names][index] if self.frames else flat.take(index)
 
     def _batch(self, records: np.ndarray, index: np.ndarray, last: np.ndarray, steps: Any, weight: Any) -> Transition:
-        """Returns the transitions from slots `index` to slots `last`, summed over so many steps, as views of their
+        """Returns the transitions from slots `index` to slots `last`, summed over `steps` steps, as views of their
         records.
         """
         batch = Transition(
@@ -245,7 +245,7 @@ class TransitionMemory(Ring):
         return batch
 
     def _sum_rewards(self, flat: np.ndarray, records: np.ndarray, index: np.ndarray) -> Any:
-        """Adds the later rewards to records and gives them the end of the last step.
+        """Adds the later rewards to records, whose next observation and `terminated` become those of the last step.
 
         Returns:
             slots of the last steps, and how many rewards were summed in each.
@@ -269,7 +269,7 @@ class TransitionMemory(Ring):
     def newest_actions(self, num_rows: int) -> Any:
         """Returns the actions of the only environment's last steps one by one, oldest first.
 
-        None where they are not all kept, and with several environments.
+        None if they are not all stored, or with several environments.
         """
         if self.num_envs > 1 or num_rows > min(self.total_rows, self.rows):
             return None
@@ -283,8 +283,8 @@ class TransitionMemory(Ring):
             row["truncated"] |= ~row["terminated"]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps in addition to the rows and `total_rows`: the stacks' extra frames,
-        "places/<key>" and "frames/<key>".
+        """Returns what a checkpoint stores besides the rows and `total_rows`: the stacks' extra frames, "places/<key>"
+        and "frames/<key>".
         """
         state = {}
         for key, frames in self.frames.items():
@@ -292,6 +292,6 @@ class TransitionMemory(Ring):
         return state
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Loads what `state` returned, after the rows were put back and `total_rows` was set."""
+        """Restores a result of `state`, after the rows were restored and `total_rows` was set."""
         for key, frames in self.frames.items():
             frames.restore(arrays[PLACES + key], arrays[FRAMES + key])

@@ -1,7 +1,7 @@
 """Keras networks built from `NetworkParameters` and a `Spec`.
 
-A network reads observations through embedders (`observations.py`), goes on with the layers of a body (`bodies.py`) and
-perhaps an LSTM, and ends with a head (`heads.py`). `inference.py` computes it outside of updates.
+A network reads observations through embedders (`observations.py`), continues with the layers of a body (`bodies.py`)
+and optionally an LSTM, and ends with a head (`heads.py`). `inference.py` evaluates it outside updates.
 """
 
 from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, Head, PolicyHead, QHead, VHead

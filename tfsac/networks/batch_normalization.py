@@ -1,4 +1,4 @@
-"""Batch normalisation and renormalisation, over the rows of all replicas."""
+"""Batch normalisation and renormalisation, over the batch entries of all replicas."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tfsac.networks.layers import INFERENCE, BodyLayer, ForwardMode, Value
 
 EPSILON, FLASH_EPSILON = 1e-3, 1e-5
 MOMENTUM = 0.99
-LARGEST_RATIO, LARGEST_DISTANCE = 3.0, 5.0  # of renormalisation
-WARM_UP = 100_000  # calls without it
+LARGEST_RATIO, LARGEST_DISTANCE = 3.0, 5.0  # limits of renormalisation
+WARM_UP = 100_000  # calls before it starts
 
 
 @registered
 class BatchNormalization(BodyLayer):
-    """Each unit minus its mean, divided by its deviation, times a scale, plus a bias (arXiv 1502.03167).
+    """Normalises each unit by its mean and standard deviation, then scales and shifts it (arXiv 1502.03167).
 
-    Mean and deviation are those of the global batch while it learns, and running ones otherwise. With `renorm` they are
-    corrected towards the running ones after `warm_up` calls that moved these (arXiv 1702.03275, algorithm 1), within
-    `bounds`. With `unbiased` the running variance is that of samples, `n / (n - 1)` times the batch's.
+    The statistics are those of the global batch with the mode's `batch_statistics`, otherwise the running ones. With
+    `renorm` they are corrected towards the running ones, within `bounds`, after `warm_up` updates of these (arXiv
+    1702.03275, algorithm 1). With `unbiased` the running variance is the sample's, `n / (n - 1)` times the batch's.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class BatchNormalization(BodyLayer):
         self.momentum, self.warm_up, self.bounds = MOMENTUM, WARM_UP, (LARGEST_RATIO, LARGEST_DISTANCE)
 
     def build(self, shape: Any) -> None:
-        """Makes weights and running statistics."""
+        """Creates weights and running statistics."""
         self.scale, self.bias = self.weight("scale", (shape[-1],), "ones"), self.weight("bias", (shape[-1],), "zeros")
         self.mean = self.weight("mean", (shape[-1],), "zeros", trainable=False)
         self.variance = self.weight("variance", (shape[-1],), "ones", trainable=False)
@@ -68,7 +68,7 @@ class BatchNormalization(BodyLayer):
         return rows / (rows - 1) if self.unbiased else 1.0
 
     def _correction(self, mean: tf.Tensor, deviation: tf.Tensor, value: Value) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns r and d of batch renormalisation; 1 and 0 in the warm-up."""
+        """Returns r and d of batch renormalisation; 1 and 0 during the warm-up."""
         largest_ratio, largest_distance = self.bounds
         running = tf.sqrt(value(self.variance) + self.epsilon)
         ratio = tf.clip_by_value(deviation / running, 1.0 / largest_ratio, largest_ratio)
@@ -77,11 +77,11 @@ class BatchNormalization(BodyLayer):
         return 1.0 + warm * (ratio - 1.0), warm * distance
 
     def update_statistics(self, moments: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
-        """Moves the running statistics towards those of a batch: mean and variance `[1, F]` of each critic, or `[N, 1,
-        F]` of all of them.
+        """Moves the running statistics towards those of a batch: mean and variance `[1, F]` per critic, or `[N, 1, F]`
+        for all critics.
         """
         for variable, batch_moments in zip((self.mean, self.variance), zip(*moments, strict=True), strict=True):
-            # One row where critics share an input.
+            # One row if the critics share an input.
             rows = tf.concat([tf.reshape(x, [-1, x.shape[-1]]) for x in batch_moments], axis=0)
             rows = tf.broadcast_to(tf.stop_gradient(rows), [self.critics or 1, rows.shape[-1]])
             batch = tf.reshape(rows, variable.shape)
@@ -94,10 +94,10 @@ class BatchNormalization(BodyLayer):
 def normalized(
     x: tf.Tensor, centred: tf.Tensor, deviation: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor | None, ...]]]:
-    """Returns each unit minus its mean, divided by its deviation, times a scale, plus a bias.
+    """Returns the normalised units, scaled and shifted.
 
-    The gradient of x has what passes through its mean and deviation; `centred`, x minus its mean, and `deviation` get
-    none. It is written by hand as that of `standardized` is.
+    The gradient of x includes the paths through its mean and deviation; `centred` (x minus its mean) and `deviation`
+    get none. It is written by hand, like that of `standardized`.
     """
     factor = scale / deviation
 
@@ -123,5 +123,5 @@ def over_replicas(x: tf.Tensor) -> tf.Tensor:
 
 
 def over_rows(x: tf.Tensor) -> tf.Tensor:
-    """Returns the mean of each unit over the rows of the global batch, `[1, F]`."""
+    """Returns the mean of each unit over the entries of the global batch, `[1, F]`."""
     return over_replicas(tf.reduce_mean(x, axis=-2, keepdims=True))

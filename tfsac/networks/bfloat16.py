@@ -1,4 +1,4 @@
-"""Matrix products in bfloat16, of all layers but the critics' last; they pay on CPUs with AMX."""
+"""Matrix products in bfloat16, in all layers except the critics' last; they are faster on CPUs with AMX."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pathlib
 import tensorflow as tf
 
 CPUINFO = pathlib.Path("/proc/cpuinfo")
-OPTION = "auto_mixed_precision_onednn_bfloat16"  # of TensorFlow's graph optimizer
+OPTION = "auto_mixed_precision_onednn_bfloat16"  # option of TensorFlow's graph optimizer
 
 
 def use_bfloat16(narrow: bool) -> None:
-    """Lets functions that are called from now on multiply matrices in bfloat16, or not."""
-    # Weights, optimizers and sums stay float32; graphs that are exported have no trace of it.
+    """Switches bfloat16 matrix products on or off for functions that are called from now on."""
+    # Weights, optimizers and sums stay float32; exported graphs are not affected.
     tf.config.optimizer.set_experimental_options({OPTION: narrow})
 
 
@@ -22,7 +22,7 @@ def uses_bfloat16() -> bool:
 
 
 def warning_about_bfloat16() -> str | None:
-    """Returns a line that says that bfloat16 is slow on this CPU, or None where it pays."""
+    """Returns a warning that bfloat16 is slow on this CPU, or None if it is not."""
     if CPUINFO.is_file() and "amx_bf16" in CPUINFO.read_text().split():
         return None
-    return "This CPU has no AMX, without which training is mostly slower in bfloat16 than without mixed_precision."
+    return "This CPU has no AMX, so training with mixed_precision (bfloat16) is usually slower than without."

@@ -11,7 +11,7 @@ from tfsac.networks.initializers import Initializers
 from tfsac.networks.layers import Activation, BodyLayer, Dropout, LayerNormalization, Linear, Residual, RMSNormalization
 from tfsac.parameters import Conv2d, FCMiddlewareParameters, LSTMMiddlewareParameters, ResidualMiddlewareParameters
 
-EXPANSION = 4  # of the width inside a residual block
+EXPANSION = 4  # factor of the width inside a residual block
 BATCH_KINDS = ("batch", "batch_renorm")
 Layers = tuple[int | Conv2d, ...]  # widths of dense layers after convolutions
 
@@ -38,7 +38,7 @@ def middleware_layers(
     ):
         return plain_layers(parameters.widths, parameters.activation_function, initializers)
     layers: list[keras.Layer] = [*body_layers(parameters, initializers)]
-    for layer in layers:  # other layers of the model have names like "dense_1", observations any
+    for layer in layers:  # avoids the names of other layers, like "dense_1", and of observations
         layer.name = f"body_{layer.name}"
     return layers
 

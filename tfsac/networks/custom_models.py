@@ -1,4 +1,4 @@
-"""Custom Keras models: checks of what the user's function returns, before anything is trained or written."""
+"""Checks custom Keras models from the user's function before anything is trained or written."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tfsac.types import Spec
 def check_models(
     models: Any, heads: Mapping[str, HeadParameters], specs: Mapping[str, Spec], earlier: list[keras.Variable]
 ) -> dict[str, keras.Model]:
-    """Returns what a `models` function returned, if the agent can train it: by name, models of observations (and a
-    policy's state) by key, and of an action where the head judges actions.
+    """Returns the result of a `models` function if the agent can train it: by name, models of observations (and a
+    policy's state) by key, and of an action if the head reads actions.
 
     Args:
-        models, heads, specs: by name, what it returned, and what each network computes and reads.
-        earlier: variables of the models of earlier calls, to which these are added.
+        models, heads, specs: by name, the function's result, and each network's head and inputs.
+        earlier: variables of models from earlier calls; the new ones are appended.
 
     Raises:
-        TfsacError: no Keras models of these names, outputs of other shapes, weights that two models share,
-            regularizers, or variables that gradients do not train.
+        TfsacError: no Keras models with these names, wrong output shapes, weights that two models share, regularizers,
+            or variables that gradients do not train.
     """
     names_match = isinstance(models, Mapping) and models.keys() == heads.keys()
     if not names_match or not all(isinstance(model, keras.Model) for model in models.values()):
@@ -45,13 +45,13 @@ def check_models(
         check_gradients(f"models: {name!r}", model)
         variable_ids = {id(variable) for variable in model.variables}
         if not variable_ids.isdisjoint(map(id, earlier)) or not model.trainable_variables:
-            raise TfsacError(f"models must make new weights for {name!r} at each call, shared with no other model")
+            raise TfsacError(f"models must make new weights for {name!r} at each call, not shared with other models")
         earlier += model.variables
     return dict(models)
 
 
 def _inputs(model: keras.Model, head: HeadParameters, spec: Spec) -> Any:
-    """Returns inputs of what the model reads."""
+    """Returns Keras inputs for what the model reads."""
     read = observations_of(model)
     observations = {
         key: keras.Input(array.shape, dtype=array.dtype, name=key)
@@ -63,8 +63,8 @@ def _inputs(model: keras.Model, head: HeadParameters, spec: Spec) -> Any:
 
 
 def observations_of(model: keras.Model) -> Any:
-    """Returns the inputs of a functional model that are no action, by key; None for a model that does not say what
-    it reads.
+    """Returns the inputs of a functional model by key, without the action; None for a model that does not declare its
+    inputs.
     """
     takes = getattr(model, "input", None)
     read = takes[0] if isinstance(takes, list | tuple) and len(takes) == 2 else takes
@@ -72,7 +72,7 @@ def observations_of(model: keras.Model) -> Any:
 
 
 def check_outputs(subject: str, outputs: Any, head: HeadParameters, spec: Spec) -> None:
-    """Refuses outputs of other shapes than the head's network returns; `subject` begins the message."""
+    """Rejects outputs whose shapes do not fit the head; `subject` starts the message."""
     received, size = [(*x.shape,) for x in keras.tree.flatten(outputs)], action_size(spec)
     expected: list[tuple[int | None, ...]] = [(None, size), (None, size)]  # mean, and log deviation or variance
     if isinstance(head, VHeadParameters):
@@ -94,19 +94,19 @@ def check_outputs(subject: str, outputs: Any, head: HeadParameters, spec: Spec) 
 
 
 def check_head(name: str, model: keras.Model, head: HeadParameters, spec: Spec) -> None:
-    """Refuses a user's head that a network cannot end with, given as a Keras model; see `check_models`."""
+    """Rejects a user's head, given as a Keras model, that a network cannot end with; see `check_models`."""
     subject = f"The head of network {name!r}"
     check_outputs(subject, model.output, head, spec)
     for layer in model.layers:
-        if not is_of_tfsac(type(layer)):  # those have running statistics that agents know
+        if not is_of_tfsac(type(layer)):  # agents handle the running statistics of those
             check_gradients(subject, layer)
 
 
 def check_gradients(subject: str, layer: keras.Layer) -> None:
-    """Refuses regularizers, and variables that gradients do not train: updates would leave them out."""
+    """Rejects regularizers, and variables that gradients do not train: updates would ignore them."""
     if layer.losses or layer.non_trainable_variables:
         part = "regularizers" if layer.losses else layer.non_trainable_variables[0].path
         raise TfsacError(
             f"{subject} must have no regularizers and no variables that gradients do not train (frozen layers, "
-            f"BatchNormalization, Dropout), which would act in another way than in Keras, got {part}"
+            f"BatchNormalization, Dropout), which would act differently than in Keras, got {part}"
         )

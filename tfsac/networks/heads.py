@@ -26,7 +26,7 @@ from tfsac.types import DiscreteSpec, HybridSpec, Spec
 
 
 def action_size(spec: Spec) -> int:
-    """Returns the number of discrete actions, or of the dimensions of a continuous one (or part)."""
+    """Returns the number of discrete actions, or of dimensions of a continuous action (or part)."""
     if isinstance(spec.action, HybridSpec):
         return spec.action.action_size
     return spec.action.num_actions if isinstance(spec.action, DiscreteSpec) else spec.action.shape[0]
@@ -38,11 +38,11 @@ def judges_actions(spec: Spec) -> bool:
 
 
 class Head:
-    """The last layers of a network, which it makes once and connects more than once.
+    """The last layers of a network, created once and connected several times.
 
     Args:
-        parameters, spec: of the head; what the network reads, and the actions.
-        hidden, seeds: initialisers of hidden layers, and seeds of those of the output layers.
+        parameters, spec: parameters of the head; spec of the network's inputs and the actions.
+        hidden, seeds: initialisers of hidden layers, and seeds of the output layers' initialisers.
 
     Attributes:
         judges_actions: whether it also reads an action `[B, A]`.
@@ -56,23 +56,23 @@ class Head:
         pass
 
     def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
-        """Connects the head: returns what its output layers compute of features `[B, F]` (and actions `[B, A]`).
+        """Connects the head: returns the outputs for features `[B, F]` (and actions `[B, A]`).
 
-        Only the package's own heads need `call`, which computes a layer, with NumPy where features are an array.
+        Only tfsac's own heads need `call`, which computes a layer, in NumPy if features are an array.
         """
         outputs = [call(layer, features) for layer in self.outputs]
         return outputs if len(outputs) > 1 else outputs[0]
 
 
 class PolicyHead(Head):
-    """Location and log standard deviation of a squashed Gaussian: features `[B, F]` to two `[B, A]`, in one product of
-    matrices; its first weights are those of two layers.
+    """Location and log standard deviation of a squashed Gaussian: features `[B, F]` to two `[B, A]`, in one matrix
+    product; its initial weights are those of two layers.
     """
 
     def __init__(self, parameters: SACPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
         size, output = 2 * action_size(spec), Initializers(parameters.initializer, seeds, parameters.init_w)
         kernel, bias = output.next(), output.next()
-        if parameters.init_w is None:  # then these are the kernels of two layers
+        if parameters.init_w is None:  # these are the kernels of two layers
             kernel, bias = Parts([kernel, bias], stacked=False), keras.initializers.Zeros()
         self.output = keras.layers.Dense(
             size, kernel_initializer=kernel, bias_initializer=bias, name="mean_and_log_std"
@@ -87,7 +87,7 @@ class PolicyHead(Head):
         mean, log_std = functions.split(both, 2, axis=-1)
         if self.log_std == "tanh":
             log_std = low + 0.5 * (high - low) * (1.0 + functions.tanh(log_std))
-        elif (low, high) != LOG_STD_BOUNDS:  # where the distribution clips
+        elif (low, high) != LOG_STD_BOUNDS:  # otherwise the distribution clips
             log_std = functions.clip(log_std, low, high)
         return [mean, log_std]
 
@@ -103,7 +103,7 @@ class CategoricalHead(Head):
 
 class HybridHead(Head):
     """Features `[B, F]` to the logits of all factors, side by side, `[B, S]`, and to location and log standard
-    deviation of the continuous part, two `[B, A]`; of an action that lacks one of both, to the other alone.
+    deviation of the continuous part, two `[B, A]`; if the action lacks one part, only to the other.
     """
 
     def __init__(self, parameters: HybridPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
@@ -128,9 +128,7 @@ class HybridHead(Head):
 
 
 class GaussianHead(Head):
-    """Mean of a Gaussian `[B, A]`, and its variances before they are made positive: `[B, A]`, or `[B, 1]` for one
-    of all.
-    """
+    """Mean `[B, A]` of a Gaussian, and its variances before they are made positive: `[B, A]`, or `[B, 1]` if shared."""
 
     def __init__(self, parameters: GaussianPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
         output, size = Initializers(parameters.initializer, seeds), action_size(spec)
@@ -161,11 +159,11 @@ class VHead(Head):
 
 
 class QHead(Head):
-    """N independent Q functions, of features `[B, F]` and continuous actions `[B, A]` that they judge.
+    """N independent Q functions of features `[B, F]` and of continuous actions `[B, A]`, if any.
 
-    They return `[B, N]`; distributions of returns `[B, N, K]`; values of all discrete actions `[B, N, A]`, or of all
-    combinations of factors, `[B, N, K]`; of D rewards `[B, N, D]`. Subclasses put other layers into `critics` in their
-    `__init__`: updates compute those.
+    They return Q `[B, N]`; return distributions `[B, N, K]`; Q of all discrete actions `[B, N, A]`, or of all
+    combinations of factors `[B, N, K]`; or Q of D rewards `[B, N, D]`. Subclasses put other layers into `critics` in
+    their `__init__`: updates compute those.
     """
 
     def __init__(self, parameters: QHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
@@ -193,7 +191,7 @@ class QHead(Head):
 
 
 def outputs_of_critic(parameters: QHeadParameters, spec: Spec) -> tuple[int, ...]:
-    """Returns the shape of what each critic computes for a row, `()` for Q alone."""
+    """Returns the shape of each critic's output for one entry, `()` for a single Q."""
     if isinstance(spec.action, DiscreteSpec):
         return (spec.action.num_actions,)
     if isinstance(spec.action, HybridSpec):

@@ -1,5 +1,5 @@
-"""Evaluating a network outside of updates, arrays in and arrays out: in NumPy, which takes microseconds for a row where
-a call of TensorFlow takes hundreds, or in a compiled graph.
+"""Evaluates a network outside updates, from arrays to arrays: in NumPy, which takes microseconds for one entry where a
+TensorFlow call takes hundreds, or in a compiled graph.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tfsac.types import Spec
 from tfsac.utils.machine import use_tensorflow
 
 Array = np.ndarray
-HEADS = (PolicyHead, CategoricalHead, GaussianHead, HybridHead, QHead, FeaturesHead)  # users' below may do otherwise
+HEADS = (PolicyHead, CategoricalHead, GaussianHead, HybridHead, QHead, FeaturesHead)  # users' subclasses may differ
 
 
 class GraphForward:
-    """Computes what any network computes, in a compiled graph; see `forward_of`."""
+    """Evaluates any network in a compiled graph; see `forward_of`."""
 
     def __init__(self, network: Network, spec: Spec, with_actions: bool = False, with_head: bool = True):
         use_tensorflow()
-        self.variables: list[keras.Variable] = []  # none are copied
+        self.variables: list[keras.Variable] = []  # it copies none
         specs = {**spec.observation, **spec.state, **network.lstm_state}
         read = {name: specs[name] for name in (*network.embedders, *network.state_embedders, *network.lstm_state)}
         inputs = {name: tf.TensorSpec([None, *array.shape], array.dtype) for name, array in read.items()}
@@ -46,17 +46,17 @@ class GraphForward:
         """Does nothing: the graph reads the variables."""
 
     def __call__(self, observation: Mapping[str, Array], action: Array | None = None) -> list[Array]:
-        """Returns the outputs for observations and state `[B, ...]` by key, and an action where it reads one."""
+        """Returns the outputs for observations and state `[B, ...]` by key, and an action if it reads one."""
         use_tensorflow()
         inputs = {name: observation[name] for name in self.names}
         return [output.numpy() for output in self.compute(inputs, *([] if action is None else [action]))]
 
 
 class NumpyForward:
-    """Computes with NumPy what a dense network of vectors computes, from copies of its weights; see `supports`."""
+    """Evaluates a dense network of vectors in NumPy, with copies of its weights; see `supports`."""
 
     def __init__(self, network: Network, with_head: bool = True):
-        # Plain dicts and lists: those of a module are wrapped by TensorFlow, which costs microseconds a step.
+        # Plain dicts and lists: TensorFlow wraps those of a module, which costs microseconds per step.
         self.source, self.with_head = network, with_head
         self.network, self.head = copy.copy(network), network.head if with_head else None
         self.network.__dict__.update(
@@ -91,23 +91,23 @@ class NumpyForward:
         self.load([variable.numpy() for variable in self.variables])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NumpyForward:
-        copied = NumpyForward(self.source, self.with_head)  # whose layers tell the steps; the weights are copies
+        copied = NumpyForward(self.source, self.with_head)  # its layers determine the steps; the weights are copied
         copied.load([weight.copy() for weight in self.weights])
         return copied
 
     @staticmethod
     def supports(network: Network, with_head: bool = True) -> bool:
-        """Returns whether every layer is dense (or an LSTM) with a known activation, under a known head."""
+        """Returns whether every layer is dense (or an LSTM) with a known activation, and the head is known."""
         parts = [network.embedders, network.state_embedders, network.middleware, network.head if with_head else None]
         supported_head = type(network.head) in HEADS if with_head else network.head is not None
         return supported_head and all(map(_is_known, layers_of(parts)))
 
     def load(self, weights: list[Array]) -> None:
-        """Takes new weights, in the order of the network's variables."""
+        """Sets new weights, in the order of the network's variables."""
         self.weights = weights
 
     def __call__(self, observation: Mapping[str, Array], action: Array | None = None) -> list[Array]:
-        """Returns the outputs for observations and state `[B, ...]` by key, and an action where it reads one."""
+        """Returns the outputs for observations and state `[B, ...]` by key, and an action if it reads one."""
         x, *after = self.network.advance(observation, self.call)
         outputs = x if self.head is None else self.head(x, action, self.call)
         return [*(outputs if isinstance(outputs, list) else [outputs]), *after]
@@ -116,15 +116,15 @@ class NumpyForward:
 def forward_of(
     network: Network, spec: Spec, with_actions: bool = False, with_head: bool = True
 ) -> NumpyForward | GraphForward:
-    """Returns the faster way to evaluate a network: NumPy where it is dense, a compiled graph otherwise.
+    """Returns the faster way to evaluate a network: NumPy if it is dense, otherwise a compiled graph.
 
-    It returns a list of outputs, after which the next state of an LSTM comes.
+    It returns a list of outputs, followed by the next state of an LSTM.
 
     Args:
-        network: to be evaluated.
-        spec: of what it reads.
-        with_actions: whether it judges actions.
-        with_head: False for what the head reads instead of what it computes.
+        network: network to evaluate.
+        spec: spec of its inputs.
+        with_actions: whether it reads actions.
+        with_head: False for the head's input instead of its output.
     """
     if NumpyForward.supports(network, with_head):
         return NumpyForward(network, with_head)

@@ -1,4 +1,4 @@
-"""Seeded kernel initialisers, so that a run's first weights follow from its seed alone."""
+"""Seeded kernel initialisers, so that a run's initial weights depend only on its seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NormalizedColumns(keras.initializers.Initializer):
 
 @registered
 class Parts(keras.initializers.Initializer):
-    """A kernel that consists of several: stacked `[N, ...]`, or side by side, as of layers with the same input."""
+    """A kernel made of several: stacked `[N, ...]`, or side by side, as for layers with the same input."""
 
     def __init__(self, parts: list[Any], stacked: bool):
         self.parts, self.stacked = [keras.initializers.get(part) for part in parts], stacked
@@ -48,7 +48,7 @@ class Parts(keras.initializers.Initializer):
 
 
 KINDS = {
-    "he_normal": keras.initializers.HeNormal,  # of blocks
+    "he_normal": keras.initializers.HeNormal,  # for residual blocks
     "xavier": keras.initializers.GlorotUniform,
     "he": keras.initializers.HeUniform,
     "orthogonal": keras.initializers.Orthogonal,
@@ -61,13 +61,13 @@ KINDS = {
 
 
 class Initializers:
-    """Hands out initialisers of one kind, or uniform within a bound, each with a seed of its own."""
+    """Creates initialisers of one kind, or uniform within a bound, each with its own seed."""
 
     def __init__(self, kind: str, seeds: np.random.Generator, bound: float | None = None):
         self.kind, self.seeds, self.bound = kind, seeds, bound
 
     def next(self, kind: str | None = None, critics: int | None = None) -> keras.initializers.Initializer:
-        """Returns the next initialiser, of this kind where one is given; of N critics one of all their kernels."""
+        """Returns the next initialiser, of this kind if given; for N critics, one for all their kernels."""
         if critics is not None:
             return Parts([self.next(kind) for _ in range(critics)], stacked=True)
         seed = int(self.seeds.integers(2**31))

@@ -1,7 +1,7 @@
-"""Layers that know batch statistics and dropout, of one network or of N critics whose weights are stacked.
+"""Layers with batch statistics and dropout, for one network or for N critics with stacked weights.
 
-A layer computes with weights that it is given (`forward`), so that one formula serves one network, each critic of a
-stack, all of a stack at once, and NumPy.
+`forward` computes with the weights that it is given, so that one formula serves a single network, each critic of a
+stack, a whole stack at once, and NumPy.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 EPSILON = 1e-6  # of layer and RMS normalisation
 
-Value = Callable[[keras.Variable], Any]  # what to compute with in a variable's place
-Mask = Callable[[str, float, int], tf.Tensor]  # dropout's factors `[N, B, F]`, of a layer's name and rate, and F
-LayerCall = Callable[..., Any]  # computes a layer, of what it reads
+Value = Callable[[keras.Variable], Any]  # returns the value to use for a variable
+Mask = Callable[[str, float, int], tf.Tensor]  # dropout factors `[N, B, F]` for a layer's name, rate and F
+LayerCall = Callable[..., Any]  # computes a layer from its inputs
 
 
 class NumpyFunctions:
@@ -36,7 +36,7 @@ class NumpyFunctions:
 
     @staticmethod
     def clip(x: np.ndarray, low: float, high: float) -> np.ndarray:
-        """Returns x inside its bounds; NumPy's own takes twice as long for a row."""
+        """Returns x clipped to its bounds; NumPy's own function takes twice as long for one entry."""
         return np.minimum(np.maximum(x, low), high)
 
     @staticmethod
@@ -51,7 +51,7 @@ class NumpyFunctions:
 
     @staticmethod
     def split(x: np.ndarray, parts: int, axis: int = -1) -> list[np.ndarray]:
-        """Returns parts of equal width; NumPy's own takes several times as long."""
+        """Returns parts of equal width; NumPy's own function takes several times as long."""
         width = x.shape[-1] // parts
         return [x[..., i * width : (i + 1) * width] for i in range(parts)]
 
@@ -62,18 +62,18 @@ class NumpyFunctions:
 
 
 def functions_of(x: Any) -> Any:
-    """Returns what computes with `x`: NumPy's functions for an array, otherwise `keras.ops`."""
+    """Returns the functions to use with `x`: NumPy's for an array, otherwise `keras.ops`."""
     return NumpyFunctions if isinstance(x, np.ndarray) else keras.ops
 
 
 class ForwardMode(NamedTuple):
-    """How layers compute that do not always compute the same.
+    """Options of layers that do not always compute the same.
 
     Attributes:
-        batch_statistics: batch normalisation by the statistics of the batch, else by the running ones.
-        moments: takes the statistics by layer, in the order of the critics, to move the running ones; or None.
-        mask: returns dropout's factors, 0 for units that are left out and else 1 / (1 - rate); None for no dropout.
-        critic: which of the N critics computes; None for all at once.
+        batch_statistics: whether batch normalisation uses the batch's statistics instead of the running ones.
+        moments: collects the statistics by layer, in the order of the critics, to update the running ones; or None.
+        mask: returns the dropout factors, 0 for dropped units and otherwise 1 / (1 - rate); None for no dropout.
+        critic: index of the critic that computes; None for all N at once.
     """
 
     batch_statistics: bool = False
@@ -86,7 +86,7 @@ INFERENCE = ForwardMode()
 
 
 class SavedLayer(keras.layers.Layer):
-    """A layer that Keras saves and makes again: every argument of its class is an attribute too."""
+    """A layer that Keras can save and rebuild: every argument of its class is also an attribute."""
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments, as Keras saves them."""
@@ -95,33 +95,33 @@ class SavedLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> SavedLayer:
-        """Returns a layer of what `get_config` returned."""
+        """Returns a layer from the result of `get_config`."""
         return cls(**keras.saving.deserialize_keras_object(config))
 
     def track(self, inner: list[BodyLayer]) -> None:
-        """Makes layers attributes: those of a list alone are not in TensorFlow's checkpoints."""
+        """Stores layers as attributes: TensorFlow's checkpoints leave out layers that are only in a list."""
         for i, layer in enumerate(inner):
             setattr(self, f"layer_{i}", layer)
 
 
 class BodyLayer(SavedLayer):
-    """A layer of a body; of N critics its weights are `[N, ...]`, of one network (`critics` is None) `[...]`."""
+    """A layer of a body; its weights are `[N, ...]` for N critics, `[...]` for one network (`critics` is None)."""
 
     def __init__(self, name: str, critics: int | None = None):
         super().__init__(name=name)
         self.critics = critics
 
     def weight(self, name: str, shape: tuple[int, ...], initializer: Any, trainable: bool = True) -> keras.Variable:
-        """Makes a weight of this shape for each critic."""
+        """Creates a weight of this shape for each critic."""
         stack = () if self.critics is None else (self.critics,)
         return self.add_weight(name=name, shape=(*stack, *shape), initializer=initializer, trainable=trainable)
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns the layer of x `[B, F]`, a tensor or in inference an array, with a value for each variable."""
+        """Returns the output for x `[B, F]`, a tensor or (in inference) an array, with a value for each variable."""
         raise NotImplementedError
 
     def call(self, x: Any) -> Any:
-        """Returns the layer of x `[B, F]` in inference, of one network."""
+        """Returns the output of one network for x `[B, F]` in inference."""
         return self.forward(x, tensor)
 
 
@@ -132,7 +132,7 @@ def tensor(variable: keras.Variable) -> tf.Tensor:
 
 @registered
 class Linear(BodyLayer):
-    """A dense layer without activation; of N critics the initialiser makes a kernel `[N, F, units]`."""
+    """A dense layer without activation; for N critics the initialiser makes a kernel `[N, F, units]`."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Linear(BodyLayer):
         self.use_bias, self.bias_initializer = use_bias, bias_initializer
 
     def build(self, shape: Any) -> None:
-        """Makes the weights."""
+        """Creates the weights."""
         self.kernel = self.weight("kernel", (shape[-1], self.units), self.initializer)
         self.bias = self.weight("bias", (self.units,), self.bias_initializer) if self.use_bias else None
 
@@ -160,23 +160,23 @@ class Linear(BodyLayer):
 
 @registered
 class ValueLinear(Linear):
-    """The last layer of critics, in float32 whatever the others compute in.
+    """The last layer of critics, in float32 even if the other layers compute in bfloat16.
 
-    bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
+    bfloat16 has 8 significant bits, so a Q between 512 and 1024 would be a multiple of 4.
     """
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns `x W + b`."""
         kernel, bias = value(self.kernel), value(self.bias)
         if tf.is_tensor(x) and tf.config.optimizer.get_experimental_options().get(OPTION, False):
-            # The graph optimizer narrows operations by their type, and does not know this one.
+            # The graph optimizer casts operations by their type, and does not know this one.
             return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32) + bias
         return x @ kernel + bias
 
 
 @registered
 class ValueLayer(keras.layers.Dense):
-    """`ValueLinear` of V, whose weights have the names of a dense layer in checkpoints."""
+    """`ValueLinear` for V; its weights are named like those of a dense layer in checkpoints."""
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Returns `x W + b`."""
@@ -186,7 +186,7 @@ class ValueLayer(keras.layers.Dense):
 
 @registered
 class Activation(BodyLayer):
-    """An activation function, by Keras's name."""
+    """An activation function, by its Keras name."""
 
     def __init__(self, name: str, function: str):
         super().__init__(name)
@@ -209,14 +209,14 @@ NUMPY_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @registered
 class Dropout(BodyLayer):
-    """Leaves out units at this rate where the mode has a mask, and scales the others up."""
+    """Drops units at this rate if the mode has a mask, and scales up the others."""
 
     def __init__(self, name: str, rate: float):
         super().__init__(name)
         self.rate = rate
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns what is kept."""
+        """Returns the remaining units."""
         if mode.mask is None:
             return x
         factors_NBF = mode.mask(self.name, self.rate, x.shape[-1])
@@ -225,38 +225,38 @@ class Dropout(BodyLayer):
 
 @registered
 class LayerNormalization(BodyLayer):
-    """Each row minus its mean, divided by its deviation, times a scale, plus a bias (arXiv 1607.06450)."""
+    """Normalises each entry by its mean and standard deviation, then scales and shifts it (arXiv 1607.06450)."""
 
     def build(self, shape: Any) -> None:
-        """Makes the weights."""
+        """Creates the weights."""
         self.scale, self.bias = self.weight("scale", (shape[-1],), "ones"), self.weight("bias", (shape[-1],), "zeros")
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns normalised rows."""
+        """Returns normalised entries."""
         normalised = centred_and_scaled(x)[0] if isinstance(x, np.ndarray) else standardized(x)
         return normalised * value(self.scale) + value(self.bias)
 
 
 @registered
 class RMSNormalization(BodyLayer):
-    """Each row divided by the root of its mean square, times a scale (arXiv 1910.07467)."""
+    """Divides each entry by its root mean square, then scales it (arXiv 1910.07467)."""
 
     def build(self, shape: Any) -> None:
-        """Makes the scale."""
+        """Creates the scale."""
         self.scale = self.weight("scale", (shape[-1],), "ones")
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns normalised rows."""
+        """Returns normalised entries."""
         return x * (over_units(x * x) + EPSILON) ** -0.5 * value(self.scale)
 
 
 def over_units(x: Any) -> Any:
-    """Returns the mean of each row, `[B, 1]`."""
+    """Returns the mean over the units of each entry, `[B, 1]`."""
     return x.mean(-1, keepdims=True) if isinstance(x, np.ndarray) else tf.reduce_mean(x, axis=-1, keepdims=True)
 
 
 def centred_and_scaled(x: Any) -> tuple[Any, Any]:
-    """Returns each row minus its mean divided by its deviation, and one over that deviation, `[B, 1]`."""
+    """Returns the standardised entries, and one over their standard deviation, `[B, 1]`."""
     x = x - over_units(x)
     factor = (over_units(x * x) + EPSILON) ** -0.5
     return x * factor, factor
@@ -264,10 +264,10 @@ def centred_and_scaled(x: Any) -> tuple[Any, Any]:
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def standardized(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """Returns each row minus its mean divided by its deviation."""
+    """Returns each entry minus its mean, divided by its standard deviation."""
     y, factor = centred_and_scaled(x)
 
-    # The derivative by hand: TensorFlow's own has more steps, each of which passes over all rows.
+    # The gradient is written by hand: TensorFlow's own makes more passes over the batch.
     def gradient(dy: tf.Tensor) -> tf.Tensor:
         return (dy - over_units(dy) - y * over_units(dy * y)) * factor
 
@@ -276,7 +276,7 @@ def standardized(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tens
 
 @registered
 class Residual(BodyLayer):
-    """`x + f(x)`, f being layers one after the other."""
+    """`x + f(x)`, where f is a sequence of layers."""
 
     def __init__(self, name: str, layers: list[BodyLayer]):
         super().__init__(name)
@@ -284,7 +284,7 @@ class Residual(BodyLayer):
         self.track(layers)
 
     def build(self, shape: Any) -> None:
-        """Makes the weights of its layers."""
+        """Creates the weights of its layers."""
         build(self.layers, shape)
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
@@ -293,7 +293,7 @@ class Residual(BodyLayer):
 
 
 def build(layers: list[BodyLayer], shape: Any) -> Any:
-    """Makes the weights of layers that follow one another on `[..., F]`, and returns the last shape."""
+    """Creates the weights of a sequence of layers on `[..., F]`, and returns the last shape."""
     for layer in layers:
         if not layer.built:
             layer.build(shape)
@@ -303,7 +303,7 @@ def build(layers: list[BodyLayer], shape: Any) -> Any:
 
 
 def forward(layers: list[BodyLayer], x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-    """Returns what layers compute one after the other; see `BodyLayer.forward`."""
+    """Returns the output of a sequence of layers; see `BodyLayer.forward`."""
     for layer in layers:
         x = layer.forward(x, value, mode)
     return x
@@ -311,9 +311,9 @@ def forward(layers: list[BodyLayer], x: Any, value: Value, mode: ForwardMode = I
 
 @registered
 class CriticEnsemble(SavedLayer):
-    """N bodies with an output layer each: `[B, F]` to `[B, N, K]`, or to `[B, N]` where `scalar` says that K is 1.
+    """N bodies with an output layer each: `[B, F]` to `[B, N, K]`, or to `[B, N]` if `scalar`, with K = 1.
 
-    A GPU computes all critics of a layer `at_once`. On a CPU one critic after the other is faster.
+    A GPU computes a layer of all critics `at_once`. A CPU is faster with one critic after the other.
     """
 
     def __init__(self, body: list[BodyLayer], output_layer: Linear, scalar: bool):
@@ -324,11 +324,11 @@ class CriticEnsemble(SavedLayer):
         self.at_once = bool(tf.config.list_logical_devices("GPU"))
 
     def build(self, shape: Any) -> None:
-        """Makes the weights."""
+        """Creates the weights."""
         build(self.layers, shape)
 
     def call(self, x: tf.Tensor, mode: ForwardMode = INFERENCE, critic_indices: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the outputs for features and actions `[B, F]`, of the critics of these indices `[M]` or of all."""
+        """Returns the outputs for features and actions `[B, F]`, of the critics with these indices `[M]` or of all."""
         critics: Any = self.output_layer.critics if critic_indices is None else critic_indices.shape[0]
         weights = {
             id(variable): variable.value if critic_indices is None else tf.gather(variable.value, critic_indices)
@@ -352,7 +352,7 @@ class CriticEnsemble(SavedLayer):
 
 
 def aligned(value: Value) -> Value:
-    """Returns the weights of all critics such that layers compute all at once: biases `[N, F]` as `[N, 1, F]`."""
+    """Returns the weights of all critics in shapes for computing all at once: biases `[N, F]` as `[N, 1, F]`."""
 
     def of(variable: Any) -> Any:
         y = value(variable)

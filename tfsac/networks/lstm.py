@@ -1,4 +1,4 @@
-"""A long short-term memory that runs over sequences of several episodes (Hochreiter and Schmidhuber 1997)."""
+"""A long short-term memory for sequences that span several episodes (Hochreiter and Schmidhuber 1997)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIDDEN, CELL = "hidden", "cell"  # fields of its state
 
 
 class LSTM:
-    """Keras's LSTM cell, one step at a time or over all rows of a segment. Its recurrent kernel begins orthogonal.
+    """Keras's LSTM cell, for one step or for all steps of a segment. Its recurrent kernel starts orthogonal.
 
     Attributes:
         layer: the cell, with gates in Keras's order: input, forget, candidate, output.
@@ -41,20 +41,20 @@ class LSTM:
         valid_TB: tf.Tensor,
         burn_in: int = 0,
     ) -> tf.Tensor:
-        """Runs over sequences and returns its hidden state after every step but the first ones, `[T - burn_in, B, H]`.
+        """Runs over sequences and returns the hidden state after every step past the burn-in, `[T - burn_in, B, H]`.
 
         Args:
-            features_TBF, initial_state: what it reads; its state before the first step, `[B, H]` by field.
+            features_TBF, initial_state: inputs; state before the first step, `[B, H]` by field.
             is_first_TB: 1 where an episode starts and the state is reset, else 0.
-            valid_TB: where there is no step the state stays as it is.
-            burn_in: number of steps that only bring the state up to date: no gradient goes back into them.
+            valid_TB: whether there is a step; otherwise the state does not change.
+            burn_in: number of steps that only update the state: no gradient flows back into them.
         """
         cell = self.layer
-        # The part of the gates that does not wait for the row before is one product for all rows.
+        # The part of the gates that does not depend on the previous step is one product for all steps.
         gates_TBG = tf.tensordot(features_TBF, cell.kernel.value, 1) + cell.bias.value
         hidden_BH, memory_BH, hidden = initial_state[HIDDEN], initial_state[CELL], []
         rows = (gates_TBG, 1.0 - is_first_TB[..., None], valid_TB[..., None])
-        # Unrolled, a row costs a third of what it costs in a loop of the graph.
+        # Unrolled, a step costs a third of what it costs in a graph loop.
         for t, (gates_BG, keep_B1, valid_B1) in enumerate(zip(*map(tf.unstack, rows), strict=True)):
             if 0 < t == burn_in:
                 hidden_BH, memory_BH = tf.stop_gradient(hidden_BH), tf.stop_gradient(memory_BH)
@@ -65,14 +65,14 @@ class LSTM:
         return tf.stack(hidden[burn_in:])
 
     def arrays(self, x: np.ndarray, state: list[np.ndarray], value: Value) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Returns what the cell does, one step with NumPy; see `BodyLayer.forward`."""
+        """Computes one step of the cell in NumPy; see `BodyLayer.forward`."""
         kernel, recurrent, bias = map(value, (self.layer.kernel, self.layer.recurrent_kernel, self.layer.bias))
         hidden, memory = _through_gates(x @ kernel + state[0] @ recurrent + bias, state[1])
         return hidden, [hidden, memory]
 
 
 def _through_gates(gates_BG: Any, memory_BH: Any) -> tuple[Any, Any]:
-    """Returns the next hidden state and cells, of arrays or tensors."""
+    """Returns the next hidden and cell state, arrays or tensors."""
     functions = functions_of(gates_BG)
     i, f, candidate, o = functions.split(gates_BG, 4, axis=-1)
     memory_BH = functions.sigmoid(f) * memory_BH + functions.sigmoid(i) * functions.tanh(candidate)

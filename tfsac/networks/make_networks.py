@@ -1,4 +1,4 @@
-"""All networks of an agent, or those that its policy acts through."""
+"""Makes all networks of an agent, or those that its policy acts through."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfsac.networks.unit_weights import project
 from tfsac.parameters import AgentParameters, ParameterError
 from tfsac.types import TARGET, Spec
 
-FIRST = "trunk"  # what reads its features is made after it
+FIRST = "trunk"  # networks that read its features are made after it
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
 SpecOf = Callable[[str, Networks], Spec]
 
@@ -28,15 +28,15 @@ def make_networks(
     models: ModelMaker | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Network]:
-    """Makes the networks that parameters describe; a target network `<name>_target` begins with the weights of its
+    """Makes the networks that the parameters describe. A target network `<name>_target` starts with the weights of its
     online network.
 
     Args:
-        parameters, seed: of the agent, and of the first weights.
-        spec_of: what a network reads, by its name and the networks that were made before it.
-        models: makes a Keras model for each network, instead of the parameters' layers; called once more for target
+        parameters, seed: the agent's parameters, and the seed of the initial weights.
+        spec_of: returns the spec of a network's inputs, given its name and the networks made before it.
+        models: returns a Keras model for each network, used instead of the parameters' layers; called again for target
             networks, each time after `keras.utils.set_random_seed(seed)`. See `tfsac.networks.custom_models`.
-        names: of the networks to make, target networks among them; None for all.
+        names: names of the networks to make, including target networks; None for all.
 
     Raises:
         TfsacError: networks that do not fit the spec, or models that do not fit the networks.
@@ -62,7 +62,7 @@ def make_networks(
         spec = read_by(name, networks) if is_online or name in targets else None
         if spec is None:
             continue
-        if encoder and encoder not in networks:  # the policy alone, with embedders of its own of the same shapes
+        if encoder and encoder not in networks:  # only the policy, with its own embedders of the same shapes
             embedders = parameters.networks[encoder].input_embedders_parameters
             settings = dataclasses.replace(settings, input_embedders_parameters=embedders)
         if is_online:
@@ -81,7 +81,7 @@ def make_networks(
 def _models(
     models: ModelMaker, parameters: AgentParameters, spec_of: SpecOf, seed: int, earlier: list[keras.Variable]
 ) -> dict[str, keras.Model]:
-    """Calls the user's function; the run's seed decides the first weights, which join those of earlier calls."""
+    """Calls the user's function. The run's seed determines the initial weights, which are added to `earlier`."""
     if parameters.encoders:
         raise TfsacError("agent.shared_encoder must be false with custom Keras models")
     for name, network in parameters.networks.items():

@@ -25,7 +25,7 @@ Networks = Mapping[str, "Network"]  # by name
 
 
 def layers_of(part: Any) -> Iterator[keras.layers.Layer]:
-    """Yields the layers in a head, an LSTM, in lists and in dicts, and those inside of the package's layers."""
+    """Yields the layers of a head, an LSTM, lists and dicts, including those inside tfsac's layers."""
     if isinstance(part, keras.layers.Layer):
         yield part
         yield from layers_of(getattr(part, "layers", []))
@@ -37,27 +37,27 @@ def layers_of(part: Any) -> Iterator[keras.layers.Layer]:
 
 
 class Network(tf.Module):
-    """A Keras model of observations, a policy's state and, for Q, continuous actions; and the layers it was made of.
+    """A Keras model of observations, a policy's state and, for Q, continuous actions; and the layers it consists of.
 
     It reads the observations that it has embedders for. A network with an LSTM also reads the LSTM's state, and returns
-    the next one after what its head computes.
+    the next state after the head's outputs.
 
     Args:
-        name: of the model.
+        name: name of the model.
         parameters: its layers and head.
-        spec: of observations and actions, of one agent; fields of a state are concatenated to the embedding, each
-            through a linear layer of its width, or as they are where an LSTM follows.
-        seed: of its first weights.
-        model: a Keras model of all observations and state by key (and an action) instead of the parameters' layers.
-        encoder: another network, whose embedders this one reads instead of having its own.
+        spec: observations and actions of one agent. Fields of a state are concatenated to the embedding, each through a
+            linear layer of the embedding's width, or unchanged if an LSTM follows.
+        seed: seed of the initial weights.
+        model: a Keras model of all observations and state by key (and an action), replacing the parameters' layers.
+        encoder: another network, whose embedders this one uses instead of its own.
 
     Attributes:
         model: the functional Keras model.
         embedders, state_embedders: layers by observation key, linear layers (or None) by field of the state.
-        middleware, lstm, head: layers after the merger. A network without memory has no LSTM, a given model no head.
+        middleware, lstm, head: layers after the merger; no LSTM (None) without memory, no head for a given model.
         lstm_state: specs of the LSTM's state by field; empty for networks without one.
         head_model: the head as a Keras model of features (and an action).
-        note: what the parameters did not say; see `with_embedders`.
+        note: choices that the parameters left open; see `with_embedders`.
 
     Raises:
         TfsacError: embedders that do not fit the observations.
@@ -84,7 +84,7 @@ class Network(tf.Module):
         if model is not None:
             self.model = model
             read = observations_of(model)
-            if read is not None:  # a subclassed model is given everything
+            if read is not None:  # a subclassed model gets everything
                 self.embedders = {key: [] for key in spec.observation if key in read}
                 self.state_embedders = {key: None for key in spec.state if key in read}
             return
@@ -133,14 +133,14 @@ class Network(tf.Module):
             if not is_of_tfsac(type(head)):
                 check_head(name, self.head_model, parameters.head_parameters, spec)
         for layer in layers_of([self.embedders, self.state_embedders, self.middleware, self.lstm, head]):
-            while layer.name in inputs or layer.name == "action":  # Keras wants another name for each
+            while layer.name in inputs or layer.name == "action":  # Keras needs unique names
                 layer.name += "_layer"
         if after:
             outputs = [*(outputs if isinstance(outputs, list) else [outputs]), *after]
         return keras.Model([inputs, *action] if action else inputs, outputs, name=name)
 
     def embed(self, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> Any:
-        """Returns the merged embeddings, with layers that `call` computes."""
+        """Returns the merged embeddings; `call` computes the layers."""
         embedded = []
         for key, layers in self.embedders.items():
             x = inputs[key]
@@ -161,7 +161,7 @@ class Network(tf.Module):
         return keras.layers.Add()(parts)
 
     def _before_lstm(self, x: Any, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> Any:
-        """Returns what the middleware makes of embeddings and state."""
+        """Returns the middleware's output for embeddings and state."""
         if self.state_embedders:
             embedders = self.state_embedders.items()
             states = [inputs[key] if layer is None else call(layer, inputs[key]) for key, layer in embedders]
@@ -171,7 +171,7 @@ class Network(tf.Module):
         return x
 
     def advance(self, inputs: Mapping[str, Any], call: LayerCall = operator.call) -> list[Any]:
-        """Returns what the head reads in one step, `[B, F]`, and the next hidden state and cells of an LSTM."""
+        """Returns the head's input in one step, `[B, F]`, and the next hidden and cell state of an LSTM."""
         x = self._before_lstm(self.embed(inputs, call), inputs, call)
         if self.lstm is None:
             return [x]
@@ -186,7 +186,7 @@ class Network(tf.Module):
         valid_TB: tf.Tensor,
         burn_in: int = 0,
     ) -> tf.Tensor:
-        """Returns what the head reads, `[T - burn_in, B, F]`, of sequences of observations and state `[T, B, ...]`; see
+        """Returns the head's inputs, `[T - burn_in, B, F]`, for sequences of observations and state `[T, B, ...]`; see
         `LSTM.unroll`.
         """
         read = (*self.embedders, *self.state_embedders)
@@ -198,7 +198,7 @@ class Network(tf.Module):
         return self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB, burn_in)
 
     def __call__(self, observation: Tensors, action: tf.Tensor | None = None) -> Any:
-        """Returns what the head computes for observations and state `[B, ...]` by key; it leaves out other keys."""
+        """Returns the head's outputs for observations and state `[B, ...]` by key; other keys are ignored."""
         read = {key: observation[key] for key in (*self.embedders, *self.state_embedders, *self.lstm_state)}
         return self.model(read if action is None else [read, action])
 
@@ -212,10 +212,10 @@ class Network(tf.Module):
         dropout_mask: Mask | None = None,
         critic_indices: tf.Tensor | None = None,
     ) -> Any:
-        """Returns what `__call__` does where layers do not always compute the same; a custom model or head always does.
+        """Like `__call__`, with options for normalisation and dropout, which custom models and heads ignore.
 
-        Batch normalisation is by the statistics of this batch, which may move the running ones, or by these. A dropout
-        mask is of the critics of these indices, `[M]`, or of all; see `ForwardMode`.
+        Batch normalisation uses the statistics of this batch, which may update the running ones, or the running ones. A
+        dropout mask covers the critics with these indices, `[M]`, or all; see `ForwardMode`.
         """
         if self.head is None or (action is not None and not isinstance(self.head, QHead)):
             outputs = self(observation, action)
@@ -235,21 +235,21 @@ class Network(tf.Module):
         return outputs
 
     def copy_from(self, other: Network) -> None:
-        """Takes the weights of a network of the same layers."""
+        """Copies the weights of a network with the same layers."""
         self.model.set_weights(other.model.get_weights())
 
     @property
     def trainable_variables(self) -> list[keras.Variable]:
-        """Keras's variables, in a fixed order; also those of an encoder's embedders."""
+        """Keras's trainable variables in a fixed order, including those of an encoder's embedders."""
         return list(self.model.trainable_variables)
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """Keras's variables with those that gradients do not train, running statistics."""
+        """Keras's variables, including those that gradients do not train: running statistics."""
         return list(self.model.weights)
 
     @property
     def own_variables(self) -> list[keras.Variable]:
-        """The variables that are not an encoder's."""
+        """The trainable variables without those of an encoder."""
         shared = {id(variable) for variable in self.encoder.trainable_variables} if self.encoder else set()
         return [variable for variable in self.trainable_variables if id(variable) not in shared]

@@ -1,8 +1,8 @@
-"""Which observations a network reads, and the layers that embed them.
+"""Chooses the observations that a network reads, and the layers that embed them.
 
 Every network has an embedder for each key that it reads (`observation_keys`, `input_embedders_parameters`), so a critic
-may read another observation than the policy, such as the state of all agents. What the parameters do not say is chosen
-here.
+may read other observations than the policy, such as the state of all agents. Choices that the parameters leave open are
+made here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VECTOR_SCHEMES: dict[Scheme, Layers] = {
     Scheme.Deep: (128, 128, 128),
 }
 IMAGE_SCHEMES: dict[Scheme, Layers] = {Scheme.Shallow: (Conv2d(32, 3, 1),), Scheme.Medium: MEDIUM}
-MAX_POSITIONS = 16  # that convolutions leave of a small image
+MAX_POSITIONS = 16  # most positions that convolutions leave of a small image
 TO_CHOOSE = (
     "To choose, set agent.networks.*.input_embedders_parameters: "
     "docs/parameters.md#observations-that-a-preset-does-not-describe."
@@ -37,17 +37,17 @@ TO_CHOOSE = (
 
 
 def with_keys(name: str, parameters: NetworkParameters, spec: Spec) -> Spec:
-    """Returns the spec with those observations alone that a network of this name reads by its `observation_keys`.
+    """Returns the spec with only the observations in the network's `observation_keys`.
 
     Raises:
-        TfsacError: a key that there is not.
+        TfsacError: an unknown key.
     """
     if parameters.observation_keys is None:
         return spec
     for key in parameters.observation_keys:
         if key not in spec.observation:
             raise TfsacError(
-                f"Network {name!r} has {key!r} in its observation_keys, and the environment gives "
+                f"Network {name!r} has {key!r} in its observation_keys, but the environment has "
                 f"{', '.join(spec.observation)}.{nearest(key, spec.observation)}"
             )
     return spec._replace(observation={key: spec.observation[key] for key in parameters.observation_keys})
@@ -58,7 +58,7 @@ def embedder_layers(
 ) -> list[keras.layers.Layer]:
     """Returns the layers that turn one observation `[B, ...]` into features `[B, F]`."""
     layers: list[keras.layers.Layer] = []
-    if spec.dtype != "float32":  # bytes become numbers up to 1; a mask's booleans, numbers as they are
+    if spec.dtype != "float32":  # scales bytes to [0, 1]; a mask's booleans become 0 and 1
         layers.append(keras.layers.Rescaling(1 / 255 if spec.dtype == "uint8" else 1.0))
     specs, activation = layers_of(parameters, spec.shape), parameters.activation_function
     convolutions = tuple(layer for layer in specs if isinstance(layer, Conv2d))
@@ -80,14 +80,14 @@ def layers_of(embedder: InputEmbedderParameters, shape: tuple[int, ...]) -> Laye
 def with_embedders(
     name: str, parameters: NetworkParameters, observation: Mapping[str, ArraySpec]
 ) -> tuple[NetworkParameters, str]:
-    """Returns a network's parameters with an embedder for all that it reads, and a line of what they did not say, or
-    nothing.
+    """Returns a network's parameters with an embedder for every key that it reads, and a note on the choices that they
+    left open, or "".
 
-    Parameters that know an "observation" alone read every key of a Dict, but no mask, and each like that one. An image
-    whose embedder has no convolutions gets the usual ones before the embedder's dense layers.
+    Parameters with only an "observation" embedder use it for every key of a Dict except the mask. An image whose
+    embedder has no convolutions gets the usual ones before the embedder's dense layers.
 
     Raises:
-        TfsacError: an embedder that does not fit its observation, or for a key that there is not.
+        TfsacError: an embedder that does not fit its observation, or for an unknown key.
     """
     embedders, unsaid = dict(parameters.input_embedders_parameters), list[str]()
     keys = [key for key in observation if key != ACTION_MASK]
@@ -97,13 +97,13 @@ def with_embedders(
     elif [*embedders] == [OBSERVATION_KEY] and keys != [OBSERVATION_KEY] and AGENT_STATE not in observation:
         embedders = {key: embedders[OBSERVATION_KEY] for key in keys}
         unsaid.append(
-            f"The environment gives {', '.join(keys)}, and the preset reads {OBSERVATION_KEY!r} alone: "
+            f"The environment has {', '.join(keys)}, but the preset reads only {OBSERVATION_KEY!r}: "
             "the networks read all of them."
         )
     for key, embedder in embedders.items():
         if key not in observation:
             raise TfsacError(
-                f"Network {name!r} has an embedder for {key!r}, and the environment gives {', '.join(observation)}."
+                f"Network {name!r} has an embedder for {key!r}, but the environment has {', '.join(observation)}."
                 f"{nearest(key, observation)} {TO_CHOOSE}"
             )
         shape = observation[key].shape
@@ -114,7 +114,7 @@ def with_embedders(
             embedders[key] = dataclasses.replace(embedder, scheme=layers)
             which = "those of the scheme Medium" if usual == MEDIUM else "with a stride of 2"
             unsaid.append(
-                f"The preset does not say how to embed the image {key!r} of shape {shape}: convolutions, {which}."
+                f"The preset does not specify how to embed the image {key!r} of shape {shape}: convolutions, {which}."
             )
         if not ((embedder.flatten or len(shape) == 1) if is_dense else len(shape) == 3 and have_room(layers, shape)):
             raise TfsacError(
@@ -127,11 +127,11 @@ def with_embedders(
 
 
 def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
-    """Returns the convolutions of an image `[height, width, channels]` whose embedder has none; nothing for an array
-    that is no image, or has its channels first.
+    """Returns the convolutions for an image `[height, width, channels]` whose embedder has none; () for an array that
+    is not an image, or has its channels first.
 
-    They are those of the scheme Medium or, where a side is too small for it, layers that halve both sides until at most
-    16 positions are left.
+    They are those of the scheme Medium or, if a side is too small for it, layers that halve both sides until at most 16
+    positions are left.
     """
     channels_first = len(shape) == 3 and shape[0] <= 4 < min(shape[1:])
     if len(shape) != 3 or channels_first or min(shape[:2]) < 3:

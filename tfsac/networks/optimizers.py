@@ -18,7 +18,7 @@ DEFAULT_WEIGHT_DECAY = 0.004  # Keras's, of AdamW
 def learning_rate_of(
     parameters: NetworkParameters | LearnedAlphaParameters, updates: tf.Variable | None = None
 ) -> LearningRate:
-    """Returns a constant learning rate, or one that falls with `updates`, without these with the optimizer's steps."""
+    """Returns a constant learning rate, or one that falls with `updates` (if None, with the optimizer's steps)."""
     rate, steps = parameters.learning_rate, parameters.learning_rate_decay_steps
     if isinstance(steps, str):
         raise TfsacError(f"learning_rate_decay_steps must be a number outside of a run, got {steps!r}")
@@ -37,10 +37,10 @@ def learning_rate_of(
 def build_optimizer(
     parameters: NetworkParameters, variables: list[keras.Variable], updates: tf.Variable | None = None
 ) -> keras.optimizers.Optimizer:
-    """Returns an optimizer with its slots made, so that a checkpoint can be read into them.
+    """Returns an optimizer with its slots built, so that a checkpoint can be restored into them.
 
     Raises:
-        TfsacError: arguments that Keras's class does not take.
+        TfsacError: arguments that Keras's class does not accept.
     """
     name, fields = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
     arguments = {argument: getattr(parameters, field) for field, argument in fields.items()}
@@ -64,8 +64,8 @@ def build_optimizer(
 class FusedAdam(keras.optimizers.Optimizer):
     """Adam, and AdamW, with each variable's step in one kernel instead of a dozen passes over its memory.
 
-    The formula is Keras's: `lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)`; before it the variable
-    loses `lr * weight_decay` of itself (arXiv 1711.05101).
+    The formula is Keras's: `lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)`; before it, the variable
+    shrinks by the fraction `lr * weight_decay` (arXiv 1711.05101).
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class FusedAdam(keras.optimizers.Optimizer):
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Makes the moments."""
+        """Creates the moments."""
         super().build(variables)
         self.momentums, self.velocities = self.add_optimizer_variables(variables, ["momentum", "velocity"])
         self.stepped = list(variables)
 
     def apply(self, grads: list[tf.Tensor], trainable_variables: list[keras.Variable] | None = None) -> None:
-        """Takes one step; what depends on its number alone is computed once for all variables."""
+        """Takes one step; values that depend only on the step number are computed once for all variables."""
         t, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(self.learning_rate, tf.float32)
         powers = tf.pow(self.beta_1, t), tf.pow(self.beta_2, t)
         strategy = tf.distribute.get_strategy()
@@ -107,7 +107,7 @@ class FusedAdam(keras.optimizers.Optimizer):
 
 
 def clip_gradients(gradients: list[tf.Tensor], bound: float, method: str, global_norm: tf.Tensor) -> list[tf.Tensor]:
-    """Bounds gradients by their global norm, each by its own norm, or each entry; see `NetworkParameters`."""
+    """Clips gradients by their global norm, each by its own norm, or each entry; see `NetworkParameters`."""
     if method == "global_norm":
         return tf.clip_by_global_norm(gradients, bound, use_norm=global_norm)[0]
     if method == "norm":
@@ -118,7 +118,7 @@ def clip_gradients(gradients: list[tf.Tensor], bound: float, method: str, global
 def apply_on_replicas(
     optimizer: keras.optimizers.Optimizer, gradients: list[tf.Tensor], variables: list[keras.Variable]
 ) -> None:
-    """Takes one step of all replicas with gradients that are the same on each: agents average them before clipping."""
+    """Takes one step on all replicas with gradients that are equal on each: agents average them before clipping."""
 
     def of_all(strategy: tf.distribute.Strategy, *gradients: Any) -> None:
         if isinstance(optimizer, FusedAdam):
@@ -138,7 +138,7 @@ def apply_on_replicas(
         for gradient, variable in zip(gradients, variables, strict=True):
             strategy.extended.update(variable.value, step, args=(gradient, rate), group=False)
         for variable in variables:
-            if variable.constraint is not None:  # of a custom model
+            if variable.constraint is not None:  # from a custom model
                 strategy.extended.update(variable.value, constrain, args=(variable.constraint,))
         optimizer.iterations.assign_add(1)
 
@@ -146,7 +146,7 @@ def apply_on_replicas(
 
 
 def assign(pairs: list[tuple[tf.Variable, tf.Tensor]]) -> None:
-    """Gives variables values that are the same on every replica, for pairs of both."""
+    """Assigns values, equal on every replica, to variables, given as pairs of variable and value."""
     if tf.distribute.get_strategy().num_replicas_in_sync == 1 or tf.distribute.in_cross_replica_context():
         for variable, value in pairs:
             variable.assign(value)

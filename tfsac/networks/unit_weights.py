@@ -15,8 +15,8 @@ MIN_NORM, MIN_SQUARE = 1e-8, 1e-8
 
 
 def project(network: Network, kind: str) -> None:
-    """Scales each unit's column of every kernel to norm 1; with the kind "all" instead of "kernels" also the scales and
-    biases of each normalisation, to the root of their number.
+    """Scales each unit's column of every kernel to norm 1. With the kind "all" instead of "kernels", also scales the
+    scales and biases of each normalisation to a norm of the root of the number of units.
     """
     pairs = [
         (variable.value, variable.value / tf.maximum(_fan_in_norm(variable.value), MIN_NORM))
@@ -32,7 +32,7 @@ def project(network: Network, kind: str) -> None:
 
 
 def _fan_in_norm(kernel: tf.Tensor) -> tf.Tensor:
-    """Returns the norm of each unit's incoming weights: of a dense kernel, a stack of them, or a convolution's."""
+    """Returns the norm of each unit's incoming weights, for a dense kernel, a stack of them, or a convolution's."""
     axes = (0, 1, 2) if kernel.shape.rank == 4 else -2
     return tf.sqrt(tf.reduce_sum(tf.square(kernel), axis=axes, keepdims=True))
 
@@ -44,5 +44,5 @@ def normalizations(network: Network) -> list[Any]:
 
 
 def weight_norm(network: Network) -> tf.Tensor:
-    """Returns the norm of all weights that gradients train, a scalar."""
+    """Returns the global norm of all trainable weights, a scalar."""
     return tf.linalg.global_norm([variable.value for variable in network.trainable_variables])

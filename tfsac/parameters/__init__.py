@@ -1,4 +1,4 @@
-"""Validated parameter objects in Coach's vocabulary: what its modules define. Importing them imports no TensorFlow."""
+"""Validated parameter objects in Coach's vocabulary, re-exported from the modules. Does not import TensorFlow."""
 
 from tfsac.parameters.acer import *
 from tfsac.parameters.base import *

@@ -1,4 +1,4 @@
-"""Parameters of actor-critic with experience replay (ACER), for discrete and for continuous actions."""
+"""Parameters of actor-critic with experience replay (ACER), for discrete and continuous actions."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from tfsac.parameters.steps import EnvironmentSteps, StepMethod
 
 @parameters
 class ACERAlgorithmParameters(AlgorithmParameters):
-    """Actor-critic with experience replay (ChainerRL; Wang et al. 2017, arXiv 1611.01224), for all kinds of actions.
+    """Actor-critic with experience replay (ChainerRL; Wang et al. 2017, arXiv 1611.01224), for all action types.
 
     Attributes:
-        t_max: the most steps of a segment: a rollout of so many steps of every environment is learned from while it is
-            fresh, and segments up to this length are replayed. A larger one looks further ahead, learns less often.
+        t_max: maximum length of a segment in steps: rollouts of every environment, used once while fresh, and replayed
+            segments have at most this length. Larger values look further ahead but learn less often.
         n_times_replay: updates from the replay after each rollout.
-        replay_times: "fixed" replays exactly so often, "poisson" draws the number with this mean, as in the paper.
-        disable_online_update: learn from the replay alone.
-        beta: weight of the policy's entropy; a larger one keeps the policy more random.
+        replay_times: "fixed" makes exactly this many updates, "poisson" draws the number with this mean (the paper).
+        disable_online_update: learn only from replay.
+        beta: weight of the policy's entropy; larger values keep the policy more random.
         normalize_loss_by_steps: divide each segment's loss by its number of steps.
-        truncation_threshold: c, the largest importance weight of the policy gradient, whose bias is corrected; None
-            does not truncate. A smaller one has less variance, and relies more on Q.
-        use_q_opc: advantages from returns without importance weights instead of Retrace's.
-        use_trust_region: keep each step's policy near the average policy.
-        trust_region_delta: how far along the gradient of the divergence a step may go.
-        trust_region_alpha: decay of the average policy's weights, which follow after every update.
-        statistics_decay: decay per update of the running averages of value, entropy and divergence among the metrics.
+        truncation_threshold: c, maximum importance weight of the policy gradient, with bias correction; None does not
+            truncate. Smaller values reduce the variance and rely more on Q.
+        use_q_opc: advantages from returns without importance weights, instead of Retrace returns.
+        use_trust_region: keep the policy close to the average policy.
+        trust_region_delta: bound of a step along the gradient of the divergence.
+        trust_region_alpha: decay of the average policy's weights, updated after every update.
+        statistics_decay: decay per update of the running averages of value, entropy and divergence in the metrics.
     """
 
     t_max: PositiveInt = 50
@@ -74,18 +74,18 @@ class ACERAlgorithmParameters(AlgorithmParameters):
 
     @property
     def rate_for_copying_weights_to_target(self) -> float:
-        """The average policy's step towards the policy."""
+        """Update rate of the average policy."""
         return 1.0 - self.trust_region_alpha
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns about how many updates so many steps make."""
+        """Returns the approximate number of updates in `steps` steps."""
         if not isinstance(steps, EnvironmentSteps):
             return super().updates_in(steps, num_envs)
         updates = self.n_times_replay + (0 if self.disable_online_update else 1)
         return max(1, steps.num_steps // (self.t_max * num_envs) * updates)
 
     def replays(self, rng: Any) -> int:
-        """Returns how many updates from the replay follow a rollout; a NumPy generator draws a random number."""
+        """Returns the number of replay updates after a rollout; `rng` is a NumPy generator for "poisson"."""
         return int(rng.poisson(self.n_times_replay)) if self.replay_times == "poisson" else self.n_times_replay
 
 
@@ -94,7 +94,7 @@ class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for discrete actions.
 
     Attributes:
-        trust_region_statistics: of the policy, in which the trust region is measured.
+        trust_region_statistics: statistics of the policy that measure the trust region.
     """
 
     trust_region_statistics: Annotated[
@@ -107,9 +107,9 @@ class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for continuous actions.
 
     Attributes:
-        trust_region_statistics: of the policy, in which the trust region is measured: the mean, and variance or
+        trust_region_statistics: statistics of the policy that measure the trust region: the mean, and the variance or
             standard deviation ("scale").
-        num_advantage_samples: n, actions whose mean advantage is subtracted from every advantage (section 5).
+        num_advantage_samples: n, sampled actions whose mean advantage is subtracted from every advantage (section 5).
     """
 
     trust_region_statistics: Annotated[Literal["variance", "scale"], UnusedIf("use_trust_region", False)] = "variance"
@@ -124,14 +124,14 @@ def discrete_acer_networks(
     q_loss_weight: float = 0.5,
     **trained: Any,
 ) -> dict[str, NetworkParameters]:
-    """Returns the policy and q networks of discrete actor-critic with experience replay. Policy and trunk have target
-    networks, which are the average policy.
+    """Returns the policy and q networks of discrete actor-critic with experience replay. The target networks of policy
+    and trunk form the average policy.
 
     Args:
-        layers: of each network, or of the trunk; convolutions first, for images.
+        layers: layers of each network, or of the trunk; for images, convolutions first.
         lstm_cells: width of an LSTM after the layers, or None for feedforward networks.
-        shared: policy and q are one layer each, after a common network "trunk".
-        activation: of the layers.
+        shared: whether policy and q are single layers after a shared network "trunk".
+        activation: activation of the layers.
         q_loss_weight: factor of the squared errors.
         **trained: see `soft_actor_critic_networks`.
     """
@@ -155,9 +155,9 @@ def gaussian_acer_networks(
     """Returns the policy, v and advantage networks of actor-critic with experience replay for continuous actions.
 
     Args:
-        layers, lstm_cells, shared, activation, q_loss_weight: see `discrete_acer_networks`; of policy and v.
-        advantage_layers: of the advantage, which reads the action and the observation, or the features of a trunk or of
-            its own LSTM.
+        layers, lstm_cells, shared, activation, q_loss_weight: see `discrete_acer_networks`; for policy and v.
+        advantage_layers: layers of the advantage, which reads the action and the observation, or the features of a
+            trunk or its own LSTM.
         bound_mean, covariance, min_variance: see `GaussianPolicyHeadParameters`.
         **trained: see `soft_actor_critic_networks`.
     """
@@ -176,7 +176,7 @@ def _acer_networks(
     activation: Activation,
     trained: Mapping[str, Any],
 ) -> dict[str, NetworkParameters]:
-    """Returns networks of these heads: each with layers of its own, or one layer after a trunk."""
+    """Returns networks with these heads: each with its own layers, or one layer after a trunk."""
     convolutions = tuple(itertools.takewhile(lambda layer: isinstance(layer, Conv2d), layers))
     dense: Any = tuple(layers)[len(convolutions) :]
 
@@ -193,7 +193,7 @@ def _acer_networks(
 
 
 class _ACER(BaseAgentParameters):
-    """What the parameters of discrete and Gaussian actor-critic with experience replay share."""
+    """Parameters shared by discrete and Gaussian actor-critic with experience replay."""
 
     algorithm: Any
     with_target: ClassVar[tuple[str, ...]] = ("trunk", "policy")
@@ -205,9 +205,9 @@ class _ACER(BaseAgentParameters):
             reject_unused_fields(network, ["replace_mse_with_huber_loss"], "ACER, whose losses are squared errors")
             reads, rule = [*network.input_embedders_parameters], ""
             if "trunk" in self.networks and name != "trunk" and reads != [FEATURES]:
-                rule = f"read the trunk's {FEATURES!r} alone, got {', '.join(reads)}"
+                rule = f"read only the trunk's {FEATURES!r}, got {', '.join(reads)}"
             elif name in self.with_target and self.algorithm.use_trust_region and not network.create_target_network:
-                rule = "have create_target_network=True, the average policy of use_trust_region"
+                rule = "have create_target_network=True: use_trust_region needs the average policy"
             elif getattr(network.head_parameters, "num_critics", 1) != 1:
                 rule = "have num_critics=1"
             if rule:
@@ -216,8 +216,8 @@ class _ACER(BaseAgentParameters):
 
 @parameters
 class DiscreteACERAgentParameters(_ACER):
-    """Actor-critic with experience replay for discrete actions: "policy" with its average, "q" of every action, and
-    perhaps a "trunk" before both. An update has `batch_size` segments, at least as many as environments.
+    """Actor-critic with experience replay for discrete actions: "policy" with its average, "q" for every action, and
+    an optional "trunk" before both. An update has `batch_size` segments, at least as many as environments.
     """
 
     algorithm: DiscreteACERAlgorithmParameters = DiscreteACERAlgorithmParameters()
@@ -236,8 +236,8 @@ class DiscreteACERAgentParameters(_ACER):
 
 @parameters
 class GaussianACERAgentParameters(_ACER):
-    """Actor-critic with experience replay for continuous actions: "policy" with its average, "v", "advantage", and
-    perhaps a "trunk" before all. An update has `batch_size` segments, at least as many as environments.
+    """Actor-critic with experience replay for continuous actions: "policy" with its average, "v", "advantage", and an
+    optional "trunk" before all. An update has `batch_size` segments, at least as many as environments.
     """
 
     algorithm: GaussianACERAlgorithmParameters = GaussianACERAlgorithmParameters()

@@ -1,4 +1,4 @@
-"""The `@parameters` decorator: validated, immutable dataclasses that read and write JSON, also those of users."""
+"""The `@parameters` decorator: validated, immutable dataclasses that read and write JSON, including users' own."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tfsac.parameters.other_names import PATHS, normalized
 from tfsac.utils.imports import load
 
 _T = TypeVar("_T")
-# Arrays of 2**40 of the largest images can still be counted.
+# The byte count of 2**40 of the largest images still fits int64.
 PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]
 NonNegativeInt = Annotated[int, Field(ge=0, lt=2**40)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 UnitInterval = Annotated[float, Field(ge=0, le=1)]
-USER_CLASS = "MODULE:CLASS"  # what the kind of a user's parameter class looks like
-USER_CLASSES: dict[str, type] = {}  # those that are decorated, by their kind
+USER_CLASS = "MODULE:CLASS"  # format of the kind of a user's parameter class
+USER_CLASSES: dict[str, type] = {}  # decorated classes by kind
 
 
 class ParameterError(TfsacError):
@@ -48,7 +48,7 @@ Rising = AfterValidator(_rising)  # of (low, high)
 
 
 class UnusedIf:
-    """Annotates a field that has no effect where another field has one of some values.
+    """Annotates a field that has no effect when another field has one of the given values.
 
     Example:
         >>> loss: Annotated[Literal["log", "alpha"], UnusedIf("log_space", False)] = "log"
@@ -58,11 +58,11 @@ class UnusedIf:
         self.other, self.values, self.inverted = other, values, inverted
 
     def applies(self, value: Any) -> bool:
-        """Returns whether this value of the other field leaves the annotated one without effect."""
+        """Returns whether the annotated field has no effect when the other field has this value."""
         return (value in self.values) != self.inverted
 
 
-UnusedUnless = functools.partial(UnusedIf, inverted=True)  # where the other field has none of the values
+UnusedUnless = functools.partial(UnusedIf, inverted=True)  # no effect unless the other field has one of the values
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
@@ -73,14 +73,14 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 
 def suggestion(unknown: str, fields: Iterable[str]) -> str:
-    """Returns which of some fields is meant by an unknown name, or all of them."""
+    """Returns a hint that names the field closest to an unknown name, or lists all fields."""
     if (field := PATHS.get(normalized(unknown), "").rpartition(".")[2]) in fields:
         return f" Did you mean {field!r}?"
     return nearest(unknown, fields) or f" Its parameters are {', '.join(fields)}."
 
 
 def descriptions(cls: type) -> dict[str, str]:
-    """Returns what the section "Attributes" of a class's docstring says of each attribute, in one line, by its name."""
+    """Returns the description of each attribute from the "Attributes" section of a class's docstring, on one line."""
     section = (inspect.getdoc(cls) or "").partition("\nAttributes:\n")[2]
     entries = re.findall(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.split(r"\n(?=\S)", section)[0], re.MULTILINE)
     return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
@@ -88,7 +88,7 @@ def descriptions(cls: type) -> dict[str, str]:
 
 @contextlib.contextmanager
 def wrap_validation_errors(name: str) -> Iterator[None]:
-    """Turns Pydantic's error into one line: which field, what is allowed, what it got."""
+    """Turns Pydantic's error into one line with the field, the allowed values and the value received."""
     try:
         yield
     except ValidationError as error:
@@ -99,7 +99,7 @@ def _one_line(entries: list[ErrorDetails], name: str) -> ParameterError:
     causes = [entry.get("ctx", {}).get("error") for entry in entries]
     if parameter_errors := [cause for cause in causes if isinstance(cause, ParameterError)]:
         return parameter_errors[0]
-    entry = max(entries, key=lambda candidate: len(candidate["loc"]))  # of a union's branches the one that got furthest
+    entry = max(entries, key=lambda candidate: len(candidate["loc"]))  # the union branch that got furthest
     path = _path(entry)
     messages = dict.fromkeys(str(c or e["msg"]) for c, e in zip(causes, entries, strict=True) if _path(e) == path)
     got = "" if entry["type"].startswith("missing") else f", got {entry['input']!r:.300}"
@@ -107,12 +107,12 @@ def _one_line(entries: list[ErrorDetails], name: str) -> ParameterError:
 
 
 def _path(entry: ErrorDetails) -> list[str]:
-    """Returns the path of an error, without the names of types that Pydantic adds for a union's branches."""
+    """Returns the path of an error, without the type names that Pydantic adds for union branches."""
     return [str(part) for part in entry["loc"] if isinstance(part, int) or re.fullmatch("[a-z]\\w*", part)]
 
 
 def _check(cls: Any, value: Any, validate: Callable[[Any], Any]) -> Any:
-    """Rejects unknown parameters, fields without effect, and instances of a subclass of the declared class."""
+    """Rejects unknown parameters, fields that have no effect, and instances of a subclass of the declared class."""
     fields = value.kwargs or {} if isinstance(value, ArgsKwargs) else value
     if isinstance(fields, dict):
         if hasattr(cls, "with_current_names"):
@@ -124,7 +124,7 @@ def _check(cls: Any, value: Any, validate: Callable[[Any], Any]) -> Any:
         value = ArgsKwargs(value.args, fields) if isinstance(value, ArgsKwargs) else fields
     result = validate(value)
     if type(result) is not cls:
-        error = f"must be {cls.__name__}, got its subclass {type(result).__name__}, whose fields a config would lose"
+        error = f"must be {cls.__name__}; a config would lose the fields of its subclass {type(result).__name__}"
         raise ParameterError(f"{error}: use @tfsac.parameters.parameters and a subclass with the field")
     for name, field in cls.__pydantic_fields__.items():
         for rule in field.metadata:
@@ -135,14 +135,14 @@ def _check(cls: Any, value: Any, validate: Callable[[Any], Any]) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(Field, dataclasses.field))
 def parameters(cls: type[_T]) -> type[_T]:
-    """Makes `cls` a frozen dataclass that checks the type and range of every field when it is made.
+    """Makes `cls` a frozen dataclass that checks the type and range of every field on construction.
 
     Construction raises `ParameterError` for an unknown parameter (naming the nearest one), a wrong type, a value out of
-    range, and a field that is set although another one leaves it without effect; see `UnusedIf`.
+    range, and a field that is set although another field disables it; see `UnusedIf`.
     """
     named, wrap = cast(Any, cls), cast(Any, pydantic.model_validator(mode="wrap"))
     named._check = wrap(classmethod(_check))
-    # Numbers of tfsac's fields are finite; those in what an environment or an optimizer is given stay as they are.
+    # tfsac's own fields must be finite; the kwargs of environments and optimizers may hold any number.
     config = ConfigDict(allow_inf_nan=False, ser_json_inf_nan="constants")
     dataclass: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
     construct: Callable[..., None] = dataclass.__init__
@@ -150,11 +150,11 @@ def parameters(cls: type[_T]) -> type[_T]:
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         with wrap_validation_errors(dataclass.__name__):
-            # By name, so that errors have it.
+            # Pass arguments by name, so that errors include the name.
             construct(self, *args[len(positional) :], **dict(zip(positional, args, strict=False)), **kwargs)
 
     def _repr_html_(self: Any) -> str:
-        """Returns a table of all parameters, which a notebook shows."""
+        """Returns an HTML table of all parameters, for notebooks."""
         from tfsac.parameters.overrides import parameter_texts
 
         cells = [(html.escape(path), html.escape(text)) for path, text in parameter_texts(self).items()]
@@ -168,8 +168,8 @@ def parameters(cls: type[_T]) -> type[_T]:
 
 
 def reject_unused_fields(instance: Any, names: Iterable[str], because: str) -> None:
-    """Raises ParameterError where a field of these names was set although something, such as "alpha=0.0", leaves it
-    without effect.
+    """Raises ParameterError if a named field differs from its default although `because`, such as "alpha=0.0", disables
+    it.
     """
     for field in dataclasses.fields(instance):
         if field.name in names and (value := getattr(instance, field.name)) != field.default:
@@ -183,26 +183,26 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type[_T], content: Any) -> _T:
-    """Returns the parameter object that JSON text, or the dict that it stands for, describes.
+    """Returns the parameter object for a JSON text or an equivalent dict.
 
     Raises:
-        ParameterError: the class does not take it.
+        ParameterError: the content is not valid for the class.
     """
     with wrap_validation_errors(getattr(cls, "__name__", "parameters")):
         return TypeAdapter(cls).validate_python(json.loads(content) if isinstance(content, str) else content)
 
 
 class ClassParameters:
-    """Parameters of an agent, a memory, an exploration or a head, which name the class that is built: `path`.
+    """Parameters of an agent, a memory, an exploration or a head. Their `path` names the class to build.
 
-    A user's subclass of one of tfsac's classes takes its place in a preset. A run's config has its kind "MODULE:CLASS".
+    A preset accepts a user's subclass in place of tfsac's class. A run's config stores its kind as "MODULE:CLASS".
     """
 
     path: ClassVar[str]
 
     @property
     def class_path(self) -> str:
-        """Path of the class that is built for these parameters."""
+        """Path of the class to build from these parameters."""
         return self.path
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -214,7 +214,7 @@ class ClassParameters:
 
 
 def class_of(parameters: ClassParameters, base: type[_T]) -> type[_T]:
-    """Returns the class that parameters name in their `path`, tfsac's or the user's, a subclass of `base`."""
+    """Returns the class that `path` names, from tfsac or from the user. It must be a subclass of `base`."""
     loaded, name = load(parameters.class_path), type(parameters).__name__
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise ParameterError(f"{name}.path must name a subclass of {base.__name__}, got {parameters.path!r}")
@@ -222,7 +222,7 @@ def class_of(parameters: ClassParameters, base: type[_T]) -> type[_T]:
 
 
 def is_of_tfsac(cls: type) -> bool:
-    """Returns whether a class is tfsac's, and not a user's."""
+    """Returns whether a class belongs to tfsac rather than to a user."""
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
@@ -235,9 +235,9 @@ def _classes_in(hint: Any) -> Iterator[type]:
 
 
 class ByKind:
-    """Annotates a union of parameter classes, or one class: JSON chooses by `kind`, which the first may leave out.
+    """Annotates one parameter class or a union of them. JSON selects the class by `kind`; the first is the default.
 
-    Users' subclasses of classes with a `path`, or of `base`, are allowed too.
+    Users' subclasses of classes with a `path`, or of `base`, are also accepted.
 
     Example:
         >>> memory: Annotated[SequenceReplayParameters, ByKind()]
@@ -247,14 +247,14 @@ class ByKind:
         self.base = base
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Returns Pydantic's description of the union."""
+        """Returns the Pydantic schema of the union."""
         classes: dict[str, Any] = {getattr(cls, "kind", cls.__name__): cls for cls in _classes_in(source)}
         usual, *_ = classes
         kinds = [kind if hasattr(cls, "kind") else f"none ({kind})" for kind, cls in classes.items()]
         bases = (self.base,) if self.base else tuple(classes.values())
         choices: dict[Any, CoreSchema] = {}
         for kind, cls in classes.items():
-            # Errors have these names in their path, where they must not look like a field's.
+            # Error paths contain these tags, which must not look like field names.
             choices |= dict.fromkeys(
                 map(_tag, (kind, *getattr(cls, "earlier_kinds", ()))), handler.generate_schema(cls)
             )
@@ -282,7 +282,7 @@ def _tag(kind: str) -> str:
 
 
 def _user_object(value: Any, bases: tuple[type, ...]) -> Any:
-    """Returns an object of a user's class, which JSON names by its kind."""
+    """Returns an instance of a user's class; JSON names the class in `kind`."""
     kind = value["kind"] if isinstance(value, dict) else type(value).kind
     cls: Any = (USER_CLASSES.get(kind) or load(kind)) if isinstance(value, dict) else type(value)
     fits = isinstance(cls, type) and issubclass(cls, bases) and USER_CLASSES.get(kind) is cls

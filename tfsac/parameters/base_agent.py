@@ -1,4 +1,4 @@
-"""What the parameters of all agents share: temperature, algorithm, exploration, memory and networks."""
+"""Parameters shared by all agents: temperature, algorithm, exploration, memory and networks."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from tfsac.parameters.steps import (
 )
 
 MOST_PER_DIMENSION = math.log(2.0)  # nats, the entropy of the uniform distribution on [-1, 1]
-LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation of 0.002: a lower target was set for more dimensions
+LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation of 0.002; a lower target was meant for more dimensions
 
 
 @parameters
 class FixedAlphaParameters:
-    """A temperature that stays.
+    """A fixed temperature.
 
     Attributes:
-        alpha: weight of the entropy against the reward; a larger one explores more.
+        alpha: weight of the entropy relative to the reward; a larger value explores more.
     """
 
     alpha: NonNegativeFloat = 0.2
@@ -56,14 +56,14 @@ class FixedAlphaParameters:
 
 @parameters
 class LearnedAlphaParameters(LearningRateDecayParameters):
-    """What all learned temperatures share.
+    """Parameters shared by all learned temperatures.
 
     Attributes:
-        initial_alpha: the first value.
-        learning_rate: of its own Adam, at first.
-        target_entropy: in nats; None is the default of the kind of actions. A larger one keeps the policy more random.
-        log_space: learn log alpha, which cannot become negative; otherwise alpha itself, held at 0 or above.
-        loss: in log space, "log" is log alpha times entropy minus target; "alpha" is alpha times that.
+        initial_alpha: initial value.
+        learning_rate: initial learning rate of the temperature's own Adam optimizer.
+        target_entropy: in nats; None is the default for the action type. Larger values keep the policy more random.
+        log_space: learn log alpha, so that alpha stays positive; otherwise learn alpha itself, clipped at 0.
+        loss: in log space, "log" multiplies (entropy - target) by log alpha, "alpha" by alpha.
     """
 
     initial_alpha: PositiveFloat = 0.2
@@ -77,12 +77,12 @@ class LearnedAlphaParameters(LearningRateDecayParameters):
 class AutoAlphaParameters(LearnedAlphaParameters):
     """A temperature that is learned so that the policy's entropy stays near a target (arXiv 1812.05905, section 5).
 
-    The entropy is that of all action dimensions in [-1, 1] together. One of three fields gives its target; without any
-    it is minus the number of dimensions.
+    The entropy is the sum over all action dimensions, scaled to [-1, 1]. Set at most one of three target fields; the
+    default target is minus the number of dimensions.
 
     Attributes:
-        target_entropy_factor: the target in nats for each dimension.
-        target_entropy_sigma: the target is the entropy of unsquashed Gaussians of this standard deviation.
+        target_entropy_factor: target in nats per dimension.
+        target_entropy_sigma: the target is the entropy of unsquashed Gaussians with this standard deviation.
     """
 
     target_entropy_factor: Annotated[float | None, UnusedUnless("target_entropy", None)] = None
@@ -92,7 +92,7 @@ class AutoAlphaParameters(LearnedAlphaParameters):
     kind: Literal["auto"] = "auto"
 
     def target(self, action_size: int) -> float:
-        """Returns the target in nats for actions of so many dimensions."""
+        """Returns the target in nats for actions with `action_size` dimensions."""
         if self.target_entropy is not None:
             return self.target_entropy
         if self.target_entropy_sigma is not None:
@@ -110,11 +110,11 @@ TemperatureParameters = Annotated[AutoAlphaParameters | FixedAlphaParameters, By
 
 @parameters
 class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
-    """A learned temperature for discrete actions, whose entropy lies between 0 and the log of the number of valid ones.
+    """A learned temperature for discrete actions. Their entropy lies between 0 and log(number of valid actions).
 
     Attributes:
-        target_entropy_ratio: target as a part of the log of the number of valid actions in each state, below 1;
-            0.98 where `target_entropy`, the same in every state, is not given either.
+        target_entropy_ratio: target as a fraction of log(number of valid actions) in each state; below 1. The default
+            is 0.98 unless `target_entropy` sets one target for all states.
     """
 
     target_entropy_ratio: Annotated[
@@ -128,11 +128,11 @@ DiscreteTemperatureParameters = Annotated[DiscreteAutoAlphaParameters | FixedAlp
 
 @parameters
 class AlgorithmParameters:
-    """What all algorithms share.
+    """Parameters shared by all algorithms.
 
     Attributes:
         discount: gamma, per step.
-        use_deterministic_for_evaluation: evaluate the policy's mode instead of a sample.
+        use_deterministic_for_evaluation: evaluate the policy's mode instead of samples.
     """
 
     discount: UnitInterval = 0.99
@@ -143,7 +143,7 @@ class AlgorithmParameters:
         return 1
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns how many updates (of ACER, about how many) a run of so many steps after its warm-up makes."""
+        """Returns the number of updates (approximate for ACER) in `steps` steps after the warm-up."""
         if isinstance(steps, TrainingSteps):
             return steps.num_steps
         raise ParameterError(
@@ -153,7 +153,7 @@ class AlgorithmParameters:
 
 
 def discount_of_episodes(steps: int) -> float:
-    """Returns a discount for episodes of so many decisions: `1 - 5 / steps`, kept between 0.95 and 0.995.
+    """Returns a discount for episodes of `steps` decisions: `1 - 5 / steps`, clipped to [0.95, 0.995].
 
     Its horizon, `1 / (1 - discount)`, is a fifth of an episode (SimBa, arXiv 2410.09754).
     """
@@ -162,19 +162,19 @@ def discount_of_episodes(steps: int) -> float:
 
 @parameters
 class OffPolicyAlgorithmParameters(AlgorithmParameters):
-    """What all algorithms share that learn from transitions or sequences of any age.
+    """Parameters shared by all algorithms that learn from transitions or sequences of any age.
 
     Attributes:
-        n_step: rewards summed before the bootstrap; more spread rewards faster, but are further off-policy.
-        ignore_done: bootstrap after the end of a task too, where that is a time limit not declared as one.
-        num_consecutive_playing_steps: environment steps or episodes after which updates follow.
-        num_consecutive_training_steps: updates that follow; their ratio to the steps is the update-to-data ratio.
-        num_updates_between_policy_updates: policy delay: policy and automatic temperature learn in every n-th update.
-        first_policy_update: the first of these updates, at most the delay; None: as many as the delay.
-        num_steps_between_copying_online_weights_to_target: period of the target, in environment steps or updates.
+        n_step: rewards summed before the bootstrap; larger values propagate rewards faster but are more off-policy.
+        ignore_done: bootstrap after termination too, for tasks that report a time limit as termination.
+        num_consecutive_playing_steps: environment steps or episodes between updates.
+        num_consecutive_training_steps: updates after these steps; their ratio is the update-to-data ratio.
+        num_updates_between_policy_updates: policy delay: every n-th update trains the policy and the temperature.
+        first_policy_update: the first update that trains the policy, at most the delay; None is the delay itself.
+        num_steps_between_copying_online_weights_to_target: target update period, in environment steps or updates.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
-        reset_steps: environment steps before whose updates all networks, target networks, temperatures and
-            optimizers start again with fresh weights; the memory stays (arXiv 2205.07802).
+        reset_steps: environment steps at which all networks, target networks, temperatures and optimizers are
+            reinitialised before the update; the memory is kept (arXiv 2205.07802).
     """
 
     n_step: PositiveInt = 1
@@ -193,18 +193,18 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
             raise ParameterError(f"first_policy_update must be at most the delay, {period}, got {first}")
 
     def policy_learns_in(self, update: Any) -> Any:
-        """Returns whether the policy learns in an update of this number, from 1 on; of an array or a tensor each."""
+        """Returns whether the policy learns in this update, counted from 1; elementwise for an array or a tensor."""
         return (update - (self.first_policy_update or 0)) % self.num_updates_between_policy_updates == 0
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
-        """Returns how many updates so many steps make."""
+        """Returns the number of updates in `steps` steps."""
         playing = self.num_consecutive_playing_steps
         if type(steps) is not type(playing):
             return super().updates_in(steps, num_envs)
         return max(1, steps.num_steps // playing.num_steps * self.num_consecutive_training_steps)
 
     def updates_between_target_copies(self) -> int:
-        """Returns the target period in updates, period times updates per environment step, a whole number."""
+        """Returns the target update period as a whole number of updates: period times updates per environment step."""
         period = self.num_steps_between_copying_online_weights_to_target
         playing = self.num_consecutive_playing_steps
         updates, steps = period.num_steps, 1
@@ -231,14 +231,14 @@ class AdditiveNoiseParameters(ClassParameters):
 
 @parameters
 class NoiseRepetitionParameters(ClassParameters):
-    """The noise of the policy's samples is used for several steps, so that exploration keeps its direction (FlashSAC).
+    """Repeats the policy's sampling noise for several steps, so that exploration keeps its direction (FlashSAC).
 
-    How many is drawn for all environments, n with a probability proportional to `n ** -mu`. Episode ends are ignored.
+    All environments share the number n, drawn with probability proportional to `n ** -mu`, and ignore episode ends.
 
     Attributes:
-        mu: a larger one repeats less; 0 draws all numbers up to `max_repeats` equally often.
-        max_repeats: the most steps with the same noise.
-        every: always this many steps, instead of a number that is drawn.
+        mu: larger values repeat less; 0 draws every n up to `max_repeats` with equal probability.
+        max_repeats: maximum number of steps with the same noise.
+        every: a fixed number of steps instead of a random one.
     """
 
     mu: Annotated[NonNegativeFloat, UnusedUnless("every", None)] = 2.0
@@ -253,11 +253,11 @@ GaussianExplorationParameters = Annotated[AdditiveNoiseParameters | NoiseRepetit
 
 @parameters
 class EpsilonGreedyParameters(ClassParameters):
-    """With probability epsilon a uniform valid action instead of the policy's, in each environment on its own.
+    """With probability epsilon, takes a uniform valid action instead of the policy's, independently per environment.
 
     Attributes:
-        initial_epsilon, final_epsilon: at first, and what it comes to.
-        decay_steps: environment steps until it is there ("linear"), or until 1/e of the way is left ("exponential").
+        initial_epsilon, final_epsilon: initial and final value.
+        decay_steps: environment steps to the final value ("linear"), or to 1/e of the difference ("exponential").
     """
 
     initial_epsilon: UnitInterval = 0.95
@@ -267,7 +267,7 @@ class EpsilonGreedyParameters(ClassParameters):
     path: ClassVar[str] = "tfsac.policies.exploration:EpsilonGreedy"
 
     def epsilon(self, env_steps: int) -> float:
-        """Returns epsilon after so many environment steps."""
+        """Returns epsilon after `env_steps` environment steps."""
         progress = env_steps / self.decay_steps
         remaining = math.exp(-progress) if self.decay == "exponential" else max(0.0, 1.0 - progress)
         return self.final_epsilon + remaining * (self.initial_epsilon - self.final_epsilon)
@@ -275,16 +275,16 @@ class EpsilonGreedyParameters(ClassParameters):
 
 @parameters
 class BaseAgentParameters(ClassParameters):
-    """What the parameters of all agents share. A class of your own has a `path`, "MODULE:CLASS" of the agent.
+    """Parameters shared by all agents. In a custom subclass, `path` is the "MODULE:CLASS" of the agent.
 
     Attributes:
         algorithm: what is computed and how often.
-        exploration: beyond the policy's own sampling, or None.
-        memory: the replay.
-        networks: by name, "policy" among them; one batch trains all.
-        discrete_actions: whether it has discrete actions; None leaves it to the agent to refuse an environment.
-        heads: class of each network's head, by name; "trunk" may be left out. Empty for any networks.
-        with_target: the networks that may have a target network.
+        exploration: exploration in addition to the policy's own sampling, or None.
+        memory: the replay memory.
+        networks: networks by name, including "policy"; one batch trains all of them.
+        discrete_actions: whether actions are discrete; None lets the agent decide which environments it rejects.
+        heads: head class of each network by name; "trunk" is optional. Empty allows any networks.
+        with_target: names of the networks that may have a target network.
         recurrent: whether networks may have an LSTM.
         ensemble: whether critics may have the layers and distributions of an ensemble.
 
@@ -307,19 +307,19 @@ class BaseAgentParameters(ClassParameters):
 
     @property
     def batch_size(self) -> int:
-        """Entries of the batch of an update."""
+        """Number of entries in the batch of an update."""
         return self.networks["policy"].batch_size
 
     def check_batch(self, replicas: int = 1) -> None:
         """Rejects a batch that replicas cannot share equally."""
         if self.batch_size % replicas:
-            raise ParameterError(f"batch_size must divide by the number of replicas, {replicas}, got {self.batch_size}")
+            raise ParameterError(f"batch_size must be divisible by the {replicas} replicas, got {self.batch_size}")
         if isinstance(self.memory, DemonstratedReplayParameters):
             self.memory.check_batch(self.batch_size, replicas)
 
     @property
     def learning_rates(self) -> dict[str, LearningRateDecayParameters]:
-        """By path in the agent's parameters, what has a learning rate: networks, and a learned temperature."""
+        """Everything with a learning rate (networks and learned temperatures), by path in the agent's parameters."""
         learned = {
             f"algorithm.{name}": value
             for name, value in vars(self.algorithm).items()
@@ -329,14 +329,14 @@ class BaseAgentParameters(ClassParameters):
 
     @property
     def encoders(self) -> dict[str, str]:
-        """By name of a network, the network whose embedders it reads instead of having its own."""
+        """Maps each network without its own embedders to the network that provides them."""
         return {}
 
     def with_hidden_layers(self, layers: tuple[int, ...]) -> Self:
         """Returns the parameters with hidden layers of these widths in policy, V and critics.
 
-        Convolutions, embedders by a named scheme or of another network, and networks after a trunk stay as they are. Of
-        dense layers that were divided between embedder and middleware, the embedder keeps the first.
+        Convolutions, embedders that use a named scheme or belong to another network, and networks after a trunk do not
+        change. An embedder with dense layers takes the first of `layers`, and the middleware takes the rest.
         """
         networks = dict(self.networks)
         for name in ["trunk"] if "trunk" in networks else networks:
@@ -356,11 +356,11 @@ class BaseAgentParameters(ClassParameters):
             elif name not in self.with_target and network.create_target_network:
                 rule = f"have no target network of {name!r}, only of {', '.join(self.with_target)}"
             elif network.middleware_parameters.kind == "lstm" and not self.recurrent:
-                rule = "have no LSTM: recurrent soft actor-critic and ACER have"
+                rule = "have no LSTM: use recurrent soft actor-critic or ACER"
             elif network.batch_size != self.batch_size:
                 rule = f"have the same batch_size in all networks, got {self.batch_size} and {network.batch_size}"
             elif getattr(network.middleware_parameters, "dropout", 0.0):
-                rule = f"have dropout in the head of critics alone, got it in the middleware of {name!r}"
+                rule = f"have dropout only in the head of critics, got it in the middleware of {name!r}"
             elif not self.ensemble and (
                 network.special_layers or getattr(network.head_parameters, "distribution", None)
             ):
@@ -377,7 +377,7 @@ class BaseAgentParameters(ClassParameters):
 
 
 def _with_layers(network: NetworkParameters, layers: tuple[int, ...], changes_embedders: bool) -> NetworkParameters:
-    """Returns a network whose hidden layers have these widths."""
+    """Returns a copy of a network with hidden layers of these widths."""
     head: Any = network.head_parameters
     middleware: Any = network.middleware_parameters
     if "residual" in (middleware.kind, getattr(head, "body", middleware).kind):

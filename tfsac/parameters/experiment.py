@@ -1,4 +1,4 @@
-"""Parameters of a whole experiment: environment, schedule, acceptance, and the preset that holds them all."""
+"""Parameters of an experiment: environment, schedule, acceptance threshold, and the preset that holds them all."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ AgentParameters = Annotated[
     | RecurrentDiscreteSoftActorCriticAgentParameters,
     ByKind(BaseAgentParameters),
 ]
-# Metrics that every run has, of training episodes and of evaluations.
+# Metrics of training episodes and evaluations that every run logs.
 EPISODE_METRICS = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
-BY_ENV_FN = "env_fn:"  # begins the level of an environment that a Python function made, before its own name
+BY_ENV_FN = "env_fn:"  # prefix of the level of an environment that a Python function creates
 
 
 def _no_own_metrics(keys: tuple[str, ...]) -> tuple[str, ...]:
     if own := set(keys) & {*EPISODE_METRICS, "switch_rate", "repeats_mean"}:
-        raise ValueError(f"{', '.join(sorted(own))} would be hidden by a metric of every run with that name")
+        raise ValueError(f"{', '.join(sorted(own))} would be hidden by the built-in metric of the same name")
     return keys
 
 
 @parameters
 class AtariPreprocessingParameters:
-    """What is done to an Atari game's screen: gymnasium's `AtariPreprocessing` and frame stacking (Mnih et al. 2015).
+    """Preprocessing of an Atari game's screen: Gymnasium's `AtariPreprocessing` and frame stacking (Mnih et al. 2015).
 
     Attributes:
-        frame_skip: frames for which each action is repeated; the brighter of the last two is seen.
-        screen_size: side of the grey square image, in pixels.
-        num_stacked_frames: the newest images, as channels.
-        noop_max: the most actions without effect with which an episode begins.
+        frame_skip: number of frames per action; the observation is the pixelwise maximum of the last two.
+        screen_size: side of the square greyscale image, in pixels.
+        num_stacked_frames: number of recent images stacked as channels.
+        noop_max: maximum number of no-op actions at the start of an episode.
     """
 
     frame_skip: PositiveInt = 4
@@ -81,23 +81,23 @@ class AtariPreprocessingParameters:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it, with Python's numbers instead of NumPy's and parameter objects as in a config."""
+    """Returns a JSON-compatible value, with NumPy numbers and parameter objects converted as in a config."""
     return to_jsonable_python(value, inf_nan_mode="constants", fallback=_of_numpy)
 
 
 def _of_numpy(value: Any) -> Any:
     if not hasattr(value, "tolist"):
-        raise ValueError("must be JSON: numbers, strings, lists and dicts; env_fn is for all others")
+        raise ValueError("must be JSON: numbers, strings, lists and dicts; use env_fn for other objects")
     return value.tolist()
 
 
 @parameters
 class ReturnScalingParameters:
-    """Rewards are divided by the running standard deviation of the discounted returns of training.
+    """Divides rewards by the running standard deviation of the discounted training returns.
 
     Attributes:
-        bound: rewards are divided by at least the largest absolute return over it, so that no return of training
-            exceeds it; None for no bound.
+        bound: the divisor is at least (largest absolute return) / bound, so that no training return exceeds the bound;
+            None for no bound.
     """
 
     bound: PositiveFloat | None = None
@@ -105,15 +105,15 @@ class ReturnScalingParameters:
 
 @parameters
 class FilterParameters:
-    """What happens to rewards and observations between the memory, which keeps them raw, and the agent.
+    """Transforms of rewards and observations between the memory, which stores raw values, and the agent.
 
     Attributes:
-        reward_rescale_factor: rewards are multiplied by it; the inverse of a temperature of 1.
+        reward_rescale_factor: factor of the rewards; with alpha 1 it is the inverse of the effective temperature.
         reward_clipping_range: (low, high) after rescaling, or None.
         observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
-        observation_clipping: bound of normalised observations, in deviations.
-        reward_normalization: divide by the running standard deviation of the rewards of training, before rescaling.
-        return_scaling: divide by the running standard deviation of the returns of training, before rescaling, or None.
+        observation_clipping: bound of normalised observations, in standard deviations.
+        reward_normalization: divide rewards by their running standard deviation in training, before rescaling.
+        return_scaling: divide rewards by the running standard deviation of returns, before rescaling, or None.
     """
 
     reward_rescale_factor: PositiveFloat = 1.0
@@ -130,21 +130,20 @@ class EnvironmentParameters:
 
     Attributes:
         level: a Gymnasium environment id; "pettingzoo:" and the module of a PettingZoo environment, whose agents then
-            share one policy; or "env_fn:" and the name of an environment that only a Python function makes again.
-        num_envs: environments that run side by side; 1 becomes the number of a `VectorEnv` that an env_fn returns.
-        vectorization: "sync" steps them in this process, "subprocess" in a group for each core, one of them here;
-            "vector" in one call of the level's own `gymnasium.vector.VectorEnv`, which an env_fn may return as well.
+            share one policy; or "env_fn:" and the name of an environment that only a Python function can create.
+        num_envs: number of parallel environments; a `VectorEnv` from an env_fn replaces the default 1 by its number.
+        vectorization: "sync" steps them in this process, "subprocess" in one group per core, one of them in this
+            process; "vector" in one call of the level's own `VectorEnv`, which an env_fn may also return.
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.
-        visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others
-            are hidden. None shows all.
-        step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset; None
-            waits. An environment that hangs in this process cannot be stopped, so "sync" refuses it.
-        evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, between
-            its episodes; "none" judges policies by their last ten training episodes.
-        logged_info: keys of `info` whose value in an episode's last step becomes a metric, as `is_success` always does.
-        filters: rewards and observations on their way to the agent.
+        visible_entries: indices of the vector observation's entries that the agent sees, in this order; None for all.
+        step_timeout_seconds: time limit for a step or a reset of environments in other processes; None waits forever.
+            "sync" rejects it, because a hanging environment in this process cannot be stopped.
+        evaluation: "separate" evaluates in a separate environment, "shared" in the training environment between
+            training episodes; "none" rates policies by their last ten training episodes.
+        logged_info: keys of `info` to log from the last step of each episode, in addition to `is_success`.
+        filters: transforms of rewards and observations for the agent.
     """
 
     level: str = "Pendulum-v1"
@@ -161,7 +160,7 @@ class EnvironmentParameters:
 
     @property
     def logged_keys(self) -> tuple[str, ...]:
-        """Keys of `info` that are looked for in an episode's last step."""
+        """Keys of `info` to log from the last step of each episode."""
         return tuple(dict.fromkeys(("is_success", *self.logged_info)))
 
     @property
@@ -171,20 +170,20 @@ class EnvironmentParameters:
 
     @property
     def by_env_fn(self) -> bool:
-        """Whether a Python function made the environment, so that the level cannot."""
+        """Whether a Python function creates the environment, instead of the level."""
         return self.level.startswith(BY_ENV_FN)
 
 
 @parameters
 class ScheduleParameters:
-    """How long to warm up, to improve and to evaluate (Coach's schedule).
+    """Lengths of warm-up, training and evaluation (Coach's schedule).
 
     Attributes:
         heatup_steps: warm-up before the first update, with random actions.
-        random_action_steps: environment steps with random actions, if they are not those of the warm-up.
+        random_action_steps: environment steps with random actions; None for the length of the warm-up.
         improve_steps: length of training after the warm-up.
         evaluation_steps: length of each evaluation.
-        steps_between_evaluation_periods: counted from the start, warm-up included.
+        steps_between_evaluation_periods: evaluation interval, counted from the start of the run with its warm-up.
     """
 
     heatup_steps: PlayingSteps = EnvironmentSteps(10_000)
@@ -196,11 +195,11 @@ class ScheduleParameters:
 
 @parameters
 class PresetValidationParameters:
-    """When a preset counts as working.
+    """Acceptance test of a preset.
 
     Attributes:
-        min_reward_threshold: mean return of one evaluation, or None for no threshold.
-        max_episodes_to_achieve_reward: training episodes within which the threshold must be reached, or None.
+        min_reward_threshold: mean return that one evaluation must reach, or None for no threshold.
+        max_episodes_to_achieve_reward: number of training episodes allowed to reach the threshold, or None.
     """
 
     min_reward_threshold: float | None = None
@@ -214,11 +213,10 @@ class Preset:
     Attributes:
         agent: algorithm, exploration, memory, networks.
         environment: level, number of environments, filters.
-        schedule: how long and how often.
-        validation: its acceptance threshold.
-        levels: for presets of several levels, what another level changes: `{level: {path: value}}`; applied when the
-            level is chosen. A level that is not listed has no acceptance threshold. "own" leads back from a chosen
-            level to the preset's.
+        schedule: lengths of warm-up, training and evaluation.
+        validation: acceptance threshold.
+        levels: changes for other levels, `{level: {path: value}}`, applied when the level is selected. A level that is
+            not listed has no acceptance threshold. The entry "own" restores the preset's own level.
     """
 
     agent: AgentParameters = Field(default_factory=SoftActorCriticAgentParameters)
@@ -229,7 +227,7 @@ class Preset:
 
     @property
     def updates(self) -> int:
-        """How many updates the schedule has, or about how many; see `AlgorithmParameters.updates_in`."""
+        """Number of updates in the schedule, approximate for ACER; see `AlgorithmParameters.updates_in`."""
         return self.agent.algorithm.updates_in(self.schedule.improve_steps, self.environment.num_envs)
 
     def __post_init__(self) -> None:
@@ -250,14 +248,14 @@ class Preset:
         if isinstance(agent.memory, HindsightExperienceReplayParameters) and (
             filters.reward_normalization or filters.return_scaling
         ):
-            instead = "rewards are those of other goals than the statistics: reward_rescale_factor scales them"
+            instead = "the statistics would be those of other goals; use reward_rescale_factor"
             raise ParameterError(
                 f"agent.memory of kind 'hindsight' has no reward_normalization and return_scaling: {instead}"
             )
         if isinstance(agent.memory, EpisodicReplayParameters):
             if schedule.heatup_steps.num_steps or schedule.random_action_steps:
-                instead = "agent.memory.replay_start_size says when the replay begins"
+                instead = "agent.memory.replay_start_size sets when the replay starts"
                 raise ParameterError(f"heatup_steps and random_action_steps of ACER must be 0: {instead}")
             if agent.batch_size < self.environment.num_envs:
-                minimum = f"num_envs={self.environment.num_envs}, for a segment of each"
+                minimum = f"num_envs={self.environment.num_envs}, one segment per environment"
                 raise ParameterError(f"agent.networks.*.batch_size must be at least {minimum}, got {agent.batch_size}")

@@ -26,7 +26,7 @@ class ExperienceReplayParameters(ClassParameters):
     Attributes:
         max_size: transitions of all environments.
         device: where batches are drawn: "cpu" in RAM; "accelerator" inside the compiled updates, from a copy of the
-            memory on the GPU; "auto" there where a GPU has room for it.
+            memory on the GPU; "auto" on a GPU if the memory fits, otherwise in RAM.
     """
 
     max_size: PositiveInt = 1_000_000
@@ -39,14 +39,14 @@ class ExperienceReplayParameters(ClassParameters):
 class PrioritizedExperienceReplayParameters(ClassParameters):
     """A ring of transitions sampled by priority, the absolute TD error (arXiv 1511.05952, proportional variant).
 
-    All updates of a call use priorities from before it.
+    All updates of one call use the priorities from before the call.
 
     Attributes:
         max_size: transitions of all environments.
         alpha: exponent of the priorities; 0 samples uniformly.
-        beta: first exponent of the importance weights; 1 corrects the sampling in full.
+        beta: initial exponent of the importance weights; 1 corrects the sampling bias fully.
         beta_anneal_updates: updates over which `beta` grows to 1.
-        epsilon: added to every priority, so that nothing is forgotten.
+        epsilon: added to every priority, so that every transition can be sampled.
     """
 
     max_size: PositiveInt = 1_000_000
@@ -62,13 +62,13 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
 @parameters
 class HindsightExperienceReplayParameters(ClassParameters):
     """Hindsight experience replay (arXiv 1707.01495) for goal environments: most sampled transitions get a goal that
-    their episode achieved, and the rewards of that goal. Running episodes are not sampled.
+    their episode achieved, and the rewards for that goal. Unfinished episodes are not sampled.
 
     Attributes:
         max_size: transitions of all environments.
-        strategy: where the goal comes from: a later step of the episode, or the same one ("future"), its last step
-            ("final") or any of its steps ("episode").
-        goals_per_step: k; k of k + 1 sampled transitions get such a goal, the others keep theirs.
+        strategy: source of the goal: the same or a later step of the episode ("future"), its last step ("final") or
+            any of its steps ("episode").
+        goals_per_step: k; k of k + 1 sampled transitions are relabelled, the others keep their goals.
     """
 
     max_size: PositiveInt = 1_000_000
@@ -81,11 +81,11 @@ class HindsightExperienceReplayParameters(ClassParameters):
 
 @parameters
 class DemonstratedReplayParameters(ClassParameters):
-    """Base of the parameters of memories in whose batches a fixed number of rows comes from demonstrations.
+    """Base of memories that take a fixed number of entries of each batch from demonstrations.
 
     Attributes:
-        demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
-        num_episodes: how many of their episodes to use, the first ones; None for all.
+        demonstrations: a file from `tfsac record`, or "minari:" and the id of a Minari dataset.
+        num_episodes: number of demonstrated episodes to use, from the first on; None for all.
         max_size: the agent's own transitions, of all environments.
     """
 
@@ -95,18 +95,18 @@ class DemonstratedReplayParameters(ClassParameters):
     device: Literal["cpu"] = "cpu"
 
     def check_batch(self, batch_size: int, replicas: int = 1) -> None:
-        """Raises ParameterError where a global batch has no number of demonstrated rows that replicas can share."""
-        share = getattr(self, "share", 0.5)  # SQIL has no other
+        """Raises ParameterError if replicas cannot share the demonstrated entries of a global batch equally."""
+        share = getattr(self, "share", 0.5)  # fixed for SQIL
         rows = round(share * batch_size)
         if not 0 < rows < batch_size or rows % replicas:
-            allowed = f"between 0 and all of them and divide by the number of replicas, {replicas}"
-            raise ParameterError(f"share={share} of batch_size={batch_size} must be {allowed}, got {rows} rows")
+            allowed = f"above 0, below batch_size and divisible by the {replicas} replicas"
+            raise ParameterError(f"share={share} of batch_size={batch_size} must be {allowed}, got {rows} entries")
 
 
 @parameters
 class SQILExperienceReplayParameters(DemonstratedReplayParameters):
     """Soft Q imitation learning (arXiv 1905.11108): half of every batch is demonstrated, with reward 1; the other half
-    is the agent's own, with reward 0. The environment's rewards are never learned from.
+    is the agent's own, with reward 0. The environment's rewards are not used for learning.
     """
 
     kind: Literal["sqil"] = "sqil"
@@ -115,11 +115,11 @@ class SQILExperienceReplayParameters(DemonstratedReplayParameters):
 
 @parameters
 class PriorDataReplayParameters(DemonstratedReplayParameters):
-    """Prior data (RLPD, arXiv 2302.02948): a share of every batch are transitions of a fixed data set, with the rewards
-    that it recorded; the others are the agent's own. Both are sampled uniformly, from the first update on.
+    """Prior data (RLPD, arXiv 2302.02948): a share of every batch consists of transitions of a fixed data set with its
+    recorded rewards; the rest are the agent's own. Both are sampled uniformly, from the first update on.
 
     Attributes:
-        share: of the rows of a batch that come from the data; `share * batch_size` is rounded.
+        share: fraction of the batch entries that comes from the data; `share * batch_size` is rounded.
     """
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.5
@@ -133,8 +133,8 @@ class SequenceReplayParameters(ClassParameters):
 
     Attributes:
         max_size: steps of all environments.
-        sequence_length: T, consecutive rows, the last of which only bootstraps. A longer one looks further ahead, or
-            with recurrent agents further back, and costs more.
+        sequence_length: T, number of consecutive steps, the last of which only bootstraps. Longer sequences look
+            further ahead, or with recurrent agents further back, and cost more.
     """
 
     max_size: PositiveInt = 1_000_000
@@ -145,10 +145,10 @@ class SequenceReplayParameters(ClassParameters):
 
 @parameters
 class EpisodicReplayParameters(ClassParameters):
-    """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform segment of it.
+    """Whole episodes, replayed as segments: a uniformly sampled segment of a uniformly sampled episode.
 
     Attributes:
-        max_size: steps of all finished episodes; the oldest make room. Running episodes are kept in addition.
+        max_size: steps of all finished episodes; the oldest are removed first. Unfinished episodes do not count.
         replay_start_size: steps of finished episodes before the first replay.
     """
 

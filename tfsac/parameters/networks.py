@@ -1,4 +1,4 @@
-"""Parameters of the networks: layers and heads, and how a network is trained (Coach's vocabulary)."""
+"""Parameters of the networks: layers, heads and training (Coach's vocabulary)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns", "lecun
 class Conv2d:
     """One convolution over an image: number of filters, side of the square kernel and stride in pixels.
 
-    With Keras's padding "same" a side of n pixels becomes one of n / stride, rounded up, and no border is left out.
+    With Keras's padding "same", a side of n pixels becomes ceil(n / stride), and no border is dropped.
     """
 
     num_filters: PositiveInt
@@ -49,12 +49,12 @@ class Conv2d:
     padding: Literal["valid", "same"] = "valid"
 
     def side(self, side: int) -> int:
-        """Returns how many pixels it makes of a side of an image; less than 1 where there is no room for the kernel."""
+        """Returns the output side in pixels for an input side; less than 1 if the kernel does not fit."""
         return -(-side // self.stride) if self.padding == "same" else (side - self.kernel_size) // self.stride + 1
 
 
 class Scheme(enum.StrEnum):
-    """Named layers: of middleware `MIDDLEWARE_WIDTHS`, of embedders those in `networks.observations`."""
+    """Named layers: `MIDDLEWARE_WIDTHS` for middleware; `networks.observations` defines those of embedders."""
 
     Empty = "Empty"
     Shallow = "Shallow"
@@ -62,7 +62,7 @@ class Scheme(enum.StrEnum):
     Deep = "Deep"
 
 
-EmbedderScheme = Scheme  # Coach has two
+EmbedderScheme = Scheme  # Coach has two separate enums
 MiddlewareScheme = Scheme
 MIDDLEWARE_WIDTHS: dict[Scheme, tuple[int, ...]] = {
     Scheme.Empty: (),
@@ -78,8 +78,8 @@ class InputEmbedderParameters:
 
     Attributes:
         scheme: a named scheme, or the layers themselves: widths of dense layers and, for images, `Conv2d` before them.
-        activation_function: after every layer.
-        flatten: dense layers, without convolutions, over the entries of an image or of any other array.
+        activation_function: activation after every layer.
+        flatten: use dense layers, without convolutions, on the flattened image or array.
     """
 
     scheme: Scheme | tuple[PositiveInt | Conv2d, ...] = Scheme.Medium
@@ -90,7 +90,7 @@ class InputEmbedderParameters:
         scheme = () if isinstance(self.scheme, Scheme) else self.scheme
         convolutions = [isinstance(layer, Conv2d) for layer in scheme]
         if convolutions != sorted(convolutions, reverse=True) or (self.flatten and any(convolutions)):
-            raise ParameterError(f"Convolutions come before dense layers, and not with flatten=True, got {scheme}")
+            raise ParameterError(f"Convolutions must precede dense layers and need flatten=False, got {scheme}")
 
 
 USED_BY_LAYERS = UnusedIf("scheme", (), Scheme.Empty)
@@ -101,11 +101,11 @@ class NormalizationParameters:
     """Normalisation of hidden layers, with a scale (and a bias) for each unit.
 
     Attributes:
-        kind: "layer" over the units of each row (arXiv 1607.06450), "rms" the same without mean and bias
-            (arXiv 1910.07467), "batch" over the rows of the batch (arXiv 1502.03167), whose running statistics act;
-            "batch_renorm" corrects the batch's statistics towards the running ones (arXiv 1702.03275).
+        kind: "layer" over the units of each batch entry (arXiv 1607.06450), "rms" the same without mean and bias
+            (arXiv 1910.07467), "batch" over the batch (arXiv 1502.03167), with running statistics for acting;
+            "batch_renorm" corrects the batch statistics towards the running ones (arXiv 1702.03275).
         placement: before the activation of each layer, or after it.
-        normalize_input: also normalise what the first layer reads.
+        normalize_input: also normalise the input of the first layer.
     """
 
     kind: Literal["layer", "rms", "batch", "batch_renorm"]
@@ -120,20 +120,20 @@ class _Layers:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the dense layers."""
+        """Widths of the dense layers."""
         return MIDDLEWARE_WIDTHS[self.scheme] if isinstance(self.scheme, Scheme) else self.scheme
 
 
 @parameters
 class FCMiddlewareParameters(_Layers):
-    """Dense layers; as middleware between the merged embeddings and the head.
+    """Dense layers; as middleware, between the merged embeddings and the head.
 
     Attributes:
         scheme: a named scheme or the widths of the layers.
-        activation_function: after every layer.
-        normalization: of every layer, or None. A layer before batch normalisation has no bias, which that would remove.
-        dropout: rate of units that are left out of every layer before its normalisation and activation while critics
-            learn (arXiv 2110.02034); of an ensemble of critics alone.
+        activation_function: activation after every layer.
+        normalization: normalisation of every layer, or None. Batch normalisation would cancel a bias, so there is none.
+        dropout: dropout rate of every layer before its normalisation and activation, in critic updates (arXiv
+            2110.02034); only for ensembles of critics.
     """
 
     scheme: Scheme | tuple[PositiveInt, ...] = Scheme.Medium
@@ -145,14 +145,14 @@ class FCMiddlewareParameters(_Layers):
 
 @parameters
 class ResidualMiddlewareParameters:
-    """Residual blocks: a dense layer, blocks `x + f(x)` that are four times as wide inside, a normalisation.
+    """Residual blocks: a dense layer, blocks `x + f(x)` with four times the width inside, and a final normalisation.
 
     Attributes:
         block: "simba" has layer normalisation before each block's dense layers and at the end (SimBa, arXiv
             2410.09754). "flash" has batch normalisation of the input and of each dense layer in a block, and RMS
             normalisation at the end (FlashSAC, github.com/Holiday-Robot/FlashSAC); its dense layers have no bias.
-        width: of the dense layer and of what each block adds to.
-        num_blocks: how many blocks.
+        width: width of the dense layer and of the residual stream.
+        num_blocks: number of blocks.
     """
 
     block: Literal["simba", "flash"] = "simba"
@@ -163,12 +163,12 @@ class ResidualMiddlewareParameters:
 
 @parameters
 class LSTMMiddlewareParameters(_Layers):
-    """Dense layers as in `FCMiddlewareParameters`, then an LSTM, whose state carries what was observed in the episode.
+    """Dense layers as in `FCMiddlewareParameters`, then an LSTM whose state summarises the episode so far.
 
     Attributes:
-        number_of_lstm_cells: width of its hidden state and of its cells.
-        scheme: of the dense layers before it.
-        activation_function: after every dense layer.
+        number_of_lstm_cells: width of the hidden state and of the cell state.
+        scheme: dense layers before the LSTM.
+        activation_function: activation after every dense layer.
     """
 
     number_of_lstm_cells: PositiveInt = 256
@@ -184,18 +184,18 @@ MiddlewareParameters = Annotated[
 
 
 def normalizes_batches(body: Any) -> bool:
-    """Returns whether layers, or none, normalise the rows of a batch together."""
+    """Returns whether the layers use batch normalisation; False for None."""
     if isinstance(body, ResidualMiddlewareParameters):
         return body.block == "flash"
     normalization = getattr(body, "normalization", None)
     return normalization is not None and normalization.kind in ("batch", "batch_renorm")
 
 
-OBSERVATION_KEY = "observation"  # of an environment without a Dict, which presets read
-FEATURES = "features"  # the key under which networks read what a common one computes
-MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
-LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
-ATOM_BOUND = 5.0  # of scaled returns, where the atoms have no bounds of their own
+OBSERVATION_KEY = "observation"  # the key of an observation that is not a Dict; presets read it
+FEATURES = "features"  # the key of the shared trunk's output in the networks that read it
+MADE_BY = "made by "  # prefix of the only observation key of a network that a Python function creates
+LOG_STD_BOUNDS = (-20.0, 2.0)  # widest range of the squashed Gaussian's log standard deviation
+ATOM_BOUND = 5.0  # default bound of the atoms, for scaled returns
 LogStd = Annotated[float, Field(ge=LOG_STD_BOUNDS[0], le=LOG_STD_BOUNDS[1])]
 
 
@@ -205,10 +205,10 @@ class SACPolicyHeadParameters(ClassParameters):
 
     Attributes:
         loss_weight: factor of the policy loss.
-        init_w: bound of uniform first weights and biases of the output layer, instead of `initializer`, or None.
+        init_w: bound of the uniform initial weights and biases of the output layer, replacing `initializer`, or None.
         log_std_bounds: (low, high) of the log standard deviation, between -20 and 2.
-        log_std: how it stays inside: "clip" cuts off what is beyond, where the gradient is zero; "tanh" is
-            `low + (high - low) / 2 * (1 + tanh(raw))`, which begins near the middle.
+        log_std: how the bounds are enforced: "clip" has no gradient outside them; "tanh" is
+            `low + (high - low) / 2 * (1 + tanh(raw))`, which starts near the middle.
     """
 
     loss_weight: NonNegativeFloat = 1.0
@@ -225,9 +225,9 @@ class CategoricalValueParameters:
     """A categorical distribution of returns over fixed atoms (C51, arXiv 1707.06887).
 
     Attributes:
-        num_atoms: how many, evenly between the bounds.
-        low, high: the bounds of scaled returns, beyond which their mass is moved to the bound. None for both where the
-            filter `return_scaling` keeps returns within its own bound.
+        num_atoms: number of atoms, evenly spaced between the bounds.
+        low, high: bounds of the scaled returns; probability mass beyond them moves to the nearest bound. None for both
+            uses the bound of the filter `return_scaling`.
     """
 
     num_atoms: Annotated[PositiveInt, Field(ge=2)] = 101
@@ -238,7 +238,7 @@ class CategoricalValueParameters:
     def __post_init__(self) -> None:
         low, high = self.low, self.high
         if (low is None) != (high is None) or (low is not None and high is not None and low >= high):
-            raise ParameterError(f"Atoms need bounds low < high, or None for both, got {low} and {high}")
+            raise ParameterError(f"Atoms need low < high, or None for both, got {low} and {high}")
 
 
 @parameters
@@ -246,9 +246,9 @@ class QuantileValueParameters:
     """Quantiles of the distribution of returns (QR-DQN, arXiv 1710.10044; TQC, arXiv 2005.04269).
 
     Attributes:
-        num_quantiles: of each critic.
-        drop_per_critic: how many quantiles a critic, the largest, the target reduction "pool" drops; more estimate
-            lower.
+        num_quantiles: number of quantiles of each critic.
+        drop_per_critic: number of largest quantiles per critic that the target reduction "pool" drops; larger values
+            lower the estimate.
     """
 
     num_quantiles: PositiveInt = 25
@@ -266,20 +266,20 @@ USED_BY_HIDDEN_LAYERS = (WITHOUT_BLOCKS, UnusedIf("network_layers_sizes", ()))
 
 @parameters
 class QHeadParameters(ClassParameters):
-    """N independent Q functions of the embedding, and of the action where it is continuous (arXiv 2101.05982).
+    """N independent Q functions of the embedding and of continuous actions (arXiv 2101.05982).
 
-    Each has one value; with discrete actions a value for each, and with several rewards one for each.
+    Each outputs one value, or one per discrete action or per reward.
 
     Attributes:
         network_layers_sizes: widths of the hidden layers of each Q function.
-        activation_function: after every hidden layer.
+        activation_function: activation after every hidden layer.
         loss_weight: factor of the critic loss, which is a sum over the Q functions.
-        num_critics: N; 2 are twin critics.
-        initializer: of the output layers.
-        init_w: bound of uniform first weights and biases of the output layers, instead of `initializer`, or None.
-        normalization, dropout: of the hidden layers; see `FCMiddlewareParameters`.
-        residual_blocks: instead of hidden layers, or None.
-        distribution: of returns, whose mean is Q; None for Q alone.
+        num_critics: N; 2 for twin critics.
+        initializer: initializer of the output layers.
+        init_w: bound of the uniform initial weights and biases of the output layers, replacing `initializer`, or None.
+        normalization, dropout: see `FCMiddlewareParameters`; for the hidden layers.
+        residual_blocks: residual blocks instead of hidden layers, or None.
+        distribution: distribution of returns, with Q as its mean; None for a scalar Q.
     """
 
     network_layers_sizes: Annotated[tuple[PositiveInt, ...], WITHOUT_BLOCKS] = (256, 256)
@@ -305,7 +305,7 @@ class QHeadParameters(ClassParameters):
 
     @classmethod
     def with_current_names(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Returns fields without `twin_critic` and `body_parameters` of earlier versions."""
+        """Converts the fields `twin_critic` and `body_parameters` of earlier versions."""
         fields = {**fields, "kind": "q"} if fields.get("kind") in cls.earlier_kinds else dict(fields)
         if "twin_critic" in fields:
             fields["num_critics"] = 2 if fields.pop("twin_critic") else 1
@@ -321,13 +321,13 @@ class QHeadParameters(ClassParameters):
         return fields
 
 
-SACQHeadParameters = DiscreteQHeadParameters = TrajectoryQHeadParameters = QHeadParameters  # their earlier names
+SACQHeadParameters = DiscreteQHeadParameters = TrajectoryQHeadParameters = QHeadParameters  # earlier names
 EnsembleQHeadParameters = TwinQHeadParameters = QHeadParameters
 
 
 @parameters
 class VHeadParameters(ClassParameters):
-    """One state value; `loss_weight` is a factor of its loss, `initializer` that of the output layer."""
+    """One state value. `loss_weight` scales its loss; `initializer` is for the output layer."""
 
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
@@ -337,7 +337,7 @@ class VHeadParameters(ClassParameters):
 
 @parameters
 class CategoricalPolicyHeadParameters(ClassParameters):
-    """A categorical distribution over discrete actions, one logit of each; its fields are as in `VHeadParameters`."""
+    """A categorical distribution over discrete actions with one logit per action; fields as in `VHeadParameters`."""
 
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
@@ -347,8 +347,8 @@ class CategoricalPolicyHeadParameters(ClassParameters):
 
 @parameters
 class HybridPolicyHeadParameters(ClassParameters):
-    """Categorical distributions over factors, one logit of each value, and a squashed Gaussian over continuous
-    dimensions; its fields are as in `SACPolicyHeadParameters`.
+    """Categorical distributions over discrete factors, with one logit per value, and a squashed Gaussian over
+    continuous dimensions; fields as in `SACPolicyHeadParameters`.
     """
 
     loss_weight: NonNegativeFloat = 1.0
@@ -364,10 +364,9 @@ class GaussianPolicyHeadParameters(ClassParameters):
     """An unbounded Gaussian: mean and variance of every action dimension.
 
     Attributes:
-        bound_mean: the mean is a tanh, inside the bounds [-1, 1] of the actions; the environment clips samples beyond
-            them.
-        covariance: "diagonal" has a variance for each dimension, "spherical" one for all.
-        min_variance: added to the softplus that makes variances positive.
+        bound_mean: squash the mean with tanh into the action bounds [-1, 1]; the environment clips samples beyond them.
+        covariance: "diagonal" has one variance per dimension, "spherical" one for all.
+        min_variance: added to the softplus output that gives the variances.
     """
 
     bound_mean: bool = True
@@ -381,7 +380,7 @@ class GaussianPolicyHeadParameters(ClassParameters):
 
 @parameters
 class FeaturesHeadParameters(ClassParameters):
-    """No layer: what the network computes are the features that other networks read under the key "features"."""
+    """No layer: the network's output is the observation "features" of other networks."""
 
     kind: Literal["features"] = "features"
     path: ClassVar[str] = "tfsac.networks.heads:FeaturesHead"
@@ -401,32 +400,31 @@ HeadParameters = Annotated[
 
 @parameters
 class NetworkParameters(LearningRateDecayParameters):
-    """One network and how it is trained.
+    """One network and its training.
 
     Attributes:
-        head_parameters: what the network computes.
+        head_parameters: output layers of the network.
         input_embedders_parameters: an embedder for each observation key that the network reads.
-        observation_keys: the keys that the network reads, in this order; those without an embedder of their own get
-            that of "observation". None reads the keys of the embedders, or every key of a Dict where that is
-            "observation" alone.
-        embedding_merger_type: how several embeddings become one; "sum" wants equal widths.
+        observation_keys: the keys that the network reads, in this order; keys without an embedder use that of
+            "observation". None reads the embedders' keys, or every key of a Dict if "observation" is the only one.
+        embedding_merger_type: how several embeddings are merged; "sum" needs equal widths.
         middleware_parameters: layers after the merger.
-        initializer: of all layers but the head's output.
-        optimizer_type: "Adam", "AdamW", "RMSProp" or another one of Keras, by the name of its class.
-        learning_rate: step size, at first.
-        weight_decay: decoupled, times the learning rate (arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW.
-        optimizer_epsilon: added to the root of the second moment; by RMSProp inside the root.
+        initializer: initializer of all layers except the head's output.
+        optimizer_type: class name of a Keras optimizer: "Adam", "AdamW", "RMSProp" or another supported one.
+        learning_rate: initial learning rate.
+        weight_decay: decoupled, times the learning rate (arXiv 1711.05101); None for Keras's default, 0.004 for AdamW.
+        optimizer_epsilon: added to the square root of the second moment; RMSProp adds it inside the root.
         adam_optimizer_beta1, adam_optimizer_beta2: decay of the two moments of Adam, AdamW and Adamax.
         rms_prop_optimizer_decay: decay of RMSProp's second moment.
-        optimizer_kwargs: other arguments of Keras's class by name, such as {"momentum": 0.9} of SGD.
-        batch_size: rows of an update; the same for all networks of an agent.
+        optimizer_kwargs: other arguments of the Keras class by name, such as {"momentum": 0.9} for SGD.
+        batch_size: batch entries per update; the same for all networks of an agent.
         clip_gradients: bound for `gradients_clipping_method`, or None.
         l2_regularization: factor of half the squared kernels, added to the loss.
-        replace_mse_with_huber_loss: linear beyond an error of 1 (networks that regress: V and Q).
-        unit_weights: "kernels" scales each unit's column of every kernel to norm 1 at first and after every step (XQC);
-            "all" also the scales and biases of each normalisation to the root of their number (FlashSAC); "none"
-            neither. Only of ensembles.
-        create_target_network: keep a target network; without one the critic's target uses the network itself.
+        replace_mse_with_huber_loss: use a Huber loss, linear beyond an error of 1, for V and Q.
+        unit_weights: "kernels" scales each unit's kernel column to norm 1 at the start and after every step (XQC);
+            "all" also scales the scales and biases of each normalisation to the square root of their number (FlashSAC);
+            "none" does neither. Only for ensembles.
+        create_target_network: keep a target network; otherwise the critic's target uses the online network.
     """
 
     head_parameters: HeadParameters
@@ -457,13 +455,13 @@ class NetworkParameters(LearningRateDecayParameters):
 
     @property
     def made_by(self) -> str | None:
-        """The Python function that makes the network; None for layers that these parameters describe."""
+        """The Python function that creates the network; None if these parameters describe its layers."""
         key = next(iter(self.input_embedders_parameters))
         return key.removeprefix(MADE_BY) if key.startswith(MADE_BY) else None
 
     @property
     def special_layers(self) -> str | None:
-        """What only the update of an ensemble of critics computes in the layers, or None."""
+        """The feature of the layers that only updates of critic ensembles support, or None."""
         bodies = [self.middleware_parameters, getattr(self.head_parameters, "body", None)]
         if any(map(normalizes_batches, bodies)):
             return "batch normalisation"
@@ -483,7 +481,7 @@ class NetworkParameters(LearningRateDecayParameters):
         read = {OBSERVATION_KEY, *(self.observation_keys or self.input_embedders_parameters)}
         if not self.made_by and (unread := sorted(self.input_embedders_parameters.keys() - read)):
             raise ParameterError(
-                f"observation_keys must have the embedders' keys, {self.observation_keys} lack {unread}"
+                f"observation_keys must contain the embedders' keys; {self.observation_keys} lacks {unread}"
             )
         head = self.head_parameters
         distribution = getattr(head, "distribution", None)
@@ -504,8 +502,8 @@ def network_of(
     lstm_cells: int | None = None,
     **fields: Any,
 ) -> NetworkParameters:
-    """Returns a network with an embedder, hidden layers and perhaps an LSTM, all of one activation."""
-    # A Q of continuous actions reads the raw observation and the action, so all its layers belong to the head.
+    """Returns a network with an embedder, hidden layers and an optional LSTM, with the same activation throughout."""
+    # Q for continuous actions reads the raw observation and the action, so all its layers belong to the head.
     dense: dict[str, Any] = {"scheme": Scheme.Empty}
     if layers:
         dense = {"scheme": layers, "activation_function": activation}
@@ -523,9 +521,9 @@ def with_q(policy: NetworkParameters, q: QHeadParameters, *body: Any, **fields: 
 
 
 def networks_made_by(function: str, networks: Mapping[str, NetworkParameters]) -> dict[str, NetworkParameters]:
-    """Returns how networks that a Python function makes are trained.
+    """Returns the training parameters of networks that a Python function creates.
 
-    They read an observation that no environment gives, so layers are never built in place of the function's.
+    Their observation key exists in no environment, so that layers are never built in place of the function's.
     """
     reads = {f"{MADE_BY}{function}": InputEmbedderParameters()}
     return {name: dataclasses.replace(network, input_embedders_parameters=reads) for name, network in networks.items()}

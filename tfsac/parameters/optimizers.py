@@ -1,4 +1,4 @@
-"""Parameters of optimizers and of how their learning rates fall (Coach's vocabulary)."""
+"""Parameters of optimizers and learning rate decay (Coach's vocabulary)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tfsac.parameters.base import (
 
 EPSILON = {"optimizer_epsilon": "epsilon"}
 MOMENTS = EPSILON | {"adam_optimizer_beta1": "beta_1", "adam_optimizer_beta2": "beta_2"}
-# By name, arguments of Keras's class by the field of `NetworkParameters` that gives them. They treat each weight alone,
-# as stacked critics need, and can begin with the weights of another run; Keras's other classes are not offered.
+# Maps an optimizer to {field of `NetworkParameters`: argument of the Keras class}. These optimizers update each weight
+# independently, as stacked critics need, and can start from another run's weights. No other Keras class is supported.
 OPTIMIZERS: dict[str, dict[str, str]] = {
     "Adam": MOMENTS,
     "AdamW": MOMENTS,
@@ -41,15 +41,15 @@ OptimizerName = Annotated[
 
 @parameters
 class LearningRateDecayParameters:
-    """How a `learning_rate`, which subclasses have, falls with the agent's updates.
+    """Decay of a subclass's `learning_rate` over the agent's updates.
 
     Attributes:
         learning_rate_decay_type: "exponential" multiplies by `learning_rate_decay_rate` every
-            `learning_rate_decay_steps` updates; "linear" goes evenly to `learning_rate_end` over so many updates, and
+            `learning_rate_decay_steps` updates; "linear" falls linearly to `learning_rate_end` over that many updates,
             "cosine" along half a cosine.
         learning_rate_decay_rate: factor of the exponential decay.
-        learning_rate_decay_steps: number of updates; "run" is all of the run (linear and cosine), 0 a constant rate.
-        learning_rate_end: where a linear or cosine decay ends and stays.
+        learning_rate_decay_steps: number of updates; "run" is the whole run (linear and cosine), 0 a constant rate.
+        learning_rate_end: final value of a linear or cosine decay.
     """
 
     _: dataclasses.KW_ONLY
@@ -62,5 +62,5 @@ class LearningRateDecayParameters:
         steps, exponential = self.learning_rate_decay_steps, self.learning_rate_decay_type == "exponential"
         falls = not exponential or self.learning_rate_decay_rate != 1.0
         if falls != bool(steps) or (exponential and steps == "run"):
-            allowed = "0 of a constant rate, at least 1 of one that falls, or 'run' of a linear or cosine decay"
+            allowed = "0 for a constant rate, at least 1 for a decay, or 'run' for a linear or cosine decay"
             raise ParameterError(f"learning_rate_decay_steps must be {allowed}, got {steps!r}")

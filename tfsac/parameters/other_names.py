@@ -1,9 +1,9 @@
-"""What other libraries call the parameters, so that an error can name ours."""
+"""Names of the parameters in other libraries, so that an error can suggest ours."""
 
 from __future__ import annotations
 
-HIDDEN_LAYERS = "agent.hidden_layers"  # stands for the layers of policy and critics; no field of its own
-# Paths in a preset by the other name; run.NAME is a field of RunParameters.
+HIDDEN_LAYERS = "agent.hidden_layers"  # sets the layers of policy and critics; not an actual field
+# Paths in a preset by foreign name; run.NAME is a field of RunParameters.
 PATHS = {
     "gamma": "agent.algorithm.discount",
     "tau": "agent.algorithm.rate_for_copying_weights_to_target",
@@ -44,5 +44,5 @@ PATHS = {
 
 
 def normalized(name: str) -> str:
-    """Returns a name in lower case with underscores."""
+    """Returns a name in lower case, with underscores instead of hyphens."""
     return name.lower().replace("-", "_")

@@ -1,4 +1,4 @@
-"""Changing single fields of a preset by their path, as the command line does."""
+"""Change single fields of a preset by their path, as the command line does."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tfsac.parameters.other_names import HIDDEN_LAYERS, PATHS, normalized
 from tfsac.parameters.steps import STEPS
 from tfsac.utils.files import leaves
 
-OWN_LEVEL = "own"  # entry of `Preset.levels`: what leads back to the preset's own level
+OWN_LEVEL = "own"  # entry of `Preset.levels` with the changes that restore the preset's own level
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """Splits ``path=value``; the value is JSON where it parses as such (1e-3, true, null, [64, 64]), else a string.
-    True, False and None are those of Python: an environment would take the string "False" for true.
+    """Splits ``path=value``; the value is parsed as JSON if possible (1e-3, true, null, [64, 64]), else a string.
+    Python's True, False and None are accepted too, because an environment would treat the string "False" as true.
 
     Raises:
-        ParameterError: no equals sign, or a value with brackets that is no JSON.
+        ParameterError: no equals sign, or a value in brackets that is not valid JSON.
     """
     path, equals, value = text.partition("=")
     if not equals or not path:
-        raise ParameterError(f"An override is written path=value, got {text!r}")
+        raise ParameterError(f"An override must have the form path=value, got {text!r}")
     if re.fullmatch(r"-?\d[\d_]*", value):  # underscores may group digits, as in Python
         value = value.replace("_", "")
     value = {"True": "true", "False": "false", "None": "null"}.get(value, value)
@@ -39,36 +39,36 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Returns a value as one types it."""
+    """Returns a value as typed on the command line."""
     unquoted = False
-    with contextlib.suppress(ParameterError):  # a text that begins as JSON does
+    with contextlib.suppress(ParameterError):  # the string starts like JSON
         unquoted = isinstance(value, str) and parse_assignment(f"x={value}")[1] == value
     return value if unquoted else json.dumps(value, separators=(",", ":"))
 
 
 def parameter_texts(instance: Any) -> dict[str, str]:
-    """Returns everything in a parameter object, but for a preset's table of levels, as one types it, by path."""
+    """Returns all values of a parameter object by path, as typed on the command line; omits a preset's levels."""
     tree = {name: part for name, part in to_json(instance).items() if name != "levels"}
     return {path: text_of(value) for path, value in leaves(tree, empty=True)}
 
 
 def covers(path: str, other_path: str) -> bool:
-    """Returns whether setting the value at a path also sets the one at another path; both may have a `*`."""
+    """Returns whether setting the value at `path` also sets the one at `other_path`; both may contain `*`."""
     prefix, parts = path.split("."), other_path.split(".")
     return len(prefix) <= len(parts) and all(part in ("*", named) for part, named in zip(prefix, parts, strict=False))
 
 
 def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
-    """Returns the preset with some fields changed.
+    """Returns a copy of the preset with some fields changed.
 
     Args:
-        preset: the experiment to start from; it stays as it is.
-        changes: new values by path, such as ``{"agent.algorithm.discount": 0.98}``. A ``*`` in a path stands for every
-            entry at that place: ``agent.networks.*.learning_rate``; ``agent.hidden_layers`` sets those of policy and
-            critics, [256, 256].
+        preset: the original experiment; it is not modified.
+        changes: new values by path, such as ``{"agent.algorithm.discount": 0.98}``. A ``*`` in a path matches every
+            entry at its position: ``agent.networks.*.learning_rate``. ``agent.hidden_layers`` sets the layers of policy
+            and critics, such as [256, 256].
 
     Raises:
-        ParameterError: a path that does not exist (naming the nearest field), a wrong type or value.
+        ParameterError: unknown path (the message names the nearest field), wrong type or invalid value.
     """
     tree = to_json(preset)
     for path, value in changes.items():
@@ -77,13 +77,13 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
             tree["agent"] = to_json(from_json(Preset, tree).agent.with_hidden_layers(layers))
             continue
         _assign(tree, path.split("."), plain(value), path, tree)
-        with contextlib.suppress(ParameterError):  # the next change may set what this one left to its default
+        with contextlib.suppress(ParameterError):  # fill in this change's defaults, which a later change may set
             tree = to_json(from_json(Preset, tree))
     return from_json(Preset, tree)
 
 
 def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, Any]) -> None:
-    # Entries of these dicts are named by the user, so a new key is not a mistake.
+    # Users name the entries of these dicts, so a new key is valid.
     free = path.startswith(("environment.kwargs.", "levels.")) or ".optimizer_kwargs." in path
     free = free and len(parts) == 1 and parts[0] != "*"
     for key in list(node) if parts[0] == "*" and isinstance(node, dict) and node else parts[:1]:
@@ -92,14 +92,14 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
         if len(parts) > 1:
             _assign(node[key], parts[1:], value, path, tree)
         elif type(value) in (int, float) and value % 1 == 0 and (steps := STEPS.fullmatch(str(node.get(key)))):
-            # A bare number keeps the unit: improve_steps=5000 leaves EnvironmentSteps what it is.
+            # A bare number keeps the current unit: improve_steps=5000 becomes EnvironmentSteps(5000).
             node[key] = f"{steps[1]}({int(value)})"
         else:
             node[key] = value
 
 
 def _suggested(unknown: str, node: Any, tree: dict[str, Any]) -> str:
-    """Returns what may be meant by the unknown rest of a path at a node of the tree, perhaps in another library."""
+    """Returns a hint for the unknown rest of a path at a node of the tree; knows the names of other libraries."""
     paths, fields = [*_paths(tree), HIDDEN_LAYERS], list(node) if isinstance(node, dict) else []
     alias = PATHS.get(normalized(unknown).rpartition(".")[2], "")
     matches = [path for path in paths if f".{path}".endswith(f".{normalized(unknown)}")]
@@ -112,20 +112,20 @@ def _suggested(unknown: str, node: Any, tree: dict[str, Any]) -> str:
 
 
 def _paths(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields the paths of a preset's parameters; what all networks have is also a path with `*`."""
+    """Yields the paths of a preset's parameters; a field that all networks have also yields a path with `*`."""
     for key, value in tree.items():
         path = f"{prefix}{key}"
         yield path
         if path == "agent.networks":
             first, *rest = ([*_paths(network)] for network in value.values())
             yield from (f"{path}.*.{field}" for field in first if all(field in fields for fields in rest))
-        if isinstance(value, Mapping) and path != "levels":  # which repeats paths
+        if isinstance(value, Mapping) and path != "levels":  # levels would repeat paths
             yield from _paths(value, f"{path}.")
 
 
 def for_level(preset: Preset, level: str) -> Preset:
-    """Returns the preset for another level, with what its `levels` table says of it. The preset's own threshold and
-    visible entries belong to another task, and so does what the table says of the level that it has now.
+    """Returns the preset for another level, with that level's changes from `levels`. The preset's own threshold and
+    visible entries are dropped, and the changes for the current level undone: they belong to another task.
     """
     if level == preset.environment.level:
         return preset
@@ -141,7 +141,7 @@ def for_level(preset: Preset, level: str) -> Preset:
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields path and value of what another tree has otherwise; where it has other fields, all of the object."""
+    """Yields path and old value of each field that differs; of an object whose field names differ, the whole object."""
     for name, old in before.items():
         new = after[name]
         if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():

@@ -1,4 +1,4 @@
-"""Parameters of recurrent soft actor-critic, for continuous and for discrete actions."""
+"""Parameters of recurrent soft actor-critic, for continuous and discrete actions."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tfsac.parameters.steps import StepMethod, TrainingSteps
 
 @parameters
 class RecurrentAlgorithmParameters(OffPolicyAlgorithmParameters):
-    """What recurrent soft actor-critic of all kinds of actions shares (Ni et al. 2021, arXiv 2110.05038).
+    """Parameters of recurrent soft actor-critic for all action types (Ni et al. 2021, arXiv 2110.05038).
 
     Attributes:
-        burn_in: the first rows of each sequence, which bring the LSTMs' states up to date and are not learned from
-            (R2D2, Kapturowski et al. 2019). More make the states truer and leave fewer steps to learn from.
-        initial_state: of the LSTMs before a sequence: "zero", or "stored", what it was when the step was made, with the
-            weights of that time. Stored ones take 16 bytes a step for each LSTM cell, and critics that act along.
-        n_step: 1.
-        num_steps_between_copying_online_weights_to_target: after every update.
+        burn_in: number of initial steps of each sequence that only warm up the LSTM states and are not learned from
+            (R2D2, Kapturowski et al. 2019). Larger values give more accurate states and fewer steps to learn from.
+        initial_state: LSTM state at the start of a sequence: "zero", or "stored", the state from collection with the
+            weights of that time. Stored states take 16 bytes per step and LSTM cell; critics then run in collection.
+        n_step: always 1.
+        num_steps_between_copying_online_weights_to_target: by default after every update.
     """
 
     n_step: Literal[1] = 1
@@ -78,15 +78,15 @@ def recurrent_soft_actor_critic_networks(
     embedder: Scheme | tuple[int | Conv2d, ...] = (),
     **trained: Any,
 ) -> dict[str, NetworkParameters]:
-    """Returns the policy and q networks of recurrent soft actor-critic, each with an LSTM of its own.
+    """Returns the policy and q networks of recurrent soft actor-critic, each with its own LSTM.
 
     Args:
-        layers: before each LSTM; the first one reads observation, previous action and previous reward.
+        layers: layers before each LSTM; the first one reads observation, previous action and previous reward.
         lstm_cells: width of each LSTM.
-        critic_layers: of each Q function after the LSTM, which read continuous actions too.
+        critic_layers: layers of each Q function after the LSTM; they also read continuous actions.
         discrete: whether actions are discrete.
-        embedder: of the observation before that, such as convolutions.
-        **trained: see `soft_actor_critic_networks`; a batch has 32 sequences.
+        embedder: embedder of the observation before `layers`, such as convolutions.
+        **trained: see `soft_actor_critic_networks`; by default a batch has 32 sequences.
     """
     head = CategoricalPolicyHeadParameters() if discrete else SACPolicyHeadParameters()
     shared = {"lstm_cells": lstm_cells, "batch_size": 32, **trained}
@@ -95,7 +95,7 @@ def recurrent_soft_actor_critic_networks(
 
 
 class _Recurrent(BaseAgentParameters):
-    """What the parameters of recurrent soft actor-critic share."""
+    """Parameters shared by recurrent soft actor-critic for continuous and discrete actions."""
 
     algorithm: Any
     memory: Any
@@ -118,7 +118,7 @@ class _Recurrent(BaseAgentParameters):
 @parameters
 class RecurrentSoftActorCriticAgentParameters(_Recurrent):
     """Recurrent soft actor-critic for continuous actions: "policy" and twin "q" with its target network, each with an
-    LSTM. A batch has `batch_size` sequences of `sequence_length - 1` steps and the row after them.
+    LSTM. A batch has `batch_size` sequences of `sequence_length - 1` steps and one final bootstrap step.
     """
 
     algorithm: RecurrentSoftActorCriticAlgorithmParameters = RecurrentSoftActorCriticAlgorithmParameters()

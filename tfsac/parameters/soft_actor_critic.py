@@ -1,4 +1,4 @@
-"""Parameters of soft actor-critic: with a value network, with twin critics or an ensemble, with discrete actions."""
+"""Parameters of soft actor-critic: value network, twin critics, ensembles, and discrete and hybrid actions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tfsac.parameters.networks import (
     with_q,
 )
 
-# Of an ensemble of critics.
+# Options of an ensemble of critics.
 OPTIONS = {"critic_subset", "target_reduction", "policy_reduction", "entropy_in_target"}
 OPTIONS |= {"joint_critic_forward", "joint_policy_forward"}
 REDUCTIONS = {
@@ -56,22 +56,22 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Soft actor-critic with twin target critics (Spinning Up; DI-engine; arXiv 1812.05905).
 
     Attributes:
-        update_order: of the steps of one update; the target networks move last, and a fixed temperature never moves.
+        update_order: order of the steps of one update, before the target networks; a fixed temperature has no step.
             "critic_first" is critic, policy, temperature (DI-engine; Stable-Baselines3) and "policy_first" is policy,
-            temperature, critic, each seeing what the one before left. "simultaneous" takes all gradients at the weights
-            with which the update begins (Spinning Up).
+            temperature, critic; each step uses the weights from the step before. "simultaneous" computes all gradients
+            at the initial weights of the update (Spinning Up).
         temperature: fixed or automatic.
-        critic_subset: M, the target is of M critics, drawn for each update (REDQ, arXiv 2101.05982); None
-            for all. This and what follows are of options of an ensemble of critics.
-        target_reduction: of these critics to one target: "min" or "mean"; of distributions "index_min" (that of the
-            critic with the lowest mean in each row), "mean", or "pool" (of quantiles, the largest dropped). With "own"
-            critic i learns from target i alone.
-        policy_reduction: of all critics to what the policy maximises.
+        critic_subset: M, number of critics in the target, drawn for each update (REDQ, arXiv 2101.05982); None
+            for all. This and the following fields are options of an ensemble of critics.
+        target_reduction: reduces these critics to one target: "min" or "mean"; for distributions "index_min" (from the
+            critic with the lowest mean per batch entry), "mean", or "pool" (quantiles, without the largest). With "own"
+            critic i learns only from target i.
+        policy_reduction: reduces all critics to the policy's objective.
         entropy_in_target: subtract alpha times the next action's log-probability in the target.
-        joint_critic_forward: the critics compute Q(s, a) and Q(s', a') in one batch, which batch normalisation needs
-            (CrossQ, arXiv 1902.05605); the second half bootstraps, of the target network where there is one.
-        joint_policy_forward: the policy learns from the first half of a batch of s and s', whose statistics normalise
-            it.
+        joint_critic_forward: compute Q(s, a) and Q(s', a') in one batch, as batch normalisation needs (CrossQ, arXiv
+            1902.05605); the second half bootstraps, from the target network if there is one.
+        joint_policy_forward: normalise the policy with the statistics of a joint batch of s and s'; it learns from the
+            first half.
     """
 
     update_order: Literal["critic_first", "policy_first", "simultaneous"] = "critic_first"
@@ -96,9 +96,9 @@ class HybridSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Soft actor-critic for factored and hybrid actions (Delalleau et al. 2019, arXiv 1912.11077).
 
     Attributes:
-        discrete_temperature: weight of the entropy of all factors together; of actions that have some.
-        continuous_temperature: weight of the entropy of the continuous dimensions; of actions that have some.
-        critic_subset, target_reduction, policy_reduction: as in `TwinSoftActorCriticAlgorithmParameters`, of each
+        discrete_temperature: weight of the joint entropy of all discrete factors, if the actions have any.
+        continuous_temperature: weight of the entropy of the continuous dimensions, if the actions have any.
+        critic_subset, target_reduction, policy_reduction: as in `TwinSoftActorCriticAlgorithmParameters`, for each
             combination of factors.
     """
 
@@ -112,11 +112,11 @@ class HybridSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
 def soft_actor_critic_networks(
     layers: tuple[int, ...] = (256, 256), head_initializer: Any = "xavier", **trained: Any
 ) -> dict[str, NetworkParameters]:
-    """Returns the policy, v and q networks of soft actor-critic by name, as the parameters of the agent want them.
+    """Returns the policy, v and q networks of soft actor-critic by name.
 
     Args:
         layers: widths of the hidden layers of each network; the first is the embedder, the others the middleware.
-        head_initializer: of the output layers.
+        head_initializer: initializer of the output layers.
         **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
     """
     policy, v = SACPolicyHeadParameters(initializer=head_initializer), VHeadParameters(initializer=head_initializer)
@@ -142,9 +142,9 @@ def twin_soft_actor_critic_networks(
     Args:
         layers, **trained: see `soft_actor_critic_networks`.
         twin_critic: two Q functions instead of one.
-        init_w: bound of the policy's uniform first output weights, or None.
+        init_w: bound of the policy's uniform initial output weights, or None.
         critic_loss_weight: factor of the squared errors (Spinning Up 0.5, DI-engine 1).
-        policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
+        policy_input, critic_input: observation keys of policy and critics, such as "agent_state" and "global_state".
     """
     q = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
     policy = network_of(SACPolicyHeadParameters(init_w=init_w), layers[:1], layers[1:], policy_input, **trained)
@@ -161,10 +161,10 @@ def ensemble_soft_actor_critic_networks(
     """Returns the policy and q networks of soft actor-critic with an ensemble of critics.
 
     Args:
-        critics: the head of q, whose layers read observations and actions.
+        critics: head of q; its layers read observations and actions.
         policy: hidden layers of the policy.
-        policy_head: of the policy; None for the usual one.
-        target_network: of q.
+        policy_head: head of the policy; None for the default.
+        target_network: whether q has a target network.
         **trained: see `soft_actor_critic_networks`.
     """
     head = policy_head or SACPolicyHeadParameters()
@@ -185,7 +185,7 @@ def discrete_soft_actor_critic_networks(
 
     Args:
         layers: widths of the hidden layers of the policy and of each Q function, after the embedder.
-        embedder: of the observations; `EmbedderScheme.Medium` for images. Both Q functions read one embedder.
+        embedder: embedder of the observations; `EmbedderScheme.Medium` for images. Both Q functions share it.
         twin_critic, critic_loss_weight, policy_input, critic_input, **trained: see `twin_soft_actor_critic_networks`.
     """
     q = QHeadParameters(tuple(layers), loss_weight=critic_loss_weight, num_critics=2 if twin_critic else 1)
@@ -237,13 +237,13 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
 
     @property
     def class_path(self) -> str:
-        """The agent of an ensemble of critics, which has more options, or that of `path`."""
+        """The ensemble agent if the critics have ensemble options, otherwise the agent of `path`."""
         plain = self.path != TwinSoftActorCriticAgentParameters.path or not self.has_ensemble
         return self.path if plain else "tfsac.agents.ensemble_sac:EnsembleSoftActorCriticAgent"
 
     @property
     def has_ensemble(self) -> bool:
-        """Whether the critics have options beyond those of one or two plain ones."""
+        """Whether the critics use any option beyond those of one or two plain critics."""
         head: Any = self.networks["q"].head_parameters
         options = {field.name: field.default for field in dataclasses.fields(self.algorithm) if field.name in OPTIONS}
         usual = all(getattr(self.algorithm, name) == default for name, default in options.items())
@@ -282,8 +282,8 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
     """Soft actor-critic for discrete actions: "policy" and twin "q" of every action, with its target network.
 
     Attributes:
-        shared_encoder: the policy reads the features of q's embedders instead of its own; the critic loss alone trains
-            them. Both networks then describe the same embedders.
+        shared_encoder: the policy reads the features of q's embedders, which only the critic loss trains. Both networks
+            must then have the same embedder parameters.
     """
 
     algorithm: DiscreteSoftActorCriticAlgorithmParameters = DiscreteSoftActorCriticAlgorithmParameters()
@@ -298,7 +298,7 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
 
     @property
     def encoders(self) -> dict[str, str]:
-        """A policy that shares the encoder reads the embedders of q."""
+        """With a shared encoder, the policy reads the embedders of q."""
         return {"policy": "q"} if self.shared_encoder else {}
 
     def __post_init__(self) -> None:

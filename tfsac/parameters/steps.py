@@ -1,4 +1,4 @@
-"""Units in which schedules count: environment steps, episodes, training steps (Coach's step methods)."""
+"""Units of a schedule: environment steps, episodes and training steps (Coach's step methods)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfsac.parameters.base import parameters
 
 @parameters
 class _Steps:
-    """A number of steps, which JSON and the command line write as Python does: "EnvironmentSteps(1000)"."""
+    """A number of steps, written as in Python in JSON and on the command line: "EnvironmentSteps(1000)"."""
 
     num_steps: Annotated[int, Field(ge=0, lt=2**53)]
 
@@ -25,7 +25,7 @@ class _Steps:
 
 @parameters
 class EnvironmentSteps(_Steps):
-    """A number of environment transitions, summed over the environments that run side by side."""
+    """A number of environment steps, summed over parallel environments."""
 
 
 @parameters

@@ -27,28 +27,27 @@ Probability = Annotated[float, Field(gt=0, lt=1)]
 class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Temporally abstract actor-critic (ALF; Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
-    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or not.
+    At each step the policy proposes a new trajectory of actions, and a second policy decides whether to switch to it.
 
     Attributes:
-        trajectory: the actions while it is kept: "constant" repeats the action (TAAC), "linear" lets it change
-            evenly (TaacL), "quadratic" lets its change change evenly (TaacQ).
-        inverse_mode: the policy gives the new action, and the derivatives follow from it and the one before; otherwise
-            it gives the highest derivative itself. Constant trajectories have none.
-        max_repeat_steps: the most steps of one trajectory, in collection and evaluation, or None.
-        randomize_first_state_tau: begin episodes of training with a uniform previous trajectory instead of zeros.
-        b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed,
-            either of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
-        compare_through: "sampled" is ALF's operator; "unbiased" averages over the switch policy where a step kept.
-        epsilon_greedy: probability with which a deterministic evaluation draws its proposal and, independently, choice.
-        initial_alpha: first value of both temperatures, of the switch and of the proposal.
-        alpha_learning_rate: of their Adam.
-        min_prob: probability of the rarer of switching and keeping, and in each action dimension the density relative
-            to the range, from which the target entropies follow: one number for both or (switch, action). That of the
-            switch is below 0.5.
-        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action).
-        reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones.
+        trajectory: how a kept trajectory continues: "constant" repeats the action (TAAC), "linear" changes the action
+            at a constant rate (TaacL), "quadratic" with constant acceleration (TaacQ).
+        inverse_mode: the policy outputs the new action, and the derivatives follow from it and the previous action;
+            otherwise it outputs the highest derivative. Constant trajectories have no derivatives.
+        max_repeat_steps: maximum length of a trajectory in steps, in collection and evaluation, or None.
+        randomize_first_state_tau: start training episodes with a uniform previous trajectory instead of zeros.
+        b1_advantage_clipping: (low, high) bounds of the advantage of switching in the switch probability, each None for
+            no bound; or None. A low bound of 0 makes switching at least as likely as keeping.
+        compare_through: "sampled" is ALF's operator; "unbiased" averages over the switch policy at steps that kept.
+        epsilon_greedy: probability that a deterministic evaluation samples the proposal and, independently, the switch.
+        initial_alpha: initial value of both temperatures, of the switch and of the proposal.
+        alpha_learning_rate: learning rate of the temperatures' Adam optimizers.
+        min_prob: sets the target entropies: probability of the rarer of switching and keeping, and density per action
+            dimension relative to the range; one number for both or (switch, action). The switch's must be below 0.5.
+        target_entropy: in nats, instead of `min_prob`: one number for both or (switch, action).
+        reward_weights: weight of each reward in the policy's objective, for environments with several; None for ones.
         reward_discounts: gamma of each reward instead of `discount`, or None.
-        n_step: 1, because the targets look several steps ahead, up to `agent.memory.sequence_length`.
+        n_step: always 1; the targets look up to `agent.memory.sequence_length` steps ahead.
     """
 
     n_step: Literal[1] = 1
@@ -73,13 +72,12 @@ def temporally_abstract_networks(
 ) -> dict[str, NetworkParameters]:
     """Returns the policy and q networks of temporally abstract actor-critic.
 
-    The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the
-    embedding.
+    The policy also reads the previous trajectory, through one linear layer per field to the width of the embedding.
 
     Args:
         layers: widths of the hidden layers of each network; both read raw observations.
         num_critics: independent Q functions.
-        init_w: bound of the first output weights of the critics.
+        init_w: bound of the critics' initial output weights.
         **trained: see `soft_actor_critic_networks`.
     """
     q = QHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)

@@ -1,4 +1,4 @@
-"""Policies act: they know networks, distributions and their own state, and nothing of losses or optimizers."""
+"""Policies choose actions: they know networks, distributions and their own state, but no losses or optimizers."""
 
 from tfsac.policies.base_policy import BasePolicy, Mode
 from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration, NoiseRepetition

@@ -1,4 +1,4 @@
-"""What policies of discrete and of continuous actions draw, whatever they choose actions through."""
+"""Base classes for policies with discrete or continuous actions: uniform actions and the noise of samples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DiscreteActions:
         return MaskedCategorical(outputs[0], observation.get(ACTION_MASK))
 
     def is_tie(self, observation: Arrays, state: Arrays) -> bool:
-        """Returns whether two actions are the likeliest but for rounding; see `BasePolicy.is_tie`."""
+        """Returns whether the two likeliest actions are equal up to rounding; see `BasePolicy.is_tie`."""
         return self.distribution_at(observation, state).is_tie()
 
     def uniform(self, observation: Arrays, rows: int) -> np.ndarray:
@@ -37,7 +37,7 @@ class DiscreteActions:
         return self.rng.random((rows, self.num_actions), np.float32)
 
     def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
-        """Draws the noise of a sample with TensorFlow's own randomness."""
+        """Draws the noise of a sample with TensorFlow's random numbers."""
         return fresh_uniform([rows, self.num_actions])
 
 
@@ -56,7 +56,7 @@ class ContinuousActions:
         return self.rng.standard_normal((rows, self.action_size), np.float32)
 
     def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
-        """Draws the noise of a sample with TensorFlow's own randomness."""
+        """Draws the noise of a sample with TensorFlow's random numbers."""
         return fresh_normal([rows, self.action_size])
 
 
@@ -67,5 +67,5 @@ def fresh_uniform(shape: Any) -> tf.Tensor:
 
 def fresh_normal(shape: Any) -> tf.Tensor:
     """Draws standard normal noise, different in every process."""
-    # A global seed set at the export must not make exports repeat: seeds of zero are drawn when it runs.
+    # A global seed set at export must not make exports repeat samples: seeds of zero are drawn at run time.
     return tf.raw_ops.RandomStandardNormal(shape=shape, dtype=tf.float32)

@@ -1,6 +1,6 @@
-"""What policies sample from: the squashed Gaussian, the masked categorical and the plain Gaussian.
+"""The distributions of policies: the squashed Gaussian, the masked categorical and the plain Gaussian.
 
-Samples and modes are computed with NumPy where the parameters are NumPy arrays: acting and training share one formula.
+Samples and modes are computed in NumPy if the parameters are NumPy arrays, so acting and training share one formula.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SquashedGaussian:
         check_shapes(self.loc, noise)
         u = self.loc + tf.exp(self.log_scale) * noise
         log_normal = -0.5 * (tf.square(noise) + math.log(2.0 * math.pi)) - self.log_scale
-        log_slope = 2.0 * (math.log(2.0) - u - tf.math.softplus(-2.0 * u))  # log(1 - tanh(u)^2), finite far out too
+        log_slope = 2.0 * (math.log(2.0) - u - tf.math.softplus(-2.0 * u))  # log(1 - tanh(u)^2), finite even far out
         return tf.tanh(u), tf.reduce_sum(log_normal - log_slope, axis=-1)
 
 
@@ -57,11 +57,11 @@ ROUNDING = 1e-5  # relative error of values in float32, computed in different wa
 
 
 class MaskedCategorical:
-    """A categorical distribution over A actions, of which those outside the mask have probability zero, exactly.
+    """A categorical distribution over A actions; those outside the mask have probability exactly zero.
 
     Args:
         logits: `[B, A]`.
-        mask: `[B, A]` booleans, True for valid actions; None where all are. In a row without any valid action all
+        mask: `[B, A]` booleans, True for valid actions; None if all are. In a row without any valid action all
             probabilities are zero.
 
     Attributes:
@@ -85,7 +85,7 @@ class MaskedCategorical:
         return self._likeliest_valid(self.raw_logits)
 
     def is_tie(self) -> bool:
-        """Returns whether two actions are the likeliest but for rounding, in any of the rows; logits are an array."""
+        """Returns whether the two likeliest actions of any row are equal up to rounding; logits are an array."""
         second_B, first_B = np.partition(self.logits, -2, axis=-1)[:, -2:].T
         return bool((first_B - second_B <= ROUNDING * (1.0 + np.abs(first_B))).any())
 
@@ -94,12 +94,12 @@ class MaskedCategorical:
         return -tf.reduce_sum(tf.math.multiply_no_nan(self.log_prob, self.prob), axis=-1)
 
     def max_entropy(self) -> tf.Tensor:
-        """Returns the largest entropy, of equally likely valid actions: the log of how many there are, `[B]`."""
+        """Returns the largest entropy, that of equally likely valid actions: the log of their number, `[B]`."""
         valid_B = tf.math.count_nonzero(self.mask, axis=-1, dtype=tf.int32)
         return tf.math.log(tf.cast(tf.maximum(valid_B, 1), self.logits.dtype))
 
     def sample(self, uniform: Any) -> Any:
-        """Returns actions `[B]` int32 sampled with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax."""
+        """Returns actions `[B]` int32 sampled with uniform numbers `[B, A]` in [0, 1), with the Gumbel-max trick."""
         check_shapes(self.logits, uniform)
         log = self.functions.log
         # -log(-log(x)) is finite inside these bounds.
@@ -107,10 +107,10 @@ class MaskedCategorical:
         return self._likeliest_valid(self.raw_logits - log(-log(inside)))
 
     def _likeliest_valid(self, score: Any) -> Any:
-        """Returns where scores `[B, A]` are largest among the valid actions, `[B]` int32."""
+        """Returns the valid action with the largest score `[B, A]`, `[B]` int32."""
         if self.raw_mask is None:
             return likeliest(score)
-        # A little below all others: next to MIN_LOGIT, all scores of an int8 export would be the same number.
+        # Only a little below all others: next to MIN_LOGIT, all scores of an int8 export would be equal.
         lowest = self.functions.min(score, axis=-1, keepdims=True)
         return likeliest(self.functions.where(self.raw_mask, score, lowest - 1.0 - self.functions.abs(lowest)))
 
@@ -119,12 +119,12 @@ class FactoredCategorical:
     """Independent categorical distributions over F factors.
 
     Args:
-        logits: `[B, S]`, of the values of all factors one after the other.
-        sizes: how many values each factor has.
-        mask: `[B, S]` booleans, True for valid values; None where all are.
+        logits: `[B, S]`, of the values of all factors, concatenated.
+        sizes: number of values of each factor.
+        mask: `[B, S]` booleans, True for valid values; None if all are.
 
     Attributes:
-        factors: the distribution of each.
+        factors: the distribution of each factor.
     """
 
     def __init__(self, logits: Any, sizes: Sequence[int], mask: Any = None):
@@ -143,12 +143,12 @@ class FactoredCategorical:
         return self.functions.stack([factor.sample(uniform[:, s]) for factor, s in draws], axis=-1)
 
     def is_tie(self) -> bool:
-        """Returns whether two values of a factor are the likeliest but for rounding; logits are an array."""
+        """Returns whether the two likeliest values of a factor are equal up to rounding; logits are an array."""
         return any(factor.is_tie() for factor in self.factors if factor.logits.shape[-1] > 1)
 
     def joint(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns probability and log-probability of every combination, `[B, K]`, the last factor's value running
-        fastest; both are zero where a value is invalid.
+        """Returns probability and log-probability of every combination, `[B, K]`; the last factor varies fastest. Both
+        are zero where a value is invalid.
         """
         prob, log_prob = self.factors[0].prob, self.factors[0].log_prob
         for factor in self.factors[1:]:
@@ -162,20 +162,20 @@ class FactoredCategorical:
         return tf.add_n([factor.entropy() for factor in self.factors])
 
     def max_entropy(self) -> tf.Tensor:
-        """Returns the log of how many valid combinations there are, `[B]`."""
+        """Returns the log of the number of valid combinations, `[B]`."""
         return tf.add_n([factor.max_entropy() for factor in self.factors])
 
 
 class HybridDistribution:
-    """A `FactoredCategorical` and a `SquashedGaussian` that are independent, or one of both.
+    """An independent `FactoredCategorical` and `SquashedGaussian`, or only one of them.
 
     Args:
         action: spec of the actions.
-        outputs: of the policy's head: logits `[B, S]`, location and log scale `[B, A]`, arrays or tensors.
+        outputs: outputs of the policy's head: logits `[B, S]`, location and log scale `[B, A]`, arrays or tensors.
         mask: see `FactoredCategorical`.
 
     Attributes:
-        discrete, continuous: the two, None for what the actions have not.
+        discrete, continuous: the two parts; None for a part that the actions lack.
     """
 
     def __init__(self, action: HybridSpec, outputs: Sequence[Any], mask: Any = None):
@@ -184,7 +184,7 @@ class HybridDistribution:
         self.continuous = SquashedGaussian(*outputs[-2:]) if action.action_size else None
 
     def mode(self) -> Any:
-        """Returns the likeliest factors and the mode of the Gaussian, as `HybridSpec.whole` has them."""
+        """Returns the likeliest factors and the mode of the Gaussian, combined by `HybridSpec.whole`."""
         return self.action.whole(*(part and part.mode() for part in (self.discrete, self.continuous)))
 
     def joint(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -196,14 +196,14 @@ class HybridDistribution:
         return one, tf.zeros_like(one)
 
     def sample(self, noise: Any) -> Any:
-        """Returns a sample made of uniform noise `[B, S]` and normal noise `[B, A]`, which come as actions do."""
+        """Returns a sample from uniform noise `[B, S]` and normal noise `[B, A]`, structured like actions."""
         parts = zip((self.discrete, self.continuous), self.action.parts(noise), strict=True)
         return self.action.whole(*(part and part.sample(noise) for part, noise in parts))
 
 
 def likeliest(score: Any) -> Any:
-    """Returns where each row `[B, A]` is largest, `[B]` int32; the first of equal ones. In NumPy it is -1, which is no
-    action, where that is not a finite number.
+    """Returns the index of the largest score in each row `[B, A]`, `[B]` int32; the first of equal ones. In NumPy it is
+    -1, which is not an action, if that score is not finite.
     """
     if isinstance(score, np.ndarray):
         best = np.argmax(score, axis=-1).astype(np.int32)
@@ -224,7 +224,7 @@ class DiagonalGaussian:
         return self.mean
 
     def log_prob(self, action: tf.Tensor) -> tf.Tensor:
-        """Returns log densities over R^A: of actions `[B, A]`, `[B]`; of `[J, B, A]`, `[J, B]`."""
+        """Returns log densities over R^A: `[B]` for actions `[B, A]`, `[J, B]` for `[J, B, A]`."""
         check_shapes(self.mean, action[0] if len(action.shape) == 3 else action)
         squared = tf.square(action - self.mean) / self.variance
         return -0.5 * tf.reduce_sum(squared + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
@@ -245,6 +245,6 @@ class DiagonalGaussian:
 
 
 def check_shapes(x: Any, other: Any) -> None:
-    """Raises a ValueError for shapes that are not `[B, A]` or differ: a broadcast would be silent."""
+    """Raises ValueError for shapes that are not `[B, A]` or differ, which would silently broadcast."""
     if len(x.shape) != 2 or (x.shape != other.shape and not tf.TensorShape(x.shape).is_compatible_with(other.shape)):
         raise ValueError(f"shapes must be [B, A] and equal, got {x.shape} and {other.shape}")

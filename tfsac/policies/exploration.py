@@ -1,4 +1,4 @@
-"""Exploration: what changes a policy's samples, or their noise, while experience is collected, and nowhere else."""
+"""Exploration changes a policy's samples, or their noise, only while experience is collected."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NOISE, STEPS_LEFT = "noise", "noise_steps_left"  # fields of a state
 
 
 class Exploration(ABC):
-    """Changes actions that a policy sampled, and perhaps the noise that it samples them with.
+    """Changes actions that a policy sampled, and optionally the noise of its samples.
 
-    It keeps nothing between calls in its attributes, for a checkpoint holds only the state that `noise` returns. It
-    may depend on the environment steps.
+    It must not keep data between calls in its attributes: a checkpoint holds only the state that `noise` returns. It
+    may depend on the number of environment steps.
     """
 
     def __init__(self, parameters: Any):
@@ -27,15 +27,15 @@ class Exploration(ABC):
     def noise(
         self, rows: int, draw: Callable[[int], np.ndarray], rng: np.random.Generator, state: Arrays
     ) -> tuple[np.ndarray, Arrays]:
-        """Returns the noise that the policy samples with, `[B, A]`, and the exploration's next state; here fresh noise
-        and no state.
+        """Returns the noise that the policy samples with, `[B, A]`, and the exploration's next state; by default new
+        noise and no state.
 
         Args:
-            rows: B, of environments, or of environments times agents.
-            draw: draws the policy's own noise for so many rows.
+            rows: B, number of environments, or of environments times team members.
+            draw: draws the policy's own noise for B entries.
             rng: the policy's random numbers.
-            state: what was returned in the step before, arrays `[B, ...]` by field; empty at first, and where a run of
-                several workers or of actors on Ray is resumed.
+            state: the state returned in the previous step, arrays `[B, ...]` by field; empty at first, and when a run
+                with several workers or Ray actors resumes.
         """
         return draw(rows), {}
 
@@ -49,7 +49,7 @@ class Exploration(ABC):
             action: the policy's samples `[B, ...]`; continuous ones are in [-1, 1].
             rng: the policy's random numbers.
             uniform: draws uniform (valid) actions of the same shape.
-            env_steps: of the run so far.
+            env_steps: environment steps of the run so far.
         """
 
 
@@ -67,7 +67,7 @@ class AdditiveNoise(Exploration):
 
 
 class NoiseRepetition(Exploration):
-    """Has the policy sample several times with the same noise; all environments draw new noise in the same step."""
+    """Makes the policy sample several times with the same noise; all environments draw new noise in the same step."""
 
     parameters: NoiseRepetitionParameters
 
@@ -77,13 +77,13 @@ class NoiseRepetition(Exploration):
         self.cdf = sums / sums[-1]  # the probability of at most n steps, for n from 1 on
 
     def repeats(self, u: float) -> int:
-        """Returns for how many steps noise is used, by a uniform number in [0, 1): the first n with `u < cdf`."""
+        """Returns the number of steps to use noise for, from a uniform number in [0, 1): the first n with `u < cdf`."""
         return self.parameters.every or 1 + int(np.searchsorted(self.cdf, u, side="right"))
 
     def noise(
         self, rows: int, draw: Callable[[int], np.ndarray], rng: np.random.Generator, state: Arrays
     ) -> tuple[np.ndarray, Arrays]:
-        """Returns the noise of the step before, or new noise where its steps are over; see `Exploration`."""
+        """Returns the noise of the previous step, or new noise once its steps are over; see `Exploration`."""
         steps_left = state.get(STEPS_LEFT, np.zeros(0, np.int64))
         if len(steps_left) == rows and steps_left[0] > 0:
             return state[NOISE], {NOISE: state[NOISE], STEPS_LEFT: steps_left - 1}
@@ -98,8 +98,8 @@ class NoiseRepetition(Exploration):
 
 
 class EpsilonGreedy(Exploration):
-    """Replaces actions `[B]`, or all factors `[B, F]` of one, by uniform ones with probability epsilon, each row on its
-    own.
+    """Replaces actions `[B]`, or all factors `[B, F]` of one, by uniform ones with probability epsilon, independently
+    in each row.
     """
 
     parameters: EpsilonGreedyParameters

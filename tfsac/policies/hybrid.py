@@ -1,4 +1,4 @@
-"""The policy of factored and hybrid actions."""
+"""The policy for factored and hybrid actions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class HybridPolicy(StatelessPolicy):
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
-        """Refuses other actions, several agents and rewards, and exploration in factors where there are none."""
+        """Rejects other actions, teams, several rewards, and exploration without factors."""
         if not isinstance(spec.action, HybridSpec):
-            usual = "a Discrete, a Box or a team has agents of its own, as the presets 'discrete' and"
-            actions = f"MultiDiscrete, Dict and Tuple actions; {usual} 'continuous' show"
+            usual = "for a Discrete, a Box or a team use other agents, as the presets 'discrete' and"
+            actions = f"MultiDiscrete, Dict and Tuple actions; {usual} 'continuous' do"
             raise TfsacError(f"The agent {parameters.kind!r} is for {actions}")
         check_single(parameters, spec)
         check_keys(spec, {"uniform"})
@@ -41,11 +41,11 @@ class HybridPolicy(StatelessPolicy):
             raise TfsacError(f"agent.exploration needs discrete actions, got {parameters.exploration}")
 
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> HybridDistribution:
-        """Returns the distribution of what the policy's head computes, arrays or tensors."""
+        """Returns the distribution for the outputs of the policy's head, arrays or tensors."""
         return HybridDistribution(self.action, outputs, observation.get(ACTION_MASK))
 
     def is_tie(self, observation: Arrays, state: Arrays) -> bool:
-        """Returns whether two values of a factor are the likeliest but for rounding; see `BasePolicy.is_tie`."""
+        """Returns whether the two likeliest values of a factor are equal up to rounding; see `BasePolicy.is_tie`."""
         discrete = self.distribution_at(observation, state).discrete
         return discrete is not None and discrete.is_tie()
 
@@ -59,7 +59,7 @@ class HybridPolicy(StatelessPolicy):
         return self.action.whole(self.changed(discrete, observation, env_steps, uniform), continuous)
 
     def uniform(self, observation: Arrays, rows: int) -> Any:
-        """Draws factors of which all valid values are equally likely, and numbers uniform in [-1, 1]."""
+        """Draws factors uniformly among their valid values, and continuous dimensions uniformly in [-1, 1]."""
         score = self.rng.random((rows, sum(self.action.sizes)))
         discrete = self.action.best(score + observation.get(ACTION_MASK, 0))
         return self.action.whole(discrete, self.rng.uniform(-1.0, 1.0, (rows, self.action_size)).astype(np.float32))
@@ -69,7 +69,7 @@ class HybridPolicy(StatelessPolicy):
         return self._noise(rows, self.rng.random, self.rng.standard_normal, np.float32)
 
     def noise_tensor(self, rows: int | tf.Tensor) -> Any:
-        """Draws the noise of a sample with TensorFlow's own randomness."""
+        """Draws the noise of a sample with TensorFlow's random numbers."""
         return self._noise(rows, fresh_uniform, fresh_normal)
 
     def _noise(self, rows: Any, uniform: Callable[..., Any], normal: Callable[..., Any], *dtype: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Policies of networks with an LSTM: those of actor-critic with experience replay, which may have a trunk before them
-or no LSTM, and those of recurrent soft actor-critic, which also read the previous action and reward.
+"""Policies with an LSTM: those of actor-critic with experience replay, optionally after a trunk or without an LSTM, and
+those of recurrent soft actor-critic, which also read the previous action and reward.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ LOGITS, MEAN, VARIANCE = BEHAVIOUR + "logits", BEHAVIOUR + "mean", BEHAVIOUR + "
 
 
 class RecurrentPolicy(BasePolicy):
-    """Acts with a network `policy`, after a network `trunk` where there is one; its state is that of their LSTMs.
+    """Acts with a network `policy`, after an optional network `trunk`; its state is that of their LSTMs.
 
-    While it collects experience, all networks with an LSTM run along, so that learning can start in the middle of an
-    episode.
+    While it collects experience, it also advances all other networks with an LSTM, so that learning can start in the
+    middle of an episode.
 
-    Fields of states are named "<network>_<field>"; `state` has those of the networks that choose actions,
-    `recurrent_state` all.
+    State fields are named "<network>_<field>"; `state` has those of the networks that choose actions, `recurrent_state`
+    all.
 
     Attributes:
-        stored_state: fields that are stored with each step, as they are before it.
+        stored_state: fields that are stored with each step, with their values before it.
     """
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
@@ -70,9 +70,7 @@ class RecurrentPolicy(BasePolicy):
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
-        """Refuses several agents or rewards, custom Keras models and actions of another kind; see
-        `BasePolicy.check`.
-        """
+        """Rejects teams, several rewards, custom Keras models and actions of another kind; see `BasePolicy.check`."""
         if custom_models:
             raise TfsacError(f"agents of kind {parameters.kind!r} take no custom Keras models")
         super().check(parameters, spec, custom_models)
@@ -93,7 +91,7 @@ class RecurrentPolicy(BasePolicy):
 
     @classmethod
     def spec_of_network(cls, name: str, parameters: AgentParameters, spec: Spec, networks: Networks) -> Spec:
-        """Returns the observation, or the features of the trunk for the networks after it."""
+        """Returns a spec with the observation, or with the trunk's features for the networks after it."""
         if TRUNK not in parameters.networks or name.startswith(TRUNK):
             return spec
         width = networks[TRUNK].model.outputs[0].shape[-1]
@@ -116,19 +114,19 @@ class RecurrentPolicy(BasePolicy):
         return {field: np.zeros((rows, *array.shape), array.dtype) for field, array in fields.items()}
 
     def state_after(self, action: Any) -> dict[str, Any]:
-        """Returns the part of the next state that follows from the action, an array or a tensor: none."""
+        """Returns the fields of the next state that follow from the action, an array or a tensor; none by default."""
         return {}
 
     def network_inputs(self, observation: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what the networks read of observation and state, besides the state of their LSTMs."""
+        """Returns the networks' inputs from observation and state, without the state of their LSTMs."""
         return dict(observation)
 
     @abstractmethod
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> Any:
-        """Returns the distribution that the head's outputs, arrays or tensors `[R, ...]`, stand for."""
+        """Returns the distribution for the head's outputs, arrays or tensors `[R, ...]`."""
 
     def behaviour(self, outputs: list[np.ndarray], policy: Any) -> dict[str, np.ndarray]:
-        """Returns what is stored of the distribution with the action that was sampled from it: nothing."""
+        """Returns parameters of the distribution to store with its sampled action; none by default."""
         return {}
 
     def act(
@@ -139,8 +137,8 @@ class RecurrentPolicy(BasePolicy):
         mode: Mode = "sample",
         env_steps: int = 0,
     ) -> ActResult:
-        """Chooses actions; see `BasePolicy.act`. The extras are the distribution that they were sampled from and, in
-        "explore" and "random", the stored state before the step.
+        """Chooses actions; see `BasePolicy.act`. The extras are the parameters of their distribution and, in "explore"
+        and "random", the stored state before the step.
         """
         rows, collecting = len(next(iter(observation.values()))), mode in ("explore", "random")
         names = [*self.networks] if collecting else [*self.acts_through]
@@ -175,7 +173,7 @@ class RecurrentPolicy(BasePolicy):
     def advance_tensors(
         self, observation: Tensors, state: Tensors | None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        """Returns the policy's outputs in one step, its next state, and what the networks after a trunk read."""
+        """Returns the policy's outputs in one step, its next state, and the inputs of the networks after a trunk."""
         outputs, after, features = self._advance(self.acts_through, observation, state or {})
         return outputs, after, {**observation, **({FEATURES: features[TRUNK]} if TRUNK in features else {})}
 
@@ -236,11 +234,11 @@ class RecurrentGaussianPolicy(ContinuousActions, RecurrentPolicy):
 
 
 class RecurrentSACPolicy(RecurrentPolicy):
-    """Acts with a network `policy`, which reads the previous action and reward too; zeros at episode starts.
+    """Acts with a network `policy` that also reads the previous action and reward, which are zeros at episode starts.
 
-    Its state are the fields "hidden" and "cell" of the LSTM, "previous_action" as the policy chose it, and
-    "previous_reward", raw. `act` does not know the reward of its action, which is NaN in the next state: whoever makes
-    the step enters it, see `with_reward`. Where learning starts from stored states, the critics' LSTM runs along while
+    Its state has the fields "hidden" and "cell" of the LSTM, "previous_action" as the policy chose it, and
+    "previous_reward", raw. `act` does not know the reward of its action, so it is NaN in the next state until the
+    caller sets it; see `with_reward`. If learning starts from stored states, the critics' LSTM is also advanced while
     experience is collected.
     """
 
@@ -257,13 +255,13 @@ class RecurrentSACPolicy(RecurrentPolicy):
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
-        """Refuses observations with the keys of the policy's state too; see `RecurrentPolicy.check`."""
+        """Also rejects observations with the keys of the policy's state; see `RecurrentPolicy.check`."""
         super().check(parameters, spec, custom_models)
         check_keys(spec, {HIDDEN, CELL, PREVIOUS_ACTION, PREVIOUS_REWARD})
 
     @classmethod
     def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
-        """Returns "policy", and "q" where its states are stored; see `BasePolicy.network_names`."""
+        """Returns "policy", and "q" if its states are stored; see `BasePolicy.network_names`."""
         return (POLICY, "q") if collecting and cls._stores_states(parameters) else (POLICY,)
 
     @staticmethod
@@ -277,11 +275,11 @@ class RecurrentSACPolicy(RecurrentPolicy):
         return spec._replace(state={name: ArraySpec((size,), "float32") for name, size in sizes.items()})
 
     def field_name(self, network: str, field: str) -> str:
-        """Returns "hidden" and "cell" of the policy, and "q_hidden" and "q_cell"."""
+        """Returns "hidden" and "cell" for the policy, "q_hidden" and "q_cell" for the critics."""
         return field if network == POLICY else super().field_name(network, field)
 
     def initial_state(self, rows: int, networks: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Returns zeros, and -1 as the previous one of discrete actions; see `RecurrentPolicy.initial_state`."""
+        """Returns zeros, and -1 as the previous discrete action; see `RecurrentPolicy.initial_state`."""
         state = super().initial_state(rows, networks)
         previous = {name: self.state[name] for name in (PREVIOUS_ACTION, PREVIOUS_REWARD)}
         state |= {name: np.zeros((rows, *array.shape), array.dtype) for name, array in previous.items()}
@@ -290,7 +288,7 @@ class RecurrentSACPolicy(RecurrentPolicy):
         return state
 
     def state_after(self, action: Any) -> dict[str, Any]:
-        """Returns the action as the previous one, and for arrays NaN for the reward that is not known yet."""
+        """Returns the action as the previous one and, for arrays, NaN for the reward that is not known yet."""
         if not isinstance(action, np.ndarray):
             return {PREVIOUS_ACTION: action}
         return {PREVIOUS_ACTION: action, PREVIOUS_REWARD: np.full(len(action), np.nan, np.float32)}
@@ -317,12 +315,12 @@ class RecurrentSACCategoricalPolicy(DiscreteActions, RecurrentSACPolicy):
 
 
 def average_of(name: str, networks: Networks) -> str:
-    """Returns the name of a network's average (its target network), or its own where it has none."""
+    """Returns the name of a network's average (its target network), or its own name if it has none."""
     return name + TARGET if name + TARGET in networks else name
 
 
 def features_of_segments(networks: Networks, batch: Segments) -> dict[str, tf.Tensor]:
-    """Returns what the heads of an agent's networks read, `[T + 1, B, F]` by network; the last row is after the
+    """Returns the inputs of the heads of an agent's networks, `[T + 1, B, F]` by network; the last row is after the
     segments.
     """
     ones_1B = tf.ones_like(batch.is_first[:1])

@@ -1,4 +1,4 @@
-"""Policies without a state, of one agent or of several that share them."""
+"""Policies without a state, for a single agent or a team that shares them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tfsac.policies.exploration import Exploration
 from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import ACTION_MASK, ActResult, Arrays, Spec, Tensors, is_valid, limits_of
 
-# Observations at once for which an accelerator computes the network; not measured on a GPU. On a CPU NumPy always does:
-# up to hundreds it is several times as fast as a graph, and at thousands a graph saves a third at most
+# Number of observations from which an accelerator evaluates the network; not measured on a GPU. On a CPU NumPy always
+# does: up to hundreds it is several times as fast as a graph, and for thousands a graph saves a third at most
 # (benchmarks/acting.py).
 MIN_ROWS_ON_ACCELERATOR = 1024
 
@@ -29,12 +29,11 @@ MIN_ROWS_ON_ACCELERATOR = 1024
 class StatelessPolicy(BasePolicy):
     """Samples from the distribution that the network `policy` computes; only its exploration can have a state.
 
-    A subclass chooses actions of single agents, `[B, ...]`; where the spec has several, their axis is folded into B
-    before and unfolded after.
+    A subclass chooses actions of single agents, `[B, ...]`; a team's axis is folded into B before and unfolded after.
 
     Attributes:
-        graph_forward: computes the network for many observations, from its variables; None where there is no
-            accelerator, or the policy acts with other weights than these. Noise, masks and exploration stay in NumPy.
+        graph_forward: evaluates the network for many observations, from its variables; None without an accelerator, or
+            if the policy acts with other weights. Noise, masks and exploration stay in NumPy.
     """
 
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Networks, seed: int = 0):
@@ -47,7 +46,7 @@ class StatelessPolicy(BasePolicy):
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
-        """Refuses actions of another kind and several rewards a step; see `BasePolicy.check`."""
+        """Rejects actions of another kind and several rewards per step; see `BasePolicy.check`."""
         super().check(parameters, spec, custom_models)
         check_single(parameters, spec._replace(num_agents=None))
 
@@ -56,8 +55,8 @@ class StatelessPolicy(BasePolicy):
         """Returns the policy's distribution, with `mode()` and `sample(noise)`.
 
         Args:
-            outputs: of the network's head, arrays or tensors.
-            observation: that it computed them for.
+            outputs: outputs of the network's head, arrays or tensors.
+            observation: the observation they were computed for.
         """
 
     def distribution_at(self, observation: Arrays, state: Arrays) -> Any:
@@ -96,13 +95,13 @@ class StatelessPolicy(BasePolicy):
         return self.explored(policy.sample(noise), observation, env_steps), state
 
     def explored(self, action: Any, observation: Arrays, env_steps: int) -> Any:
-        """Returns what the exploration makes of the policy's samples."""
+        """Applies the exploration to the policy's samples."""
         return self.changed(action, observation, env_steps, lambda: self.uniform(observation, len(action)))
 
     def changed(
         self, action: np.ndarray, observation: Arrays, env_steps: int, uniform: Callable[[], Any]
     ) -> np.ndarray:
-        """Returns an array of actions as the exploration changes it; `uniform` draws one like it."""
+        """Applies the exploration to an array of actions; `uniform` draws a random array like it."""
         assert self.exploration is not None
         changed = self.exploration(action, self.rng, uniform, env_steps)
         if not is_of_tfsac(type(self.exploration)):
@@ -110,12 +109,12 @@ class StatelessPolicy(BasePolicy):
         return changed
 
     def load_acting_weights(self, weights: list[np.ndarray]) -> None:
-        """Acts as another policy does, on the CPU; see `BasePolicy.load_acting_weights`."""
+        """Loads another policy's weights, to act on the CPU; see `BasePolicy.load_acting_weights`."""
         super().load_acting_weights(weights)
         self.graph_forward = None
 
     def _check_explored(self, changed: Any, action: np.ndarray, mask: np.ndarray | None) -> None:
-        """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
+        """Rejects actions of a user's exploration that the environment would receive differently than the critics."""
         ((_, low, high), *_) = limits_of(action, self.spec.action)
         expected = action.shape, action.dtype.kind
         fits = isinstance(changed, np.ndarray) and (changed.shape, changed.dtype.kind) == expected
@@ -127,7 +126,7 @@ class StatelessPolicy(BasePolicy):
     def act_tensors(
         self, observation: Tensors, noise: tf.Tensor | None = None, state: Tensors | None = None
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns actions as tensors; see `BasePolicy.act_tensors`. Any number of agents can share the policy here."""
+        """Returns actions as tensors; see `BasePolicy.act_tensors`. A team may have any size here."""
         team = self.spec.num_agents is not None
         inputs = fold(dict(observation)) if team else observation
         policy = self.distribution(self.outputs("policy", inputs), inputs)
@@ -135,7 +134,7 @@ class StatelessPolicy(BasePolicy):
         return unfold(action, leading_sizes(observation)[1]) if team else action, {}
 
     def sample_noise(self, observation: Tensors) -> tf.Tensor:
-        """Draws noise `[E, A]`, of several agents `[E, P, A]`."""
+        """Draws noise `[E, A]`, for a team `[E, P, A]`."""
         rows = leading_sizes(observation)
         if self.spec.num_agents is None:
             return self.noise_tensor(rows[0])
@@ -143,9 +142,7 @@ class StatelessPolicy(BasePolicy):
 
 
 def leading_sizes(observation: Tensors) -> tf.Tensor:
-    """Returns the sizes of the first dimensions, E and with several agents P, where they are known only when it
-    runs.
-    """
+    """Returns the sizes of the first dimensions, E and (for a team) P, which may be known only at run time."""
     return tf.shape(next(iter(observation.values())))
 
 

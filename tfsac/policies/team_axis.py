@@ -1,5 +1,5 @@
-"""Several agents that share one policy: their axis `[B, P, ...]` is folded into the batch, `[B * P, ...]`, and
-unfolded again.
+"""Teams that share one policy: the team axis `[B, P, ...]` is folded into the batch, `[B * P, ...]`, and unfolded
+again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The temporally abstract policy: it proposes a trajectory of actions and chooses between it and the one before
+"""The temporally abstract policy: it proposes a trajectory of actions and chooses between it and the previous one
 (arXiv 2104.06521).
 """
 
@@ -37,13 +37,13 @@ class Trajectory:
     """A kind of trajectory of actions, which a temporally abstract policy keeps or replaces (arXiv 2104.06521, section
     4).
 
-    Trajectories are dicts of arrays or tensors `[..., A]` in [-1, 1] by field: the action `tau_a`, its change in a step
-    `tau_v` in units of the range 2, and the change of that `tau_u`.
+    Trajectories are dicts of arrays or tensors `[..., A]` in [-1, 1] by field: the action `tau_a`, its change per step
+    `tau_v` in units of the range 2, and the change of that, `tau_u`.
 
     Args:
         kind: "constant" repeats the action (TAAC), "linear" changes it by `tau_v` in each step (TaacL), "quadratic"
             changes that by `tau_u` (TaacQ).
-        inverse: the proposal is the new action, otherwise the last field.
+        inverse: whether the proposal is the new action instead of the last field.
     """
 
     def __init__(self, kind: str, inverse: bool):
@@ -51,7 +51,7 @@ class Trajectory:
         self.inverse = inverse or kind == "constant"
 
     def step(self, tau: Tau) -> Tau:
-        """Returns where a trajectory is one step later: first the change moves by `2 u`, then the action by `2 v`."""
+        """Returns the trajectory one step later: first the change moves by `2 u`, then the action by `2 v`."""
         after = {field: tau[field] for field in self.fields}
         if U in after:
             after[V] = _clip(tau[V] + 2.0 * tau[U])
@@ -62,7 +62,7 @@ class Trajectory:
     def plan(self, action: Any, previous: Tau) -> Tau:
         """Returns the new trajectory for the policy's proposal `[..., A]` and the trajectory before.
 
-        Its change begins at zero. Changes are inferred from a proposed action; a proposed change makes a step.
+        Its change starts at zero. Changes are inferred from a proposed action; a proposed change is followed by a step.
         """
         if not self.inverse:
             return self.step({**previous, V: 0.0 * previous[V], self.fields[-1]: action})
@@ -79,8 +79,8 @@ class Trajectory:
 
 
 class Choice(NamedTuple):
-    """The distribution over keeping and switching, all `[B]`: two probabilities, their entropy in nats, the
-    advantage, its mode.
+    """The distribution over keeping and switching, all `[B]`: two probabilities, their entropy in nats, the advantage,
+    and the mode.
     """
 
     keep_B: Any
@@ -95,8 +95,8 @@ def choice(
 ) -> Choice:
     """Equation 5: `beta = softmax([Q(s, tau0), Q(s, tau1)] / alpha)`, without gradient; of arrays or tensors.
 
-    At least 1e-10 counts as the temperature alpha, a scalar. `clipping` has the bounds of the advantage
-    `switch_q - keep_q`, each None for no bound.
+    The temperature alpha, a scalar, is at least 1e-10. `clipping` has the bounds of the advantage `switch_q - keep_q`;
+    None means no bound.
     """
     functions = functions_of(keep_q_B)
     advantage_B = clipped_B = functions.stop_gradient(switch_q_B - keep_q_B)
@@ -117,8 +117,8 @@ def pessimistic(q_BND: Any, weight_D: np.ndarray) -> Any:
 
 
 class Draws(NamedTuple):
-    """Random numbers of a step: of the proposal standard normal, `[E, A]`, where zeros make it the mode; of the choice
-    uniform in [0, 1), `[E]`, where 0.5 makes it the mode.
+    """Random numbers of a step: standard normal for the proposal, `[E, A]`, zeros for its mode; uniform in [0, 1) for
+    the choice, `[E]`, 0.5 for its mode.
     """
 
     noise_EA: Any
@@ -126,7 +126,7 @@ class Draws(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Both trajectories, their values `[E]`, and where the policy switches, `[E]`."""
+    """Both trajectories, their values `[E]`, and whether the policy switches, `[E]`."""
 
     kept: Tau
     planned: Tau
@@ -138,16 +138,16 @@ class Decision(NamedTuple):
 class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
     """Acts with a network `policy` that proposes trajectories, and critics `q` that choose.
 
-    The policy's state is the trajectory, fields `[E, A]`, and `repeats` `[E]` int32, for how many steps it has lasted;
+    The policy's state is the trajectory, fields `[E, A]`, and `repeats` `[E]` int32, the number of steps it has lasted;
     zeros at episode starts.
 
     Args:
-        parameters, spec, networks, seed: see `BasePolicy`. Custom Keras models read the trajectory's fields and the
-            observation, or concatenated as the action of "q".
+        parameters, spec, networks, seed: see `BasePolicy`. Custom Keras models read the observation and the
+            trajectory's fields; "q" reads them concatenated as its action.
 
     Attributes:
-        trajectory: what the choice is about.
-        reward_weights: `[D]`, of each reward in the objective.
+        trajectory: the kind of trajectory.
+        reward_weights: `[D]`, weight of each reward in the objective.
         choice_alpha: temperature of the choice, a variable that the agent assigns.
     """
 
@@ -175,7 +175,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
-        """Refuses discrete actions, several agents, reserved keys, and weights of another number of rewards."""
+        """Rejects discrete actions, teams, reserved keys, and weights for another number of rewards."""
         super().check(parameters, spec, custom_models)
         check_single(parameters, spec, rewards=True)
         rewards = spec.num_rewards or 1
@@ -189,7 +189,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
 
     @classmethod
     def spec_of_network(cls, name: str, parameters: AgentParameters, spec: Spec, networks: Networks) -> Spec:
-        """Returns a spec with the trajectory: the state that the policy reads, and the action that critics judge."""
+        """Returns a spec with the trajectory: as state for the policy, as action for the critics."""
         fields, width = _trajectory_of(parameters).fields, action_size(spec)
         if name == "policy":
             return spec._replace(state={field: ArraySpec((width,), "float32") for field in fields})
@@ -205,8 +205,8 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         mode: Mode = "sample",
         env_steps: int = 0,
     ) -> ActResult:
-        """Chooses actions; see `BasePolicy.act`. The extras are the trajectories before and after, and whether it
-        switched.
+        """Chooses actions; see `BasePolicy.act`. The extras are the trajectories before and after the step, and whether
+        it switched.
         """
         rows = len(next(iter(observation.values())))
         initial = self.initial_state(rows)
@@ -249,13 +249,11 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
     def distribution_at(self, observation: Arrays, state: Arrays) -> SquashedGaussian:
         """Returns the distribution of proposals; see `BasePolicy.distribution_at`."""
         if not self.algorithm.inverse_mode:
-            raise TfsacError(
-                "the policy proposes actions, and has a distribution of them, with inverse_mode=True alone"
-            )
+            raise TfsacError("the policy proposes actions, and has a distribution of them, only with inverse_mode=True")
         return SquashedGaussian(*self.outputs("policy", {**observation, **self._tau_at(observation, state)}))
 
     def is_tie(self, observation: Arrays, state: Arrays) -> bool:
-        """Returns whether keeping and switching are worth the same but for rounding, in any of the rows."""
+        """Returns whether the values of keeping and switching are equal up to rounding, in any of the rows."""
         decision = self._decide(observation, self._tau_at(observation, state), self.alpha)
         difference_E = np.abs(decision.switch_q_E - decision.keep_q_E)
         return bool((difference_E <= ROUNDING * (1.0 + np.abs(decision.keep_q_E))).any())
@@ -271,7 +269,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
 
     def _draw(self, rows: int, mode: Mode) -> Draws | None:
         """Draws a step's random numbers; none for the mode without epsilon."""
-        probability = self.algorithm.epsilon_greedy if mode == "greedy" else 1.0  # of a sample instead of the mode
+        probability = self.algorithm.epsilon_greedy if mode == "greedy" else 1.0  # of sampling instead of the mode
         if not probability:
             return None
         noise, proposal_sampled = self.noise(rows), self.rng.random(rows) < probability
@@ -281,7 +279,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
     def _decide(
         self, observation: Mapping[str, Any], previous: Tau, alpha: Any, draws: Draws | None = None
     ) -> Decision:
-        """Returns what the policy proposes and chooses: modes, or samples of the draws; a tie keeps."""
+        """Returns the policy's proposal and choice: modes, or samples from the draws; a tie keeps."""
         policy = SquashedGaussian(*self.outputs("policy", {**observation, **previous}))
         proposal = policy.mode() if draws is None else policy.sample(draws.noise_EA)
         kept, planned = self._trajectories(proposal, previous)
@@ -294,7 +292,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         return Decision(kept, planned, keep_q, switch_q, switch)
 
     def _limited(self, switch: Any, repeats: Any) -> Any:
-        """Returns where to switch, which includes where the trajectory has lasted for the most steps."""
+        """Returns where to switch, including where the trajectory has lasted the maximum number of steps."""
         most = self.algorithm.max_repeat_steps
         return switch if most is None else switch | (repeats >= most)
 
@@ -316,11 +314,11 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
         return {**super().variables, "choice_alpha": self.choice_alpha}
 
     def acting_weights(self) -> list[tf.Tensor]:
-        """Returns the temperature of the choice and the weights that acting has copies of."""
+        """Returns the temperature of the choice and the weights that acting copies."""
         return [tf.identity(self.choice_alpha), *super().acting_weights()]
 
     def refresh(self, weights: list[np.ndarray] | None = None) -> None:
-        """Brings acting's copies of temperature and weights up to date; see `BasePolicy.refresh`."""
+        """Updates the copies of temperature and weights for acting; see `BasePolicy.refresh`."""
         alpha, *arrays = [w.numpy() for w in self.acting_weights()] if weights is None else weights
         self.alpha = np.float32(alpha)
         super().refresh(arrays)

@@ -1,4 +1,4 @@
-"""Policies' distributions as those of TensorFlow Probability; to be imported when one is first asked for."""
+"""Converts policies' distributions to TensorFlow Probability; imported on first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfsac.policies.distributions import (
 )
 from tfsac.types import ActionSpec, ArraySpec, DiscreteSpec, FactorsSpec
 
-POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)  # of expectations over a standard normal variable
+POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)  # for expectations over a standard normal variable
 
 
 def tfp_distribution(
@@ -29,14 +29,14 @@ def tfp_distribution(
     """Returns a distribution of actions in the environment's units.
 
     Args:
-        policy: of arrays `[B, A]`.
-        action: the environment's, with its bounds or the first number of discrete actions.
-        batch_shape: of the distribution, with B entries.
+        policy: distribution of arrays `[B, A]`.
+        action: the environment's action spec, with bounds or the number of the first discrete action.
+        batch_shape: batch shape of the distribution, with B entries.
 
     Returns:
-        `Categorical` (with another first number than 0 `FiniteDiscrete`), or an `Independent` over the dimensions of
-        real actions, whose `quantile` is that of each dimension and whose `entropy` is computed by quadrature. Of
-        several actions a `JointDistributionNamed` by name, in which a MultiDiscrete is a `Blockwise` of its factors.
+        `Categorical` (`FiniteDiscrete` if the first number is not 0), or an `Independent` over the dimensions of
+        continuous actions, whose `quantile` is that of each dimension and whose `entropy` is computed by quadrature.
+        For several actions, a `JointDistributionNamed`, in which a MultiDiscrete is a `Blockwise` of its factors.
     """
     if isinstance(policy, HybridDistribution):
         return joint_distribution(policy, batch_shape)
@@ -65,7 +65,7 @@ def tfp_distribution(
 
 
 def joint_distribution(policy: HybridDistribution, batch_shape: Sequence[int]) -> Any:
-    """Returns the distribution of several actions, see `tfp_distribution`; those of a matrix are raveled."""
+    """Returns the distribution of several actions; see `tfp_distribution`. Matrices are flattened."""
     parts, begin, factors = dict[str, Any](), 0, iter(policy.discrete.factors if policy.discrete else ())
     for name, leaf in policy.action.leaves.items():
         if isinstance(leaf, FactorsSpec):

@@ -1,1 +1,1 @@
-"""Spinning Up's way of working on this package's training loop: `tfsac.sac`, `tfsac.test_policy`, `tfsac spinup`."""
+"""Spinning Up's interface on tfsac's training loop: `tfsac.sac`, `tfsac.test_policy`, `tfsac spinup`."""

@@ -1,4 +1,4 @@
-"""Spinning Up's log: a table for each epoch on the terminal and in progress.txt, and its keys in config.json."""
+"""Spinning Up's log: a table per epoch in the terminal and in progress.txt, and its keys in config.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = {"Average": "mean", "Std": "std", "Max": "max", "Min": "min"}
 
 
 class BarOnly(TerminalLogger):
-    """The terminal without its line for each evaluation, whose place `EpochLog`'s table takes."""
+    """A terminal logger without evaluation lines, which the table of `EpochLog` replaces."""
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Prints nothing."""
@@ -29,23 +29,23 @@ class BarOnly(TerminalLogger):
 class EpochLog(Callback):
     """Writes a row to progress.txt and prints it as a table at every evaluation, which ends an epoch.
 
-    What did not happen in an epoch is nan. Averages are those of metrics.csv; Std, Max and Min of Q1Vals, Q2Vals and
-    LogPi are over the epoch's updates, of each update's batch mean. `config` goes to the top level of config.json.
+    Values without data in an epoch are nan. Averages are those of metrics.csv; Std, Max and Min of Q1Vals, Q2Vals and
+    LogPi are taken over the batch means of the epoch's updates. `config` is added to the top level of config.json.
     """
 
     def __init__(self, config: Mapping[str, Any]):
-        self.config, self.updates = config, list[np.ndarray]()  # [U, 3] each
+        self.config, self.updates = config, list[np.ndarray]()  # arrays [U, 3]
         self.lines: list[str] = []
 
     def on_training_begin(self, trainer: Trainer) -> None:
-        """Completes config.json; progress.txt continues as the checkpoint has it."""
+        """Adds to config.json; progress.txt continues from its copy in the checkpoint."""
         trainer.directory.add_to_config(self.config)
         self.path = trainer.directory.path / PROGRESS
         self.columns = [trainer.update_metrics.index(name) for name in UPDATE_METRICS.values()]
         self.lines = trainer.run_files.get(PROGRESS, b"").decode().splitlines()
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
-        """Keeps what Std, Max and Min are taken of."""
+        """Stores the metrics for Std, Max and Min."""
         self.updates.append(metrics[:, self.columns])
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ class EpochLog(Callback):
 
 
 def table(values: Mapping[str, float]) -> str:
-    """Returns names and values as a table, one below the other."""
+    """Returns a table with one name and value per line."""
     width = max(map(len, values))
     rule = "-" * (width + 19)
     texts = {name: value if isinstance(value, int) else format(value, ".5g") for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Spinning Up's functions: `sac` from an environment to a trained policy, its networks, and `test_policy`."""
+"""Spinning Up's functions: `sac`, which trains a policy for an environment, its networks, and `test_policy`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def mlp_actor_critic(
     hidden_sizes: Sequence[int] = (256, 256),
     activation: str = "relu",
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
-    """Returns dense networks of the flattened observation: an example of an `actor_critic` of `tfsac.sac`.
+    """Returns dense networks of the flattened observation: an example of an `actor_critic` for `tfsac.sac`.
 
-    `tfsac.sac` takes the package's own networks of the same layers in its place, which act in NumPy.
+    `tfsac.sac` replaces this function by tfsac's own networks with the same layers, which act in NumPy.
 
     Returns:
-        policy: observations `[B, ...]` to mean and log standard deviation before tanh, `[B, A]` each.
+        policy: observations `[B, ...]` to mean and log standard deviation before tanh, each `[B, A]`.
         q1, q2: [observations `[B, ...]`, actions `[B, A]` in [-1, 1]] to `[B, 1]`, or to `[B]`.
 
     Example:
@@ -87,24 +87,24 @@ def sac(
 ) -> Result:
     """Trains soft actor-critic with Spinning Up's names, defaults and update rule.
 
-    Every epoch ends with a test of the deterministic policy, a table on the terminal and a row in progress.txt; the run
-    directory has everything that `tfsac.train` leaves as well. The same call with `resume` continues an interrupted run
-    from its last checkpoint, also for more epochs.
+    Every epoch ends with a test of the deterministic policy, a table in the terminal and a row in progress.txt. The run
+    directory also contains all files of `tfsac.train`. The same call with `resume` continues an interrupted run from
+    its last checkpoint, optionally for more epochs.
 
     Args:
-        env_fn: returns a new environment at each call, with a `Box` of observations (not a `Dict`) and of actions. Of
-            `functools.partial(gymnasium.make, "Hopper-v5")` the config has the level; other functions no file holds.
-        actor_critic: makes the networks, as `mlp_actor_critic` does; see docs/coming_from_spinning_up.md.
+        env_fn: returns a new environment at each call, with a `Box` of observations (not a `Dict`) and of actions. For
+            `functools.partial(gymnasium.make, "Hopper-v5")` the config has the level; other functions are not saved.
+        actor_critic: creates the networks, like `mlp_actor_critic`; see docs/coming_from_spinning_up.md.
         ac_kwargs: passed to `actor_critic`; for the default, hidden_sizes (256, 256) and activation "relu".
-        max_ep_len: steps after which an episode is truncated: the target still looks beyond it. A shorter limit of the
-            environment's own stays.
+        max_ep_len: steps after which an episode is truncated; the target still bootstraps there. A shorter time limit
+            of the environment itself still applies.
         logger_kwargs: output_dir, a new or empty folder (default runs/<exp_name>/<time>-seed<seed>); exp_name, for
             plots (default "sac"); resume, see above.
         seed, steps_per_epoch, epochs, replay_size, gamma, polyak, lr: see `SpinningUpArguments`.
         alpha, batch_size, start_steps, update_after, update_every, num_test_episodes, save_freq: see there.
 
     Raises:
-        TfsacError, OSError: as `tfsac.train`; or an argument is out of range.
+        TfsacError, OSError: see `tfsac.train`; also if an argument is out of range.
 
     Example:
         >>> tfsac.sac(lambda: gymnasium.make("Pendulum-v1"), ac_kwargs={"hidden_sizes": (64,)}, epochs=5)
@@ -116,7 +116,7 @@ def sac(
     (env := maker(EnvironmentParameters(), env_fn)()).close()
     spaces = env.observation_space, env.action_space
     if not all(isinstance(space, gym.spaces.Box) for space in spaces):
-        advice = "gymnasium.wrappers.FlattenObservation makes one of a Dict"
+        advice = "gymnasium.wrappers.FlattenObservation converts a Dict"
         raise TfsacError(f"sac needs Boxes of observations and actions ({advice}), got {spaces}")
     level = None
     if isinstance(env_fn, functools.partial) and env_fn.func in (make, gym.make) and not env_fn.keywords:
@@ -156,8 +156,8 @@ def _logger_arguments(
 
 
 def model_maker(actor_critic: ActorCritic, env: gym.Env, ac_kwargs: Mapping[str, Any], seed: int) -> ModelMaker:
-    """Returns what makes the agent's networks, and its target networks, with the same weights at every call: `policy`,
-    and `q`: [observations by key, actions] to `[B, 2]`.
+    """Returns a function that creates the agent's networks and target networks, with the same weights at every call:
+    `policy`, and `q`: [observations by key, actions] to `[B, 2]`.
     """
 
     @functools.wraps(actor_critic)  # a run's config names the user's function
@@ -165,7 +165,7 @@ def model_maker(actor_critic: ActorCritic, env: gym.Env, ac_kwargs: Mapping[str,
         keras.utils.set_random_seed(seed)
         policy, q1, q2 = actor_critic(env.observation_space, env.action_space, **ac_kwargs)
         for name, model in (("policy", policy), ("q1", q1), ("q2", q2)):
-            model.name = f"tfsac_{name}"  # as parts of one model they need different names
+            model.name = f"tfsac_{name}"  # parts of one model need distinct names
         array = spec_of(env).observation["observation"]
         observation = keras.Input(array.shape, dtype=array.dtype, name="observation")
         action = keras.Input(env.action_space.shape, name="action")
@@ -188,16 +188,16 @@ def test_policy(
     max_ep_len: int | None = None,
     render: bool = False,
 ) -> Evaluation:
-    """Runs the exported policy of a run and prints return and length of each episode and their means.
+    """Runs the exported policy of a run and prints return and length of each episode, and their means.
 
-    Nothing that made the networks is needed. The episodes begin alike at every call.
+    The function that created the networks is not needed. The episodes start with the same seeds at every call.
 
     Args:
-        run_dir: of a run that ended.
-        env_fn: makes the environment, as in `tfsac.sac`; None makes the run's level.
+        run_dir: folder of a finished run.
+        env_fn: creates the environment, as in `tfsac.sac`; None uses the run's level.
         episodes, deterministic: as in `tfsac.evaluate`.
         max_ep_len: steps after which an episode is cut off; None for the run's own limit.
-        render: open a window; an `env_fn` must then make its environment with `render_mode="human"`.
+        render: open a window; an `env_fn` must then create its environment with `render_mode="human"`.
 
     Example:
         >>> tfsac.test_policy("runs/sac/20250101-120000-seed0", lambda: gymnasium.make("Pendulum-v1"), episodes=3)
@@ -215,4 +215,4 @@ def test_policy(
     return evaluation
 
 
-test_policy.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test where it is imported
+test_policy.__test__ = False  # type: ignore[attr-defined]  # otherwise pytest collects it wherever it is imported

@@ -1,4 +1,4 @@
-"""The numbers that Spinning Up's `sac` takes, and the experiment that they describe. No TensorFlow."""
+"""The numeric arguments of Spinning Up's `sac`, and the experiment that they define. Without TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class SpinningUpArguments:
     """Spinning Up's names and defaults. Each is a flag of `tfsac spinup`.
 
     Attributes:
-        seed: of weights, noise, sampling and environments.
-        steps_per_epoch: environment steps of an epoch.
-        epochs: how many.
-        replay_size: transitions that the memory holds.
+        seed: random seed of weights, noise, sampling and environments.
+        steps_per_epoch: environment steps per epoch.
+        epochs: number of epochs.
+        replay_size: capacity of the memory in transitions.
         gamma: discount.
         polyak: weight of the old target network at each update.
         lr: learning rate of policy and critics.
         alpha: weight of the entropy.
-        batch_size: transitions of an update.
+        batch_size: transitions per update.
         start_steps: environment steps with random actions.
-        update_after: environment steps before those that lead to updates.
-        update_every: environment steps between updates, and how many updates are then made.
-        num_test_episodes: of the test of an epoch.
+        update_after: environment steps without updates at the start.
+        update_every: environment steps between updates, and the number of updates made then.
+        num_test_episodes: test episodes per epoch.
         max_ep_len: time limit of episodes in steps.
         save_freq: epochs between checkpoints.
     """
@@ -56,7 +56,7 @@ class SpinningUpArguments:
     def preset(
         self, environment: EnvironmentParameters, hidden_sizes: Sequence[int] = (256, 256), activation: str = "relu"
     ) -> Preset:
-        """Returns the preset "spinningup_sac" with these arguments, and the networks of the default `actor_critic`."""
+        """Returns the preset "spinningup_sac" with these arguments and the default `actor_critic` networks."""
         changes: dict[str, Any] = {
             "agent.algorithm.discount": self.gamma,
             "agent.algorithm.num_consecutive_playing_steps": self.update_every,
@@ -80,6 +80,6 @@ class SpinningUpArguments:
         return replace(preset, environment=environment, validation=PresetValidationParameters())
 
     def run_parameters(self) -> RunParameters:
-        """Returns the seed, when to save, and that the averages of progress.txt are over all updates."""
+        """Returns run parameters with the seed, the checkpoint interval, and all metrics of every update reported."""
         steps = self.save_freq * self.steps_per_epoch
         return RunParameters(seed=self.seed, checkpoint_save_steps=steps, updates_between_diagnostics=1)

@@ -1,4 +1,4 @@
-"""From a preset to its agent and its memory."""
+"""Build the agent, policy and memory of a preset."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from tfsac.types import ACHIEVED_GOAL, ACTION_MASK, DESIRED_GOAL, ArraySpec, Spe
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
-    """Returns the agent that a preset describes, with fresh weights.
+    """Returns the agent of a preset, with fresh weights.
 
-    `models` makes Keras models that take the place of the preset's layers; not for actor-critic with experience replay.
+    `models` creates Keras models that replace the preset's layers. ACER does not support it.
     """
     refuse_missing_models(preset, models)
     rates = preset.agent.learning_rates.items()
@@ -55,19 +55,19 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
 def build_policy(
     preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None, collecting: bool = False
 ) -> BasePolicy:
-    """Returns the policy of the agent that `build_agent` returns, without the critics; `collecting` where experience is
-    collected with it.
+    """Returns the policy of the agent from `build_agent`, without the critics. Set `collecting` if the policy collects
+    experience.
     """
     refuse_missing_models(preset, models)
     return class_of(preset.agent, Agent).policy_class.build(preset.agent, spec, run.seed, models, collecting)
 
 
 def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
-    """Refuses a preset whose networks only a function can make, without the function."""
+    """Raises ParameterError if the preset's networks need a function that creates them and it is missing."""
     made_by = next((network.made_by for network in preset.agent.networks.values() if network.made_by), None)
     if models is None and made_by:
         raise ParameterError(
-            f"the networks were made by {made_by}, a Python function that no file holds: pass models=... again, or use "
+            f"the networks were made by {made_by}, a Python function that is not saved: pass models=... again, or use "
             "the exported policy (tfsac.test_policy)"
         )
 
@@ -82,8 +82,8 @@ def build_memory(
     autoreset: bool = False,
     goals: GoalFunctions | None = None,
 ) -> TransitionMemory | EpisodicMemory:
-    """Returns the memory that a preset describes, whose sampled rewards have gone through the filters; the other
-    arguments are those of `MemoryContext`.
+    """Returns the memory of a preset, which filters the rewards that it samples. The other arguments are those of
+    `MemoryContext`.
     """
     memory = preset.agent.memory
     if autoreset and isinstance(memory, EpisodicReplayParameters | SequenceReplayParameters):
@@ -107,15 +107,15 @@ def build_memory(
 def build_device_memory(
     memory: TransitionMemory | EpisodicMemory, preset: Preset, filters: Filters, agent: Agent, seed: int
 ) -> DeviceMemory | None:
-    """Returns the copy of the memory on the accelerator that `agent.memory.device` asks for, and has the agent, which
-    is not traced yet, learn from it; None where batches are drawn in RAM.
+    """Returns the memory copy on the accelerator if `agent.memory.device` selects it, and makes it the agent's source
+    of batches; None if batches are drawn in RAM. The agent must not be traced yet.
     """
     choice = getattr(preset.agent.memory, "device", "cpu")
     if choice == "cpu" or (choice == "auto" and not tf.config.get_visible_devices("GPU")):
         return None
     try:
         if agent.replicas > 1:
-            raise TfsacError('agent.memory.device="accelerator" is for one device, not for a strategy of several')
+            raise TfsacError('agent.memory.device="accelerator" works on one device, not with a strategy of several')
         device_memory = DeviceMemory(memory, filters, agent.spec, agent.batch_size, agent.updates, seed)
     except TfsacError:
         if choice == "auto":
@@ -126,10 +126,10 @@ def build_device_memory(
 
 
 def resolve_preset(preset: Preset, env: gym.Env, env_fn: EnvFn | None, models: ModelMaker | None) -> Preset:
-    """Returns the preset as a run's config records it, with what functions made and absolute paths.
+    """Returns the preset as recorded in a run's config, with absolute paths and the names of user functions.
 
-    Of an environment that `env_fn` made, the level's own arguments and preprocessing are left out, and so is the
-    threshold where it has another name.
+    For an environment from `env_fn`, this drops the level's own arguments and preprocessing, and the threshold if the
+    environment's name differs.
     """
     environment, agent, validation = preset.environment, preset.agent, preset.validation
     if env_fn is not None:
@@ -150,7 +150,7 @@ def resolve_preset(preset: Preset, env: gym.Env, env_fn: EnvFn | None, models: M
 
 
 def _with_goals(preset: Preset, keys: Sequence[str]) -> Preset:
-    """Returns a preset whose networks that know an "observation" alone read all keys but the achieved goal."""
+    """Returns a preset in which networks that read only "observation" read all keys except the achieved goal."""
     changes, read = dict[str, Any](), [key for key in keys if key not in (ACHIEVED_GOAL, ACTION_MASK)]
     for name, network in preset.agent.networks.items():
         given = network.observation_keys or network.input_embedders_parameters

@@ -1,4 +1,4 @@
-"""Hooks into the training loop; what one of them raises ends the run where its state can be saved."""
+"""Hooks into the training loop. An exception in a hook ends the run at a point where its state can be saved."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Subclass it and override what you need; `trainer.stop("why")` ends the run after the current step.
+    """Base class of callbacks. Override the hooks you need; `trainer.stop("why")` ends the run after the current step.
 
-    A hook that raises ends the run: the step is completed and the state is saved first. For metrics that go elsewhere
-    there are loggers. docs/callbacks.md has examples of both.
+    A hook that raises ends the run after the step is completed and the state is saved. To send metrics elsewhere, use
+    a logger. docs/callbacks.md has examples of both.
 
     Attributes:
-        metric_names: names of the metrics that `metrics` adds to each row of metrics.csv, and so to every logger.
+        metric_names: names of the metrics from `metrics`, added to each row of metrics.csv and sent to every logger.
 
     Example:
         >>> class Printer(Callback):
@@ -30,7 +30,7 @@ class Callback:
     metric_names: Sequence[str] = ()
 
     def on_training_begin(self, trainer: Trainer) -> None:
-        """Called once, before the first step (of a resumed run too)."""
+        """Called once, before the first step of a new or resumed run."""
 
     def on_step(self, trainer: Trainer) -> None:
         """Called after every step of all environments and the updates that follow it."""
@@ -39,37 +39,35 @@ class Callback:
         """Called after the updates of one compiled call.
 
         Args:
-            trainer: of the run.
-            metrics: `[U, M]` of U updates; `trainer.update_metrics` names the columns. NaN where an update reports
-                losses alone.
+            trainer: trainer of the run.
+            metrics: `[U, M]` for U updates; `trainer.update_metrics` names the columns. NaN for metrics that an update
+                does not report.
         """
 
     def metrics(self, trainer: Trainer) -> Mapping[str, float]:
-        """Returns values of `metric_names` for the row of the evaluation that was just made; a missing one leaves
-        its cell empty.
-        """
+        """Returns values of `metric_names` for the row of the current evaluation; missing ones leave cells empty."""
         return {}
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
         """Called with every row of metrics, after it was written.
 
         Args:
-            trainer: of the run.
-            row: a number for every column of metrics.csv, NaN where its cell is empty.
+            trainer: trainer of the run.
+            row: a number for every column of metrics.csv, NaN for an empty cell.
         """
 
     def on_checkpoint(self, trainer: Trainer) -> None:
-        """Called after a checkpoint was written: what metrics.csv has by now stays when the run is killed."""
+        """Called after a checkpoint was written. The rows of metrics.csv so far survive if the run is killed."""
 
     def on_training_end(self, trainer: Trainer) -> None:
-        """Called once, after the last checkpoint, also after an interruption or a failure (`trainer.error`)."""
+        """Called once, after the last checkpoint; also after an interruption or a failure (`trainer.error`)."""
 
 
 class Hooks:
     """The callbacks of a run.
 
     Attributes:
-        error: the first error of a hook, kept until `raise_error`, so that its step is completed first.
+        error: the first error in a hook, kept until `raise_error` so that the step is completed first.
     """
 
     def __init__(self, callbacks: Sequence[Callback], trainer: Trainer):
@@ -77,12 +75,12 @@ class Hooks:
         self.error: Exception | None = None
 
     def call(self, hook: str, *arguments: Any) -> None:
-        """Calls a hook of every callback; Ctrl-C inside ends the run as it does elsewhere."""
+        """Calls a hook of every callback; Ctrl-C in a hook ends the run as anywhere else."""
         for callback in self.callbacks:
             self._call(callback, hook, *arguments)
 
     def metrics(self) -> dict[str, float]:
-        """Returns the values of the callbacks' metrics; one that failed leaves its cells empty."""
+        """Returns the values of the callbacks' metrics; a callback that fails leaves its cells empty."""
         values: dict[str, float] = {}
         for callback in self.callbacks:
             returned = (self._call(callback, "metrics") or {}) if callback.metric_names else {}
@@ -96,12 +94,12 @@ class Hooks:
             self.trainer._signals.received = self.trainer._signals.received or signal.SIGINT
         except Exception as error:
             error.add_note(f"in {hook} of the callback {type(callback).__name__}")
-            if self.trainer.error or self.error:  # which must not be hidden by this one
+            if self.trainer.error or self.error:  # do not hide the earlier error
                 self.trainer.print(f"{type(error).__name__} in {hook} of {type(callback).__name__}: {error}")
             self.error = self.error or error
         return None
 
     def raise_error(self) -> None:
-        """Raises the first error of a hook, if there was one."""
+        """Raises the first error in a hook, if any."""
         if self.error is not None:
             raise self.error

@@ -1,4 +1,4 @@
-"""Acting in environments, one step of all of them after the other."""
+"""Collect experience: act in all environments, one step at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ POLICY_STATE, ACTOR_WEIGHTS, BEGAN = "policy_state/", "handed/", "began/"  # arr
 
 
 class Collector:
-    """A policy in its environments, whose observations the filters normalise.
+    """Runs a policy in its environments, with observations normalised by the filters.
 
     Attributes:
-        policy_state: `[E, ...]` by field, of policies that have one.
-        actor_weights: the newest weights, where another policy learns than the one that acts; part of a checkpoint.
+        policy_state: `[E, ...]` by field, for policies with a state.
+        actor_weights: the newest weights, if the acting policy is not the learning one; part of a checkpoint.
     """
 
     def __init__(self, policy: BasePolicy, filters: Filters, environments: Environments | VectorEnvironments):
@@ -33,11 +33,11 @@ class Collector:
         """Acts once in every environment.
 
         Args:
-            random_until: environment steps before which actions are uniform instead of as the policy explores.
-            env_steps: of the run so far.
+            random_until: number of environment steps before which actions are uniform instead of the policy's.
+            env_steps: environment steps of the run so far.
 
         Raises:
-            EnvironmentFailure, KeyboardInterrupt: an environment raised; everything is as it was.
+            EnvironmentFailure, KeyboardInterrupt: an environment raised; the state is unchanged.
             NonFiniteError: the action is not finite.
         """
         environments = self.environments
@@ -49,14 +49,14 @@ class Collector:
             action, policy_state, extras = self.policy.act(normalised, self.policy_state, first, mode, env_steps)
             refuse_non_finite_action(action)
             step = environments.step(action)
-        except BaseException:  # a step that was not made drew no random numbers
+        except BaseException:  # a failed step must not consume random numbers
             self.policy.rng.bit_generator.state = rng_state
             raise
         self.policy_state = with_reward(policy_state, step.reward)
         return step._replace(extras=dict(extras))
 
     def sync_from(self, learned: BasePolicy, actor_weights: list[np.ndarray] | None = None) -> None:
-        """Acts from now on as the agent's policy does, perhaps its own; the last update returned `actor_weights`."""
+        """Acts with the weights of the agent's policy from now on; `actor_weights` are from the last update, if any."""
         if learned is not self.policy:
             self._set_weights(learned.actor_weights(actor_weights))
 
@@ -65,15 +65,15 @@ class Collector:
         self.policy.load_acting_weights(weights)
 
     def reseed(self, seed: Sequence[int]) -> None:
-        """Draws from another stream of random numbers from now on."""
+        """Switches to another stream of random numbers."""
         self.policy.rng = np.random.default_rng(seed)
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps, as JSON values."""
+        """Returns the state for a checkpoint, as JSON values."""
         return {"environments": self.environments.state(), "rng": self.policy.rng.bit_generator.state}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps as arrays: observations, the policy's state and acting weights."""
+        """Returns the arrays for a checkpoint: observations, policy state and acting weights."""
         return {
             **{OBSERVATION + key: value for key, value in self.environments.observation.items()},
             **{BEGAN + key: value for key, value in self.environments.began.items()},
@@ -84,9 +84,9 @@ class Collector:
     def restore(
         self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: Any, learned: BasePolicy
     ) -> bool:
-        """Continues where a checkpoint was taken, and returns whether the running episodes do; else new ones start.
+        """Restores the state of a checkpoint, and returns whether the running episodes continue; else new ones start.
 
-        `actions` are those of the running episode, see `Environments.restore`; `learned` is the agent's policy.
+        `actions` are the actions of the running episode, see `Environments.restore`; `learned` is the agent's policy.
         """
         self.policy.rng.bit_generator.state = state["rng"]
         prefixes = POLICY_STATE, ACTOR_WEIGHTS, OBSERVATION, BEGAN

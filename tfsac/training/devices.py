@@ -15,15 +15,15 @@ from tfsac.parameters import RunParameters
 from tfsac.utils.machine import cpu, usable_cores, use_tensorflow
 
 THREADS = ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
-CONFIGURED: list[int] = []  # id of the process; a child that was forked has its parent's
+CONFIGURED: list[int] = []  # process id; a forked child inherits its parent's
 
 
 def configure(use_cpu: bool = False) -> str | None:
     """Sets TensorFlow up for this process; call it before anything else touches TensorFlow.
 
-    GPUs are used when there are any, unless `use_cpu`, with memory growth so that others can share them. On the CPU the
-    operations of a small update are spread over the cores, unless TF_NUM_INTEROP_THREADS or TF_NUM_INTRAOP_THREADS say
-    otherwise. Returns a line if TensorFlow was used before, so that nothing could be set; else None.
+    GPUs are used if available, unless `use_cpu`, with memory growth so that other processes can share them. On the CPU,
+    the operations of a small update run in parallel on the cores, unless TF_NUM_INTEROP_THREADS or
+    TF_NUM_INTRAOP_THREADS is set. Returns a warning if TensorFlow was already in use, so that nothing could be set.
     """
     CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
@@ -34,7 +34,7 @@ def configure(use_cpu: bool = False) -> str | None:
             for gpu in gpus:
                 tf.config.experimental.set_memory_growth(gpu, True)
         if (use_cpu or not gpus) and not any(name in os.environ for name in THREADS):
-            # Measured on two cores at 2 x 256, batch 256: a quarter faster than TensorFlow's defaults.
+            # On two cores with 2 x 256 units and batch 256, this is a quarter faster than TensorFlow's defaults.
             tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
             tf.config.threading.set_intra_op_parallelism_threads(1)
     except (RuntimeError, ValueError):
@@ -46,16 +46,16 @@ def configure(use_cpu: bool = False) -> str | None:
 
 
 def configure_once() -> str | None:
-    """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`."""
+    """Sets TensorFlow up as the command line does, unless this process has already done so; see `configure`."""
     use_tensorflow()
     return None if CONFIGURED else configure()
 
 
 def set_numerics(run: RunParameters) -> str | None:
-    """Sets how this process computes from now on. Returns a line where bfloat16 is slow on this CPU; else None.
+    """Sets determinism, XLA and precision for this process. Returns a warning if bfloat16 is slow here; else None.
 
     Raises:
-        TfsacError: `jit_compile` where XLA cannot compile, for example because CUDA's libraries are missing.
+        TfsacError: `jit_compile` is set and XLA cannot compile, for example because CUDA libraries are missing.
     """
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -70,21 +70,21 @@ def set_numerics(run: RunParameters) -> str | None:
 
 
 def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strategy:
-    """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
-    Workers connect the first time that this is called.
+    """Returns the distribution strategy of a run: for "none" the one in scope, else one shared by all runs of this
+    process. Workers connect on the first call.
     """
     named = run.strategy != "none"
     return _strategy(run.strategy, run.num_devices, task) if named else tf.distribute.get_strategy()
 
 
-# A second one of the same devices would use the numbers of the first one's collective operations again.
+# A second strategy on the same devices would reuse the ids of the first one's collective operations.
 @functools.cache
 def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distribute.Strategy:
     if name == "multi_worker":
         print(f"tfsac: waiting for all workers of {', '.join(task.addresses)}", file=sys.stderr, flush=True)
         return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "mirrored":
-        # Parts of a CPU share its memory: summing on the first is faster than a ring (benchmarks/devices.py).
+        # Logical CPU devices share memory: summing on the first is faster than a ring (benchmarks/devices.py).
         one_memory = not tf.config.get_visible_devices("GPU")
         sum_on = tf.distribute.ReductionToOneDevice() if one_memory else None
         return tf.distribute.MirroredStrategy(_devices(num_devices), sum_on)
@@ -92,14 +92,14 @@ def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distri
 
 
 def _devices(count: int | None) -> list[str]:
-    """Returns the names of the GPUs, or of parts of the CPU where there is none."""
+    """Returns the names of the GPUs, or of logical CPU devices if there is no GPU."""
     kind = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
     cpu = tf.config.list_physical_devices("CPU")[0]
     if kind == "CPU" and tf.config.get_logical_device_configuration(cpu) is None:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * (count or 2))
     names = [device.name for device in tf.config.list_logical_devices(kind)]
     if count and count > len(names):
-        raise TfsacError(f"num_devices must be <= {len(names)}, the devices here, got {count}")
+        raise TfsacError(f"num_devices must be <= {len(names)}, the number of available devices, got {count}")
     return names[:count]
 
 

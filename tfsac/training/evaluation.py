@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes with separate seeds, and a run's evaluations with its best weights and threshold."""
+"""Evaluation in whole episodes with separate seeds, and a run's evaluations, best weights and threshold."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters, Period
 from tfsac.training.trained_policy import Policy
 
-SUCCESS = "is_success"  # key of the info of many environments
-LONGEST_EPISODE = 100_000  # steps of an evaluation episode that does not end
+SUCCESS = "is_success"  # info key in many environments
+LONGEST_EPISODE = 100_000  # steps after which an evaluation episode is cut off
 SAVED = ("evaluated_at", "best_step", "best_updates", "accepted")  # attributes of an evaluator
 
 
@@ -35,9 +35,9 @@ class Evaluation(NamedTuple):
     """Undiscounted returns and lengths of whole episodes, `[E]` each.
 
     Attributes:
-        switched: of policies that keep or switch trajectories, which of all steps began a new one, booleans `[steps]`;
-            else None.
-        info: numbers in the info of each episode's last step by key, `[E]`, NaN where there is none.
+        switched: booleans `[steps]`, whether each step started a new trajectory, for policies with temporal
+            abstraction; else None.
+        info: numbers from the info of each episode's last step by key, `[E]`, NaN if missing.
     """
 
     returns: np.ndarray
@@ -46,19 +46,17 @@ class Evaluation(NamedTuple):
     info: Mapping[str, np.ndarray] = {}
 
     def __str__(self) -> str:
-        """Returns the mean return, its 95 % bootstrap interval, the success rate if there is one, and the number of
-        episodes.
-        """
+        """Returns the mean return, its 95 % bootstrap interval, the success rate if any, and the number of episodes."""
         success = f", success rate {np.nanmean(self.info[SUCCESS]):.2f}" if SUCCESS in self.info else ""
         episodes = f"{len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
         return f"{estimate(mean, [self.returns])}{success}, {episodes}"
 
     def logging(self, keys: Iterable[str]) -> Evaluation:
-        """Returns it with these keys of `info` alone."""
+        """Returns a copy with only these keys of `info`."""
         return self._replace(info={key: self.info[key] for key in keys if key in self.info})
 
     def summary(self, prefix: str) -> dict[str, float]:
-        """Returns statistics of returns, lengths, `info` and how often it switched, as `prefix/name`."""
+        """Returns statistics of returns, lengths, `info` and switching, as `prefix/name`."""
         row = {f"{prefix}/{key}": float(np.nanmean(values)) for key, values in self.info.items()}
         row |= summary(prefix, self.returns, self.lengths)
         if self.switched is not None:
@@ -66,9 +64,9 @@ class Evaluation(NamedTuple):
         return row
 
     def switching(self) -> tuple[float, float]:
-        """Returns the part of the steps in which the policy switched, and the mean length of a trajectory."""
+        """Returns the fraction of steps in which the policy switched, and the mean length of a trajectory."""
         assert self.switched is not None
-        # Every episode begins a trajectory, also where the first choice is to keep the one of zeros.
+        # Every episode starts a trajectory, even if the policy keeps the initial trajectory of zeros.
         starts = np.cumsum(self.lengths) - self.lengths
         begun = self.switched.copy()
         begun[starts] = True
@@ -78,9 +76,9 @@ class Evaluation(NamedTuple):
 def evaluate_policy(
     policy: Policy, env: gym.Env, duration: StepMethod, deterministic: bool = True, *arguments: Any, **keywords: Any
 ) -> Evaluation:
-    """Runs whole episodes of a policy, its mode or samples, whose state is reset at each episode start.
+    """Runs whole episodes with a policy's mode or samples; resets the policy's state at each episode start.
 
-    The other arguments are those of `evaluate`, from `seed` on.
+    The remaining arguments are those of `evaluate`, from `seed` on.
     """
     switched: list[bool] = []
 
@@ -106,22 +104,22 @@ def evaluate(
     first_observation: Any = None,
     observe: Callable[[float], None] | None = None,
 ) -> Evaluation:
-    """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
-    after its time limit where that is longer.
+    """Runs whole episodes and sums their rewards. Cuts an episode off after `LONGEST_EPISODE` steps, or after its time
+    limit if that is longer.
 
     Args:
-        act: raw observation of one environment to an action in the environment's bounds.
+        act: maps a raw observation of one environment to an action in the environment's bounds.
         env: the environment.
         duration: a number of episodes, or of steps (the last episode is finished).
-        seed: of the run.
-        evaluation_index: distinguishes evaluations of one run; the episodes' seeds follow from both.
+        seed: seed of the run.
+        evaluation_index: distinguishes evaluations of one run; both determine the episodes' seeds.
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
-        begin: called at the begin of every episode.
-        first_observation: of the first episode, where its reset was made already.
+        begin: called at the start of every episode.
+        first_observation: first observation of the first episode, if the environment was already reset.
         observe: called with the reward of every step, such as a policy's `observe`.
 
     Raises:
-        EnvironmentFailure: the environment raised, or returned what it must not.
+        EnvironmentFailure: the environment raised, or returned invalid values.
     """
     returns, lengths, infos = list[float](), list[int](), list[dict[str, float]]()
     longest = max(LONGEST_EPISODE, time_limit_of(env) or 0)
@@ -141,7 +139,7 @@ def evaluate(
         if begin is not None:
             begin()
         while not done:
-            before = copy.deepcopy(observation)  # environments may write the next one into the same array
+            before = copy.deepcopy(observation)  # the environment may write the next observation into the same array
             action = act(observation)
             observation, reward, terminated, truncated, info = call(env.step, copy.deepcopy(action))
             total, length = total + float(reward), length + 1
@@ -165,12 +163,12 @@ def evaluate(
 
 
 class Evaluator:
-    """Evaluates the policy of a run and keeps its weights when they are the best so far.
+    """Evaluates the policy of a run and saves its weights when they are the best so far.
 
     Attributes:
         best_return: mean return of the best evaluation; minus infinity before the first.
-        best_step, best_updates: environment steps and updates of the run at that evaluation; None before the first.
-        best_weights: content of their file.
+        best_step, best_updates: environment steps and updates at that evaluation; None before the first.
+        best_weights: content of the file with the best weights.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
         evaluated_at: environment steps of the last evaluation.
     """
@@ -192,25 +190,25 @@ class Evaluator:
         return None if np.isinf(self.best_return) else self.best_return
 
     def due(self, counters: Counters) -> bool:
-        """Returns whether a period between evaluations has passed since the last evaluation that was completed."""
+        """Returns whether the evaluation period has passed since the last completed evaluation."""
         return self.period.due(counters.of(self.preset.schedule.steps_between_evaluation_periods))
 
     def completed(self, counters: Counters) -> None:
-        """Notes that the run was evaluated at these counters."""
+        """Records that an evaluation was completed at these counters."""
         self.period.start(counters.of(self.preset.schedule.steps_between_evaluation_periods))
         self.evaluated_at = counters.env_steps
 
     def evaluate(self, env_steps: int, first_observation: dict[str, np.ndarray] | None = None) -> dict[str, float]:
-        """Returns the summary of an evaluation, and of one with sampled actions where the run asks for it.
+        """Returns the summary of an evaluation, and of one with sampled actions if the run's settings include it.
 
-        The episodes' seeds follow from `env_steps`; `first_observation` is that after a reset that was made already.
+        `env_steps` determines the episodes' seeds; pass `first_observation` if the environment was already reset.
         """
         kinds = {"evaluation": self.preset.agent.algorithm.use_deterministic_for_evaluation}
         if self.settings.stochastic_evaluation:
             kinds["stochastic_evaluation"] = False
         policy, duration, seed = self.policy.acting, self.preset.schedule.evaluation_steps, self.settings.seed
         row: dict[str, float] = {}
-        training_rng = policy.rng  # samples drawn here must not shift it
+        training_rng = policy.rng  # sampling here must not advance it
         try:
             for kind, deterministic in kinds.items():
                 policy.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
@@ -223,17 +221,17 @@ class Evaluator:
         return row
 
     def save_if_best(self, value: float, counters: Counters) -> None:
-        """Saves the weights if the mean return `value` is the best so far; from the first update on, earlier ones no
-        longer count.
+        """Saves the weights if the mean return `value` is the best so far. Once there are updates, evaluations from
+        before the first update no longer count.
         """
         if value > self.best_return or (self.best_updates == 0 and counters.updates):
             self.save(value, counters)
 
     def reached_threshold(self, value: float, counters: Counters) -> bool:
-        """Returns whether the mean return of an evaluation is at least the preset's threshold, after an update."""
+        """Returns whether an evaluation's mean return reaches the preset's threshold; False before the first update."""
         validation = self.preset.validation
         threshold, within = validation.min_reward_threshold, validation.max_episodes_to_achieve_reward
-        if threshold is None or value < threshold or not counters.updates:  # the warm-up's policy learned nothing
+        if threshold is None or value < threshold or not counters.updates:  # the policy is untrained in the warm-up
             return False
         self.accepted = self.accepted or within is None or counters.episodes <= within
         return True
@@ -245,18 +243,18 @@ class Evaluator:
         self.best_weights = save_weights(self.path, self.agent, self.policy.filters)
 
     def state(self, counters: Counters) -> dict[str, Any]:
-        """Returns what a checkpoint keeps of a run at `counters`, as JSON values."""
+        """Returns the state for a checkpoint at `counters`, as JSON values."""
         saved = {name: getattr(self, name) for name in SAVED}
         return {**saved, "due": self.due(counters), "best_return": self.best}
 
     def files(self) -> dict[str, bytes]:
-        """Returns the content of the file of the best weights by its name, once there is one."""
+        """Returns the file of the best weights as {name: content}; empty before the first evaluation."""
         return {BEST: self.best_weights} if self.best_weights else {}
 
     def restore(self, state: dict[str, Any], counters: Counters, files: Mapping[str, bytes]) -> None:
-        """Takes what `state` and `files` returned when the run was at `counters`."""
+        """Restores the results of `state` and `files` from when the run was at `counters`."""
         self.completed(counters)
-        self.period.completed -= state["due"]  # an evaluation that its environment ended, which is made again
+        self.period.completed -= state["due"]  # repeat an evaluation that failed in the environment
         for name in SAVED:
             setattr(self, name, state[name])
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]

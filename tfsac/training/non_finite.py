@@ -1,4 +1,4 @@
-"""Stopping at the first number that is not finite, with what is needed to find out why."""
+"""Stop at the first number that is not finite, and save the data needed to find the cause."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ADVICE = "The last checkpoint is from before. With updates_between_diagnostics=1
 
 
 class NonFiniteError(TfsacError):
-    """A loss, value, gradient, weight or action became NaN or infinite; the batch was saved, where one is to blame."""
+    """A loss, value, gradient, weight or action became NaN or infinite; the batch is saved if it is the cause."""
 
 
 def refuse_non_finite(
     names: list[str], result: UpdateResult, batch: Batches, before: int, env_steps: int, folder: pathlib.Path
 ) -> None:
-    """Checks the metrics of U updates, whose `names` are in the order of the update, so that the first bad one is where
-    it went wrong; saves the batch of that update in the run's folder.
+    """Checks the metrics of U updates and saves the batch of the first bad update in the run's folder. The `names` are
+    in the order of computation, so the first bad metric is the origin.
     """
     finite = np.isfinite(result.metrics) | ~result.reported
     if finite.all():
@@ -44,7 +44,7 @@ def refuse_non_finite(
 
 
 def refuse_non_finite_action(action: Any) -> None:
-    """Checks what a policy returns: NaN, infinite, or the -1 of discrete actions that came of such numbers."""
+    """Checks a policy's action for NaN and infinity, and for -1, which they become in discrete actions."""
     for array in arrays_of(action):
         if (np.isfinite(array) if array.dtype.kind == "f" else array >= 0).all():
             continue
@@ -54,7 +54,7 @@ def refuse_non_finite_action(action: Any) -> None:
 
 
 def refuse_non_finite_weights(trained: Mapping[str, list[Any]]) -> None:
-    """Checks the weights, variables by name of the network, before they are saved."""
+    """Checks the weights, variables by network name, before they are saved."""
     for name, variables in trained.items():
         if not all(np.isfinite(variable.numpy()).all() for variable in variables):
             raise NonFiniteError(f"the weights of {name!r} are not finite and were not saved. {ADVICE}")

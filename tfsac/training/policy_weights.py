@@ -1,5 +1,5 @@
-"""Weights of an agent's networks, and of what else acting needs, with the filters' statistics, as one small file to
-serve from.
+"""Save and load a small file with an agent's weights and everything else that acting needs, such as the filters'
+statistics.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tfsac.training.run_directory import RunDirectory
 from tfsac.types import TARGET
 from tfsac.utils.files import atomic_write, differences, read_arrays, read_object
 
-STATISTICS = "filters"  # the entry of their statistics
+STATISTICS = "filters"  # entry with the filters' statistics
 
 
 def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
-    """Writes the weights of all networks, what else the agent trains, such as temperatures, and the filters' statistics
+    """Writes the weights of all networks, other trained variables such as temperatures, and the filters' statistics
     to an npz file, atomically, and returns its content.
     """
     arrays = {name: variable.numpy() for name, variable in {**_variables(agent), **_other_trained(agent)}.items()}
@@ -39,8 +39,8 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
 def load_weights(
     path: pathlib.Path, learned: Agent | BasePolicy, filters: Filters, fresh: Collection[str] = ()
 ) -> None:
-    """Reads what `save_weights` wrote, into an agent of the same networks or the policy of one. What is trained besides
-    the networks, such as a temperature, stays as it is where file or agent do not have it; so do `fresh` networks.
+    """Loads a file from `save_weights` into an agent with the same networks, or into its policy. Other trained
+    variables, such as temperatures, keep their values if the file or the agent lacks them; so do `fresh` networks.
     """
     if not path.is_file():
         raise FileNotFoundError(
@@ -72,17 +72,17 @@ def load_weights(
 
 
 def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) -> None:
-    """Reads what agent and filters were at the checkpoint in a folder, without the memory."""
+    """Restores agent and filters, but not the memory, from a checkpoint's folder."""
     read_agent(agent, checkpoint)
     filters.restore(read_object(checkpoint / "state.json")["filters"])
     agent.policy.refresh()
 
 
 def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> list[str]:
-    """Begins a new run with the best weights of another one: target networks, temperatures and statistics included.
+    """Starts a new run with the best weights of another run, including target networks, temperatures and statistics.
 
     Returns:
-        names of critics that have fresh weights, because they have other `observation_keys` than in the other run.
+        Names of critics that keep fresh weights, because their `observation_keys` differ from the other run's.
     """
     networks = directory.read()[0].agent.networks
     changed = [
@@ -100,7 +100,7 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
 
 
 def _normalized(statistics: dict[str, Any], keys: Collection[str]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of the observations of these keys that are normalised."""
+    """Returns the shapes of the normalised observations among these keys."""
     means = statistics["mean"].items()
     return {f"observation_normalization/{key}": np.shape(mean) for key, mean in means if key in keys}
 
@@ -112,8 +112,8 @@ def _variables(agent: Agent) -> dict[str, Any]:
 
 
 def _other_trained(agent: Agent) -> dict[str, Any]:
-    """Returns what the agent trains besides its networks: learned temperatures, or their logarithms, which have names,
-    and what an agent of the user's has.
+    """Returns trained variables outside the networks by name: learned temperatures or their logarithms, and the
+    variables of a user's agent.
     """
     return {
         f"{name}/{f'{i}_' * (len(variables) > 1)}{variable.name.partition(':')[0]}": variable

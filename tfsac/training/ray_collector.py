@@ -1,8 +1,8 @@
-"""Collecting on a Ray cluster: actors step the environments of a run, while the learner updates in this process.
+"""Collect on a Ray cluster: actors step the environments of a run while the learner updates in this process.
 
-An actor is a `Collector` in a process of its own. It returns a rollout of T steps at a time. When the rollouts of all
-actors have come, the next ones are requested at once, with the newest weights; no actor is ever more than one rollout
-ahead. Where an actor's process or machine is lost, Ray restarts it and sends the same request again.
+An actor is a `Collector` in a separate process. It returns one rollout of T steps at a time. When the rollouts of all
+actors have arrived, the next ones are requested at once, with the newest weights; no actor is ever more than one
+rollout ahead. If an actor's process or machine is lost, Ray restarts it and sends the same request again.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from tfsac.training.collection import Collector
 from tfsac.training.devices import configure
 from tfsac.types import Spec, Step
 
-MAX_RETRIES = 2  # of a request whose actor was lost
-START_TIMEOUT = 300.0  # seconds, for actors to load TensorFlow, make their environments and reset them
+MAX_RETRIES = 2  # of a request after its actor was lost
+START_TIMEOUT = 300.0  # seconds for actors to load TensorFlow, and to create and reset their environments
 
 Weights = list[np.ndarray]
 
 
 class RolloutRequest(NamedTuple):
-    """What every actor gets in one message.
+    """A message to all actors.
 
     Attributes:
-        steps: T, of every environment.
+        steps: T, number of steps in every environment.
         random_action_steps: environment steps of the run before which actions are random.
-        env_steps: of the run before the first of them.
-        episode: `[E]`, index of the episode that each environment of the run starts with in an actor that is restarted.
+        env_steps: environment steps of the run before the rollout.
+        episode: `[E]`, index of the episode that each environment of the run starts with if its actor was restarted.
         filters: the state of the observation and reward statistics.
     """
 
@@ -55,7 +55,7 @@ class RolloutRequest(NamedTuple):
 
 
 class RolloutActor:
-    """Collects rollouts in its part of a run's environments, in a process that Ray starts."""
+    """Collects rollouts in its share of a run's environments, in a process that Ray starts."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class RolloutActor:
         self.requested: int | None = None
 
     def start_episodes(self, episode: np.ndarray, env_steps: int) -> tuple[Spec, dict[str, np.ndarray]]:
-        """Starts these episodes, of which each environment of the run has one `[E]`; the first time, makes policy and
-        environments. Returns spec and observations.
+        """Starts the episodes with these indices `[E]`, one per environment of the run; the first call also creates
+        policy and environments. Returns spec and observations.
         """
-        # Not in the constructor: what that raises looks as if the process had ended.
+        # Not in the constructor, because Ray reports an exception there as a dead process.
         self.collector = self.collector or self._collector()
         num_envs, num_actors = self.collector.environments.num_envs, self.settings.num_actors
         own = episode[self.index * num_envs :][:num_envs].tolist()
@@ -94,8 +94,8 @@ class RolloutActor:
         return Collector(policy, Filters(parameters.filters, policy.spec), environments)
 
     def rollout(self, request: RolloutRequest, weights: Weights) -> tuple[bool, Step]:
-        """Returns whether it begins with new episodes, and the requested steps, arrays `[T, E / actors, ...]`. It does
-        where Ray has restarted this actor, or lost its answer and sends the same request again.
+        """Returns whether the rollout starts with new episodes, and its steps, arrays `[T, E / actors, ...]`. New
+        episodes start if Ray has restarted this actor, or lost its answer and sends the same request again.
         """
         restarted = self.collector is None or self.requested == request.env_steps
         self.requested = request.env_steps
@@ -113,12 +113,12 @@ class RolloutActor:
 
 
 class RayEnvironments:
-    """The environments of a run, divided among actors on a Ray cluster. `report` gets a line for a restarted one.
+    """The environments of a run, divided among actors on a Ray cluster. `report` prints a line when an actor restarts.
 
     Attributes:
-        spec: of one environment.
-        observation: `[E, ...]` by key, the first ones.
-        episode, length, steps: of the running episodes, `[E]`, and of the run, as far as `count` has counted.
+        spec: spec of one environment.
+        observation: `[E, ...]` by key, the initial observations.
+        episode, length, steps: index and length of the running episodes, `[E]`, and steps of the run, from `count`.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class RayEnvironments:
             raise
 
     def start_episodes(self, state: dict[str, Any]) -> None:
-        """Has every actor reset its environments to the episodes after those of a state that had started."""
+        """Makes every actor reset its environments to the episodes after those that had started in a state."""
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
         self.length, self.steps = np.zeros(self.num_envs, np.int64), state["steps"]
         self._request("start_episodes", self.episode, self.steps)
@@ -157,7 +157,7 @@ class RayEnvironments:
         self.observation = {key: np.concatenate([each[key] for each in observations]) for key in self.spec.observation}
 
     def send(self, request: RolloutRequest, weights: Weights) -> None:
-        """Requests a rollout from every actor, with these weights of the policy."""
+        """Requests a rollout from every actor, with these policy weights."""
         self._request("rollout", request, self.ray.put(weights))
 
     def _request(self, method: str, *arguments: Any) -> None:
@@ -165,8 +165,8 @@ class RayEnvironments:
         self.pending = [self.request(actor) for actor in self.actors]
 
     def receive(self, newest: Step | None) -> list[Step]:
-        """Waits for the rollouts that were requested last, and returns T steps of all environments. The episodes of an
-        actor that was lost are marked as truncated in `newest`, the step before.
+        """Waits for the requested rollouts, and returns T steps of all environments. Marks the episodes of lost actors
+        as truncated in `newest`, the previous step.
         """
         restarted, rollouts = zip(*self._results(None), strict=True)
         for k in np.flatnonzero(restarted).tolist():
@@ -177,7 +177,7 @@ class RayEnvironments:
         return [merge_steps(rollouts, functools.partial(_side_by_side, t=t)) for t in range(len(rollouts[0].reward))]
 
     def _results(self, timeout: float | None) -> list[Any]:
-        """Waits for what was requested last of each actor."""
+        """Returns the results of the last request from all actors."""
         return [self._result(k, timeout) for k in range(len(self.actors))]
 
     def _result(self, k: int, timeout: float | None) -> Any:
@@ -196,30 +196,30 @@ class RayEnvironments:
             self.pending[k] = self.request(self.actors[k])
 
     def count(self, step: Step) -> None:
-        """Counts a step, once the run has used it."""
+        """Counts a step that the run has used."""
         self.episode += step.ended
         self.length = np.where(step.ended, 0, step.length)
         self.steps += self.num_envs
 
     def state(self) -> dict[str, Any]:
-        """Returns where each environment is, as plain numbers, for `start_episodes`."""
+        """Returns the position of each environment as plain numbers, for `start_episodes`."""
         return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
 
     def close(self) -> None:
-        """Ends the actors and leaves the cluster."""
+        """Stops the actors and disconnects from the cluster."""
         with self.connected:
             while self.actors:
                 self.ray.kill(self.actors.pop())
 
 
 class RayCollector(Collector):
-    """Hands out the steps of rollouts of `actor_steps` that actors on a Ray cluster collect, one after the other.
+    """Returns the steps of rollouts of length `actor_steps` from actors on a Ray cluster, one after the other.
 
-    The newest step that was received is kept back until the next ones are there, because the loss of an actor truncates
-    its episodes.
+    The newest received step is held back until the next ones arrive, because the loss of an actor truncates its
+    episodes.
 
     Attributes:
-        requested: environment steps of the run after the rollouts that were requested; None before the first ones.
+        requested: environment steps of the run after the requested rollouts; None before the first request.
     """
 
     environments: RayEnvironments  # type: ignore[assignment]
@@ -231,7 +231,7 @@ class RayCollector(Collector):
         self.requested: int | None = None
 
     def step(self, random_until: float, env_steps: int) -> Step:
-        """Returns the next step of all environments, waiting for it where none is left; see `Collector.step`."""
+        """Returns the next step of all environments, waiting for it if necessary; see `Collector.step`."""
         if self.requested is None:
             self.requested = env_steps
             self._request(random_until)
@@ -244,24 +244,24 @@ class RayCollector(Collector):
 
     def _request(self, random_until: float) -> None:
         assert self.requested is not None
-        # The episodes after those that end, or run, with what has been received.
+        # Skip the episodes that end in, or continue after, the received steps.
         episode = self.environments.episode + sum(step.ended for step in self.received) + bool(self.received)
         request = RolloutRequest(self.actor_steps, random_until, self.requested, episode, self.filters.state())
         self.environments.send(request, self.policy.actor_weights(self.actor_weights or None))
         self.requested += self.actor_steps * self.environments.num_envs
 
     def sync_from(self, learned: BasePolicy, actor_weights: Weights | None = None) -> None:
-        """Has the actors act with the agent's policy from the next request on; see `Collector.sync_from`."""
+        """Sends the weights of the agent's policy to the actors with the next request; see `Collector.sync_from`."""
         self.actor_weights = actor_weights or []
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns nothing: a resumed run starts new episodes."""
+        """Returns an empty dict, because a resumed run starts new episodes."""
         return {}
 
     def restore(
         self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: Any, learned: BasePolicy
     ) -> bool:
-        """Starts the episodes after those of a checkpoint, and returns that the running ones are not continued."""
+        """Starts the episodes after those of a checkpoint; returns False, as running episodes do not continue."""
         self.policy.rng.bit_generator.state = state["rng"]
         self.sync_from(learned)
         self.environments.start_episodes(state["environments"])
@@ -269,7 +269,7 @@ class RayCollector(Collector):
 
 
 def merge_steps(steps: Sequence[Step], merge: Callable[[list[np.ndarray]], np.ndarray]) -> Step:
-    """Merges several steps into one: `merge` returns one array for those of all steps, by field and key."""
+    """Merges several steps into one; `merge` combines the arrays of all steps for each field and key."""
 
     def merged(values: Sequence[Any]) -> Any:
         if isinstance(values[0], dict):

@@ -1,4 +1,4 @@
-"""What a run reports while it trains: metrics to the loggers, the progress bar, the clock."""
+"""Reporting of a run during training: metrics for the loggers, the progress bar, the clock."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tfsac.training.loggers import CSVLogger, Kind, Logger, RunInfo, TensorBoard
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
-AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates the means of a row are
-RECENT_EPISODES = 10  # over which the progress bar averages, and by which runs without evaluations judge a policy
+AVERAGED = ("averaged/losses", "averaged/diagnostics")  # number of updates in the means of a row
+RECENT_EPISODES = 10  # averaged for the progress bar, and to rate policies in runs without evaluations
 RECENT = "training/recent_return_mean"  # column of such runs
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
-CLIPPED, MUCH_CLIPPED = "q/clipped_mass", 0.05  # of categorical critics
-STEPS_BETWEEN_CURVES = 1000  # environment steps over which loggers get the means of an update's metrics
+CLIPPED, MUCH_CLIPPED = "q/clipped_mass", 0.05  # for categorical critics
+STEPS_BETWEEN_CURVES = 1000  # environment steps between means of update metrics for the loggers
 
 
 def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, float]:
-    """Returns mean, std, min and max of episodes' returns `[E]` and their mean length, as columns under a prefix; NaN
-    where there are no episodes.
+    """Returns mean, std, min and max of the episode returns `[E]` and the mean length, as columns under a prefix; NaN
+    without episodes.
     """
     values = [np.nan] * 5
     if len(returns):
@@ -40,27 +40,27 @@ def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, 
 
 
 class Means:
-    """Averages the metrics of updates, by name, each over the updates that reported it."""
+    """Averages the metrics of updates by name, each over the updates that report it."""
 
     def __init__(self, names: Sequence[str]):
         self.names = list(names)
         self.sums, self.counts = np.zeros(len(self.names)), np.zeros(len(self.names), np.int64)
-        self.added: list[np.ndarray] = []  # since the last row or checkpoint: many at once take a tenth of the time
+        self.added: list[np.ndarray] = []  # since the last row or checkpoint; summing in bulk takes a tenth of the time
 
     def add(self, metrics: np.ndarray) -> None:
-        """Adds the metrics `[U, M]` of U updates, NaN for those that an update does not report."""
+        """Adds the metrics `[U, M]` of U updates, NaN for unreported metrics."""
         self.added.append(metrics)
 
     def _sum(self) -> None:
         metrics = np.concatenate([np.zeros((0, len(self.names))), *self.added])
         reported = ~np.isnan(metrics)
-        # One update after the other, so that the sums are the same to the bit however many are summed at once.
+        # Sum sequentially, so that the result is bitwise independent of how many updates are summed at once.
         self.sums = np.cumsum(np.concatenate([self.sums[None], np.where(reported, metrics, 0.0)]), axis=0)[-1]
         self.counts += reported.sum(axis=0)
         self.added = []
 
     def take(self) -> dict[str, float]:
-        """Returns the means since the last call, NaN for metrics that no update reported."""
+        """Returns the means since the last call, NaN for unreported metrics."""
         self._sum()
         columns = zip(self.names, self.sums.tolist(), self.counts.tolist(), strict=True)
         means = {name: total / count if count else np.nan for name, total, count in columns}
@@ -68,20 +68,20 @@ class Means:
         return means
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps, as JSON values, exactly."""
+        """Returns the exact state for a checkpoint, as JSON values."""
         self._sum()
         return {"sums": self.sums.tolist(), "counts": self.counts.tolist()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes what `state` returned."""
+        """Restores a result of `state`."""
         self.sums, self.counts = np.array(state["sums"]), np.array(state["counts"], np.int64)
 
 
 class Reporter:
-    """Collects what a run reports, and sends it to metrics.csv, TensorBoard, the terminal and `loggers`.
+    """Collects the metrics of a run and sends them to metrics.csv, TensorBoard, the terminal and `loggers`.
 
-    Workers other than the chief evaluate nothing, so no rows are written there. `extra` are the metrics of callbacks.
-    `running` `[E]` are the returns so far of the episodes that run.
+    Only the chief worker evaluates, so the others write no rows. `extra` are the metrics of callbacks. `running` `[E]`
+    are the returns of the unfinished episodes so far.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Reporter:
             self.not_started.insert(0, TensorBoardLogger(path / "events", histograms))
         self.running = np.zeros(environment.num_envs)
         self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
-        self.returns, self.lengths = list[float](), list[int]()  # of episodes since the last row
+        self.returns, self.lengths = list[float](), list[int]()  # episodes since the last row
         self.logged: dict[str, list[float]] = {key: [] for key in environment.logged_keys}
         self.updates, self.curves, self.curve_period = Means(names), Means(names), Period(STEPS_BETWEEN_CURVES)
         self.wall_seconds, self.clipping_told = 0.0, False
@@ -115,7 +115,7 @@ class Reporter:
         self.start_row()
 
     def start(self, resumed_at: int | None) -> None:
-        """Starts the clock and the loggers, but for metrics.csv, which has started already."""
+        """Starts the clock and the loggers, except metrics.csv, which has already started."""
         self.started = time.perf_counter() - self.wall_seconds
         self.curve_period.start(self.counters.env_steps)
         self.terminal.start(self.info, resumed_at)
@@ -125,11 +125,11 @@ class Reporter:
         self.start_row()
 
     def start_row(self) -> None:
-        """Measures the speed from here on."""
+        """Starts measuring the speed for the next row."""
         self.row_started = (time.perf_counter(), self.counters.env_steps)
 
     def close(self, reason: str) -> None:
-        """Closes all loggers, also where one raises."""
+        """Closes all loggers, even if one raises."""
         with contextlib.ExitStack() as closing:
             for logger in self.loggers:
                 closing.callback(logger.close, reason)
@@ -142,8 +142,8 @@ class Reporter:
     def add_step(
         self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray]
     ) -> None:
-        """Adds a step of all environments, rewards `[E]` or `[E, D]`, which are summed; where episodes `ended`, writes
-        their means, and the numbers in `logged` count unless they are NaN.
+        """Adds a step of all environments with rewards `[E]`, or `[E, D]`, which are summed. For episodes that `ended`,
+        logs their means and adds the numbers in `logged` that are not NaN.
         """
         self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
         if not ended.any():
@@ -164,13 +164,13 @@ class Reporter:
 
     def add_updates(self, metrics: np.ndarray) -> None:
         """Adds the metrics `[U, M]` of U updates."""
-        copied = metrics.copy()  # callbacks get the array next, and may change it
+        copied = metrics.copy()  # callbacks get the array next and may modify it
         self.updates.add(copied)
         self.curves.add(copied)
 
     def row(self, speed: float) -> dict[str, Any]:
-        """Returns the next row of metrics without its evaluation, with the speed before it: means since the last row,
-        and of how many updates; NaN where nothing happened.
+        """Returns the next row of metrics, without the evaluation, with `speed`: the means since the last row and their
+        number of updates; NaN for metrics without values.
         """
         row = {**dataclasses.asdict(self.counters), "wall_seconds": round(time.perf_counter() - self.started, 3)}
         row |= {f"training/{key}": np.mean(values) if values else np.nan for key, values in self.logged.items()}
@@ -181,9 +181,9 @@ class Reporter:
         return row | {"steps_per_second": round(speed, 1), **self.updates.take(), **averaged}
 
     def write(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Sends a row everywhere, and returns it with NaN in the columns of metrics.csv that have no value."""
+        """Sends a row to all loggers, and returns it with NaN for the columns of metrics.csv that it lacks."""
         self._move_bar()
-        self.csv.columns = list(dict.fromkeys([*self.csv.columns, *row]))  # also those that have no value yet
+        self.csv.columns = list(dict.fromkeys([*self.csv.columns, *row]))  # including columns without a value so far
         self._write("evaluation", row)
         self._write("update", self.curves.take())
         if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.clipping_told:
@@ -196,7 +196,7 @@ class Reporter:
         return dict.fromkeys(self.csv.columns, np.nan) | row
 
     def advance(self) -> None:
-        """Moves the progress bar, and the curves of updates, from time to time."""
+        """Updates the progress bar and logs update metrics when their intervals have passed."""
         if self.curve_period.tick(self.counters.env_steps):
             self._write("update", self.curves.take())
         if time.perf_counter() - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
@@ -208,12 +208,12 @@ class Reporter:
         self.terminal.advance(completed, self.steps_per_second(), self.recent_return())
 
     def steps_per_second(self) -> float:
-        """Returns the speed since the last row, in environment steps."""
+        """Returns the environment steps per second since the last row."""
         since, steps = self.row_started
         return (self.counters.env_steps - steps) / max(time.perf_counter() - since, 1e-9)
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps, as JSON values."""
+        """Returns the state for a checkpoint, as JSON values."""
         recorder = {
             "recent": list(self.recent),
             "running": self.running.tolist(),
@@ -225,7 +225,7 @@ class Reporter:
         return {"wall_seconds": time.perf_counter() - self.started, "recorder": recorder}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes what `state` returned."""
+        """Restores a result of `state`."""
         self.wall_seconds = state["wall_seconds"]
         self.started = time.perf_counter() - self.wall_seconds
         recorder = state["recorder"]
@@ -236,12 +236,12 @@ class Reporter:
         self.updates.restore(recorder["updates"])
 
     def files(self) -> dict[str, bytes]:
-        """Returns the contents of the run's files that are written here, by name, for a checkpoint."""
+        """Returns the run's files that the reporter writes, as {name: content}, for a checkpoint."""
         return {METRICS: self.csv.content}
 
 
 def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
-    """Returns what a run says before its first step: folder, device, parameters, where TensorBoard finds it."""
+    """Returns the text printed before the first step: folder, device, parameters and TensorBoard command."""
     sizes = {
         name: sum(int(np.prod(variable.shape)) for variable in network.trainable_variables)
         for name, network in agent.networks.items()

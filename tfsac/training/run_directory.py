@@ -1,4 +1,4 @@
-"""The folder of a run: what was run, by which code, in which spaces, and where its results lie."""
+"""The folder of a run: its configuration, code version, spaces and results."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ PACKAGES = [
 
 
 class RunDirectory:
-    """Names of the files in a run's folder, which stays where it is when the user's code changes the current folder.
+    """Paths of the files in a run's folder. They are absolute, so the user's code may change the working directory.
 
     Attributes:
-        path: of the folder, absolute.
-        config: the resolved preset, how it was run, command, versions and git state, with a checksum.
+        path: absolute path of the folder.
+        config: the resolved preset, run parameters, command, versions and git state, with a checksum.
         best: weights of the best evaluation.
-        checkpoints: to resume from.
+        checkpoints: folder of the checkpoints to resume from.
         policy: the exported best policy.
-        lock: of the process that trains the run; the operating system releases it when the process ends.
+        lock: held by the training process; the operating system releases it when the process ends.
     """
 
     def __init__(self, path: str | pathlib.Path):
@@ -59,11 +59,11 @@ class RunDirectory:
         self.lock = FileLock(self.path / LOCK, blocking=False, thread_local=False)
 
     def weights(self, step: int | None = None) -> pathlib.Path:
-        """Returns the file with the weights of the best evaluation: of the run, or until the checkpoint of a step."""
+        """Returns the file with the weights of the best evaluation of the run, or up to the checkpoint at `step`."""
         return self.best if step is None else self._checkpoint_of(step) / BEST
 
     def checkpoint(self, step: int | None = None) -> pathlib.Path:
-        """Returns the newest checkpoint whose files, except the memory's, are complete, or that of a step."""
+        """Returns the newest checkpoint with complete files (except the memory's), or the checkpoint at `step`."""
         return newest_complete(self.checkpoints, None if step is None else self._checkpoint_of(step))[0]
 
     def _checkpoint_of(self, step: int) -> pathlib.Path:
@@ -73,26 +73,26 @@ class RunDirectory:
         return self.checkpoints / f"{step:09d}"
 
     def refuse_existing(self) -> None:
-        """Refuses a folder in which no new run can be kept."""
+        """Raises an error if the folder cannot hold a new run."""
         check_new_folder(self.path, "choose another run directory, or resume it (--resume, resume=True)")
 
     def acquire_lock(self) -> None:
-        """Locks the folder; raises BlockingIOError where another process, or another trainer of this one, has it."""
+        """Locks the folder; raises BlockingIOError if another process, or another trainer in this one, holds it."""
         self.path.mkdir(parents=True, exist_ok=True)
         acquire(self.lock)
 
     def create(self, preset: Preset, run: RunParameters, extra: Mapping[str, Any] | None = None) -> None:
-        """Makes the folder and writes its config, with `extra` next to the parameters."""
+        """Creates the folder and writes its config, with `extra` next to the parameters."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.refuse_existing()
         self._write(preset, run, [], extra or {})
 
     def note_resume(self, preset: Preset, run: RunParameters, step: int, run_files: Mapping[str, bytes]) -> None:
-        """Brings the run's files to their contents `run_files` at a checkpoint, and adds where and how the run was
-        continued to the config. What killed writers left is removed.
+        """Restores the run's files to their contents `run_files` at a checkpoint, and adds an entry about the resume to
+        the config. Removes temporary files of killed writers.
 
         Raises:
-            TfsacError: the config differs from its checksum. Those of earlier versions have none.
+            TfsacError: the config differs from its checksum. Configs of earlier versions have none.
         """
         earlier = read_object(self.config) if self.config.is_file() else json.loads(run_files.get(CONFIG, b"{}"))
         if self.config.is_file() and SEAL in earlier and sealed(earlier) != self.config.read_bytes():
@@ -117,25 +117,25 @@ class RunDirectory:
     def _write(
         self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], extra: Mapping[str, Any]
     ) -> None:
-        # What callbacks have added to the config stays.
+        # Keep entries that callbacks have added to the config.
         content = {**extra, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
         with atomic_write(self.config) as file:
             file.write(sealed({**content, "import_folders": IMPORT_FOLDERS}))
 
     def read(self) -> tuple[Preset, RunParameters]:
-        """Returns the preset and how it was run."""
+        """Returns the preset and the run parameters."""
         return read_config(self.config)
 
     def spec(self) -> Spec | None:
-        """Returns the spec of the environment in training; None where its spaces are not recorded."""
+        """Returns the spec of the training environment; None if its spaces were not recorded."""
         spaces = read_object(self.config).get("spaces")
         return spaces and spec_in(spaces)
 
     def check_spaces(self, spec: Spec, keys: Collection[str] | None = None, only: tuple[str, ...] = ("",)) -> None:
-        """Refuses an environment with other spaces than those in which the policy was trained, if they are recorded.
+        """Rejects an environment whose spaces differ from the recorded spaces of training, if any.
 
-        A policy that only acts needs its actions and the observations in `keys`; networks that are trained further read
-        all of them, in the same order. `only` names what to compare, of "order" and the "sizes" of discrete actions.
+        A policy that only acts needs the same actions and the observations in `keys`; networks that are trained further
+        need all observations in the same order. `only` restricts the comparison to "order" and "sizes" (of actions).
         """
         trained, current = read_object(self.config).get("spaces"), spaces_of(spec)
         if trained is None:
@@ -154,7 +154,7 @@ class RunDirectory:
 
 
 def spaces_of(spec: Spec) -> dict[str, Any]:
-    """Returns shapes and dtypes of observations, and shape and bounds (or number) of actions, as JSON values."""
+    """Returns shapes and dtypes of observations, and shape and bounds (or count) of actions, as JSON values."""
     observation = {key: {"shape": list(array.shape), "dtype": array.dtype} for key, array in spec.observation.items()}
     return {"observation": observation, "action": _action_space(spec.action), "num_rewards": spec.num_rewards}
 
@@ -177,7 +177,7 @@ def _action_spec(acts: Mapping[str, Any]) -> Any:
     if "leaves" in acts:
         leaves = {name: _action_spec(leaf) for name, leaf in acts["leaves"].items()}
         return HybridSpec(leaves, _with_tuples(acts["structure"]))
-    shape, native = tuple(acts["shape"]), acts.get("dtype", "int64")  # not in configs of before
+    shape, native = tuple(acts["shape"]), acts.get("dtype", "int64")  # missing in older configs
     if "num_actions" in acts:
         return DiscreteSpec(acts["num_actions"], shape, acts["start"], native_dtype=native)
     if "sizes" in acts:
@@ -187,14 +187,14 @@ def _action_spec(acts: Mapping[str, Any]) -> Any:
 
 
 def _with_tuples(structure: Any) -> Any:
-    """Returns a structure of actions from JSON, which has lists instead of tuples."""
+    """Returns a structure of actions with the lists from JSON converted to tuples."""
     if isinstance(structure, dict):
         return {key: _with_tuples(part) for key, part in structure.items()}
     return tuple(map(_with_tuples, structure)) if isinstance(structure, list) else structure
 
 
 def spec_in(spaces: Mapping[str, Any]) -> Spec:
-    """Returns the spec whose spaces `spaces_of` returned."""
+    """Returns the spec for a result of `spaces_of`."""
     observation = spaces["observation"]
     return Spec(
         {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in observation.items()},
@@ -205,7 +205,7 @@ def spec_in(spaces: Mapping[str, Any]) -> Spec:
 
 
 def provenance() -> dict[str, Any]:
-    """Returns command, versions and the git state of the working folder, where it has one."""
+    """Returns command, versions and the git state of the working directory, if any."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

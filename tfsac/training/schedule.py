@@ -1,4 +1,4 @@
-"""How far a run is: its counters, its warm-up, its end, and the updates that are pending with their batches."""
+"""Progress of a run: counters, warm-up, end, and the pending updates with their batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfsac.random_streams import Stream
 from tfsac.types import Batch, Batches
 
 COUNTERS = {EnvironmentSteps: "env_steps", EnvironmentEpisodes: "episodes", TrainingSteps: "updates"}
-MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes; a rollout and its replays are one stack
+MAX_UPDATES_PER_CALL = 64  # bounds the RAM of a stack of batches; not for ACER, where a rollout and its replays are one
 
 
 @dataclasses.dataclass
@@ -40,17 +40,17 @@ class Counters:
 
 
 class Period:
-    """Watches a counter for complete periods."""
+    """Detects when a counter completes a period."""
 
     def __init__(self, length: int):
         self.length, self.completed = length, 0
 
     def start(self, count: int) -> None:
-        """Watches the counter from `count` on."""
+        """Starts at `count`."""
         self.completed = count // self.length
 
     def due(self, count: int) -> bool:
-        """Returns whether a period was completed since `start`."""
+        """Returns whether a period has been completed since `start`."""
         return count // self.length > self.completed
 
     def tick(self, count: int) -> bool:
@@ -61,11 +61,11 @@ class Period:
 
 
 class Schedule:
-    """A run's way through its preset's schedule.
+    """Progress of a run in its preset's schedule.
 
     Attributes:
-        counters: of the run, always the same object; `heatup_end` is what they were when the warm-up ended.
-        heating_up: whether the warm-up, during which nothing is learned, still lasts.
+        counters: counters of the run, always the same object; `heatup_end` are their values at the end of the warm-up.
+        heating_up: whether the run is in the warm-up, which makes no updates.
     """
 
     def __init__(self, parameters: ScheduleParameters):
@@ -73,20 +73,20 @@ class Schedule:
         self.heating_up = parameters.heatup_steps.num_steps > 0
 
     def length(self) -> tuple[int, str]:
-        """Returns how long the run is, and in which unit: its improvement's, with a warm-up of the same unit."""
+        """Returns length and unit of the run: `improve_steps`, plus the warm-up if it has the same unit."""
         improve, heatup = self.parameters.improve_steps, self.parameters.heatup_steps
         return improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0), type(improve).__name__
 
     def steps_between_checkpoints(self, num_envs: int) -> int:
-        """Returns the default of environment steps between checkpoints: 10 000 steps of all environments, or a tenth of
-        a shorter run, at least 1000.
+        """Returns the default number of environment steps between checkpoints: 10 000 per environment, or a tenth of a
+        shorter run, at least 1000.
         """
         length, unit = self.length()
         most = 10_000 * num_envs
         return max(1000, min(most, length // 10)) if unit == EnvironmentSteps.__name__ else most
 
     def count(self, env_steps: int, episodes: int) -> None:
-        """Counts environment steps and the episodes that they ended; ends the warm-up after its last step."""
+        """Counts environment steps and finished episodes; ends the warm-up after its last step."""
         self.counters.env_steps += env_steps
         self.counters.episodes += episodes
         heatup = self.parameters.heatup_steps
@@ -94,11 +94,11 @@ class Schedule:
             self.heating_up, self.heatup_end = False, dataclasses.replace(self.counters)
 
     def since_heatup(self, steps: StepMethod) -> int:
-        """Returns how much was counted after the warm-up, in the unit of `steps`."""
+        """Returns the count since the warm-up, in the unit of `steps`."""
         return self.counters.of(steps) - self.heatup_end.of(steps)
 
     def random_until(self) -> float:
-        """Returns the environment steps before which actions are random."""
+        """Returns the number of environment steps before which actions are random."""
         steps, heatup = self.parameters.random_action_steps, self.parameters.heatup_steps
         if steps is not None or not self.heating_up:
             return steps or 0
@@ -110,23 +110,23 @@ class Schedule:
         return not self.heating_up and self.since_heatup(improve) >= improve.num_steps
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps, as JSON values."""
+        """Returns the state for a checkpoint, as JSON values."""
         counters = {name: dataclasses.asdict(getattr(self, name)) for name in ("counters", "heatup_end")}
         return {**counters, "heating_up": self.heating_up}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes what `state` returned."""
+        """Restores a result of `state`."""
         vars(self.counters).update(state["counters"])
         self.heatup_end, self.heating_up = Counters(**state["heatup_end"]), state["heating_up"]
 
 
 class Sampler:
-    """Draws the batches of the updates that are pending, normalised as the agent sees them: from the memory, or from
-    `device_memory`, its copy on the accelerator.
+    """Draws the batches of the pending updates, normalised for the agent: from the memory, or from `device_memory`, its
+    copy on the accelerator.
 
     Attributes:
         workers_status: whether the memories of all workers are ready, and whether any has a complete rollout, so that
-            each makes as many updates; None where there is one worker.
+            all make the same number of updates; None for a single worker.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class Sampler:
         self.workers_status: tuple[bool, bool] | None = None
 
     def pending(self) -> Iterator[int]:
-        """Yields the number of updates of each compiled call to make now.
+        """Yields the number of updates in each compiled call that is pending.
 
-        N updates are pending after every M steps or episodes since the warm-up. An agent that learns from segments
-        makes its updates when a rollout is complete: one from the rollout, then those from the replay.
+        N updates are pending after every M steps or episodes since the warm-up. For an agent that learns from segments,
+        updates are pending when a rollout is complete: one from the rollout, then those from the replay.
         """
         if self.schedule.heating_up:
             return
@@ -156,7 +156,7 @@ class Sampler:
         ready, complete = self.workers_status or (memory.ready, getattr(memory, "rollout_complete", False))
         if isinstance(memory, EpisodicMemory):
             if complete:
-                # The same for all workers: every one of them makes the same number of updates.
+                # Use the same seed on all workers, so that they make the same number of updates.
                 rng = np.random.default_rng([self.seed, Stream.REPLAYING, counters.env_steps])
                 yield algorithm.replays(rng) if ready else 0
         elif ready:
@@ -169,7 +169,7 @@ class Sampler:
                 pending -= most
 
     def draw(self, count: int) -> Batches | None:
-        """Returns batches `[U, B, ...]` for a count of `pending`; None where there is nothing to learn from."""
+        """Returns batches `[U, B, ...]` for a count from `pending`; None if there is nothing to learn from."""
         if self.device_memory:
             return self.device_memory.sample(count)
         batch: Batch | None
@@ -181,9 +181,9 @@ class Sampler:
         return self.filters.batch(batch) if batch is not None and self.filters.observations else batch
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps, as JSON values."""
+        """Returns the state for a checkpoint, as JSON values."""
         return {"rng": self.rng.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes what `state` returned."""
+        """Restores a result of `state`."""
         self.rng.bit_generator.state = state["rng"]

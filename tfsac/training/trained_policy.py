@@ -1,4 +1,4 @@
-"""A policy as its user sees it: raw observations in, actions in the environment's bounds out."""
+"""The public interface of a trained policy: raw observations in, actions in the environment's bounds out."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ NO_CRITICS = "values need critics: load the policy with tfsac.load_policy(run_di
 class Policy:
     """A trained policy: raw observations in, the environment's own actions out.
 
-    A policy with a state keeps it from one action to the next: call `reset` at the start of an episode, and `observe`
-    after each step where it also reads the last reward. Threads may share a policy without a state; the state is that
-    of one sequence of actions.
+    A policy with a state keeps it between actions: call `reset` at the start of an episode, and `observe` after each
+    step if the policy reads the last reward. Threads may share a policy without a state; a policy with a state serves
+    one sequence of actions at a time.
 
     Args:
         acting: the policy that acts in [-1, 1], or with discrete actions from 0, on normalised observations.
-        filters: of the run.
+        filters: filters of the run.
         critics: the agent, which `values` and `tfsac.export(..., values=True)` need; see `tfsac.load_policy`.
 
     Attributes:
-        reads: the spec with those observations alone that the policy reads.
-        to_environment: from the agent's actions to the environment's; its `inverse` goes back.
-        state: arrays `[E, ...]` by field after the last action; empty after `reset`, and for policies without one.
-        switched: whether the last action started a new trajectory, or `[E]` booleans; None for policies without
+        reads: the spec, with only the observations that the policy reads.
+        to_environment: maps the agent's actions to the environment's; `inverse` maps them back.
+        state: arrays `[E, ...]` by field after the last action; empty after `reset` and for policies without a state.
+        switched: whether the last action started a new trajectory, a bool or `[E]` booleans; None for policies without
             temporal abstraction.
 
     Example:
@@ -53,31 +53,31 @@ class Policy:
         self.reset()
 
     def reset(self) -> None:
-        """Sets the state to the initial one: an episode starts, in all environments."""
+        """Resets the state at the start of an episode in all environments."""
         self.state: dict[str, np.ndarray] = {}
         self.switched: Any = None
 
     def observe(self, reward: Any) -> None:
-        """Tells the policy the reward of its last action, a number or `[E]`; most do not read it."""
+        """Passes the reward of the last action, a number or `[E]`, to the policy; most policies ignore it."""
         self.state = dict(with_reward(self.state, np.reshape(reward, -1)))
 
     def act(self, observation: Any, deterministic: bool = True) -> Any:
         """Chooses an action.
 
         Args:
-            observation: as the environment gives it, of one environment, or with leading dimensions such as `[E, ...]`
-                or `[T, E, ...]`; a policy with a state takes at most one. Keys that the policy does not read may be
-                missing, and are ignored.
-            deterministic: the mode of the policy instead of a sample.
+            observation: raw observation of one environment, or with leading dimensions such as `[E, ...]` or
+                `[T, E, ...]`; a policy with a state accepts at most one leading dimension. Keys that the policy does
+                not read are optional and ignored.
+            deterministic: return the mode of the policy instead of a sample.
 
         Returns:
-            action `[A]`, in the environment's bounds, the number of a discrete action, or a dict or tuple of several
-            actions, as the environment takes it; with the leading dimensions of the observation. With P agents there is
-            an action of each: `[P, A]` or `[P]`.
+            Action for the environment: `[A]` within its bounds, the number of a discrete action, or a dict or tuple of
+            several actions; with the leading dimensions of the observation. With a team of P members there is one
+            action for each: `[P, A]` or `[P]`.
 
         Raises:
-            ValueError: an observation that does not fit or is not finite, a mask without any valid action, or another
-                number of environments than in the call before where the policy has a state.
+            ValueError: an observation that does not fit or is not finite, a mask without any valid action, or, for a
+                policy with a state, a different number of environments than in the previous call.
             NonFiniteError: the policy's numbers overflow.
         """
         arrays, leading = batched(observation, self.reads)
@@ -98,18 +98,18 @@ class Policy:
         return self.state
 
     def distribution(self, observation: Any) -> Any:
-        """Returns the distribution of actions, in the environment's units, as TensorFlow Probability has it.
+        """Returns the TensorFlow Probability distribution of actions, in the environment's units.
 
-        It is that of ACER's Gaussian before bounds clip its samples, and of a new trajectory's action where the policy
-        has temporal abstraction. A policy with a state is asked in the one after its last action.
+        For ACER it is the Gaussian before its samples are clipped to the bounds; for policies with temporal abstraction
+        it is the action of a new trajectory. A policy with a state uses the state after its last action.
 
         Args:
             observation: as in `act`.
 
         Returns:
-            a `tfp.distributions.Distribution` whose batch shape is the leading dimensions of the observation, with P
-            agents `[..., P]`: with `sample`, `log_prob`, `entropy`, `kl_divergence`, and for real actions the
-            `quantile` of each dimension.
+            A `tfp.distributions.Distribution` with the leading dimensions of the observation as batch shape, or
+            `[..., P]` for a team of P members. It has `sample`, `log_prob`, `entropy`, `kl_divergence`, and for
+            continuous actions the `quantile` of each dimension.
         """
         from tfsac.policies.tfp_distributions import tfp_distribution  # TensorFlow Probability takes seconds to import
 
@@ -120,19 +120,19 @@ class Policy:
         return tfp_distribution(policy, spec.action, (*leading, *(() if agents is None else (agents,))))
 
     def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:
-        """Returns what the critics think of actions, as the exported signature "values" does.
+        """Returns the critics' values of actions, like the exported signature "values".
 
-        A policy with a state is asked in the one after its last action, so call it before `act`.
+        A policy with a state uses the state after its last action, so call this before `act`.
 
         Args:
-            observation: as in `act`, but with what the critics read.
-            action: as `act` returns it, in the environment's bounds. Its leading dimensions and those of the
-                observation are broadcast: one observation goes with many actions.
+            observation: as in `act`, with the observations that the critics read.
+            action: as returned by `act`, in the environment's bounds. Its leading dimensions and those of the
+                observation are broadcast, so one observation can be combined with many actions.
 
         Returns:
-            "q", the smallest critic's (of an ensemble, what its policy maximises), and "v" where the agent has one, in
-            units of the filtered reward: a number each, or an array of the leading dimensions. With P agents
-            `[..., P]`. Policies with temporal abstraction have "switch_q" and "keep_q" instead.
+            "q", the minimum over the critics (for an ensemble, the policy's objective), and "v" if the agent has it, in
+            units of the filtered reward: each a number, or an array with the leading dimensions; `[..., P]` for a team
+            of P members. Policies with temporal abstraction return "switch_q" and "keep_q" instead.
         """
         if self.critics is None:
             raise TfsacError(NO_CRITICS)
@@ -144,7 +144,7 @@ class Policy:
         first, rank = arrays_of(stored)[0], len(next(iter(spec.action_fields.values())).shape)
         shape = np.broadcast_shapes(leading, np.shape(first)[: np.ndim(first) - rank])
         stored = map_action(lambda x: _flat(x, rank, shape), stored)
-        row = np.broadcast_to(np.arange(rows).reshape(leading), shape).ravel()  # of the observation of each action
+        row = np.broadcast_to(np.arange(rows).reshape(leading), shape).ravel()  # observation index of each action
         state = dict(state_before(self.state, None, self.acting.initial_state(rows)))
         filtered, state = tf.nest.map_structure(lambda array: array[row], (self.filters.observation(arrays), state))
         arguments = filtered, stored, state
@@ -153,6 +153,6 @@ class Policy:
 
 
 def _flat(values: np.ndarray, rank: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns values of so many dimensions, whose leading ones are broadcast to a shape, as `[N, ...]`."""
+    """Returns values of rank `rank` as `[N, ...]`, with their leading dimensions broadcast to `shape`."""
     last = np.shape(values)[np.ndim(values) - rank :]
     return np.broadcast_to(values, (*shape, *last)).reshape(-1, *last)

@@ -1,4 +1,4 @@
-"""A run: the parts that it is made of, what a checkpoint holds of them, and the loop: act, store, update, evaluate."""
+"""A run: its parts, their state in a checkpoint, and the loop: act, store, update, evaluate."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ from tfsac.utils.files import read_object
 from tfsac.utils.imports import name_of
 
 NO_WARM_UP = {"schedule.heatup_steps": EnvironmentEpisodes(0), "schedule.random_action_steps": None}
-PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
+PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state with one number per environment
 THRESHOLD_REACHED = "threshold reached"
 
 
 @dataclasses.dataclass
 class Result:
-    """How a run ended.
+    """Result of a run.
 
     Attributes:
-        reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
-        run_dir: its folder.
+        reason: "finished", "threshold reached", the name of a signal, or the argument of `Trainer.stop`.
+        run_dir: folder of the run.
         counters: env_steps, episodes, updates.
-        best_return: mean return of the best evaluation, or of ten training episodes where there are none; or None.
-        signal: the number of the signal that interrupted it, or None.
-        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for
-            a preset without a threshold.
-        best_step: environment steps of the run at that evaluation; None without one, or if an earlier version made it.
+        best_return: mean return of the best evaluation, or of ten training episodes without evaluations; or None.
+        signal: the number of the signal that interrupted the run, or None.
+        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None if
+            the preset has no threshold.
+        best_step: environment steps at the best evaluation; None without one, or if it is from an earlier version.
     """
 
     reason: str
@@ -92,29 +92,29 @@ class Result:
 
 
 class Trainer:
-    """One run of a preset in a run directory, new or where its newest checkpoint was taken.
+    """One run of a preset in a run directory: a new run, or one resumed from its newest checkpoint.
 
-    Nothing is written before everything is built, so bad parameters leave no folder behind.
+    Everything is built before anything is written, so invalid parameters leave no folder behind.
 
     Args:
-        preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models, restore_memory, loggers: as
-            `tfsac.train` takes them.
-        terminal: makes what prints the progress, such as a subclass of `TerminalLogger`; called with `quiet`.
+        preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models, restore_memory, loggers: see
+            `tfsac.train`.
+        terminal: creates the progress logger, such as a subclass of `TerminalLogger`; called with `quiet`.
 
     Attributes:
         agent, memory, environments, filters, policy, counters, schedule, directory: parts of the run, for callbacks;
-            like all others, they must not be replaced.
-        preset, settings: the experiment, as config.json has it, and how it is run.
+            like all attributes, they must not be replaced.
+        preset, settings: the experiment as in config.json, and its run parameters.
         update_metrics: names of the metrics that an update returns.
         last_step: the last step of all environments in this process.
-        error: what ended the run, if it failed.
-        run_files: contents of files in the run's folder that checkpoints keep, by name, besides those of its parts.
-        resume_command: what continues the run.
+        error: the exception that ended the run, if it failed.
+        run_files: additional files of the run's folder to keep in checkpoints, contents by name.
+        resume_command: command that resumes the run.
 
     Raises:
         TfsacError: parameters that do not fit the environment, or missing packages.
-        FileExistsError, OSError: the run directory; BlockingIOError: another process trains in it.
-        CheckpointError: nothing to resume from.
+        FileExistsError, OSError: unusable run directory; BlockingIOError: another process trains in it.
+        CheckpointError: no checkpoint to resume from.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class Trainer:
         loggers: Sequence[Logger | str] = (),
     ):
         self.directory = directory = RunDirectory(run_dir)
-        # A resumed run has its weights from its checkpoint.
+        # A resumed run takes its weights from its checkpoint.
         source = None if initial_weights is None or resume else RunDirectory(initial_weights)
         earlier = read_object(directory.config) if resume and directory.config.is_file() else {}
         if env_fn is None and earlier and earlier["preset"]["environment"]["level"].startswith(BY_ENV_FN):
-            raise TfsacError(f"{directory.path} has an environment that a function made: pass it again as env_fn=...")
+            raise TfsacError(f"the environment of {directory.path} is from a function: pass it again as env_fn=...")
         restore_memory = restore_memory and not resume
         if restore_memory and not source:
             raise TfsacError("restore_memory needs initial_weights (--checkpoint_restore_dir) of a new run")
@@ -156,7 +156,7 @@ class Trainer:
         self.error: Exception | None = None
         self.run_files: dict[str, bytes] = {}
         self._stop_reason, self._workers_stop = "", False
-        self._started, self._can_be_saved = False, True  # not in the middle of a step
+        self._started, self._can_be_saved = False, True  # False in the middle of a step
         self._newest_step: Step | None = None
         notes = [configure_once()]
         self._workers, self._several = Workers(make_strategy(run, task), task), task.num_workers > 1
@@ -164,7 +164,7 @@ class Trainer:
         arguments |= {"env_fn": env_fn is not None, "models": models is not None}
         self._workers.check_shared({"preset": to_json(preset), "run": to_json(run), **arguments})
         with contextlib.ExitStack() as closing:
-            closing.callback(use_bfloat16, uses_bfloat16())  # perhaps that of a run around this one
+            closing.callback(use_bfloat16, uses_bfloat16())  # restore the setting, e.g. of an enclosing run
             closing.callback(directory.lock.release)
             evaluation_env = self._make_environments(preset, env_fn, models, resume, closing)
             preset, spec = self.preset, self.environments.spec
@@ -206,7 +206,7 @@ class Trainer:
             if source:
                 for name in load_initial_weights(source, agent, filters):
                     notes.append(
-                        f"Network {name!r} reads other observations than in {source.path}: its weights are fresh."
+                        f"Network {name!r} reads other observations than in {source.path}: it has fresh weights."
                     )
             device_memory = build_device_memory(memory, worker_preset, filters, agent, run.seed)
             one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
@@ -256,7 +256,7 @@ class Trainer:
         resume: bool,
         closing: contextlib.ExitStack,
     ) -> gym.Env:
-        """Makes those of training and the preset as the config records it; returns the environment of evaluations."""
+        """Creates the training environments and the resolved preset; returns the evaluation environment."""
         run, task, make_env = self.settings, self._workers.task, maker(preset.environment, env_fn)
         vector_env = make_env.vector_env()
         if vector_env is not None:
@@ -279,16 +279,16 @@ class Trainer:
             if environment.step_timeout_seconds is not None:
                 env = IsolatedEnvironment(env, make_env, environment.step_timeout_seconds)
             closing.callback(env.close)
-        elif not in_place:  # another process makes it
+        elif not in_place:  # another process creates it
             env.close()
         elif vector_env is None:
-            make_env.prepared.append(env)  # there may be only one at a time
+            make_env.prepared.append(env)  # reuse it: some environments allow only one instance at a time
         self.environments: Environments | VectorEnvironments | RayEnvironments
-        self._shared: Environments | None = None  # where evaluations are made in the environments of training, too
+        self._shared: Environments | None = None  # the training environments, if they are also used for evaluation
         if vector_env is not None:
             self.environments = VectorEnvironments(vector_env, run.seed, environment.logged_keys, begin=not resume)
         elif run.ray_address is None:
-            local, begin = preset_of_worker(preset, task).environment, not resume  # which begins those of a checkpoint
+            local, begin = preset_of_worker(preset, task).environment, not resume  # a resume restores the episodes
             self.environments = Environments(local, run.seed, make_env, task.index * local.num_envs, begin)
             self._shared = self.environments if environment.evaluation == "shared" else None
         else:
@@ -297,15 +297,15 @@ class Trainer:
         return env
 
     def _open(self, source: RunDirectory | None, resume: bool, recorded: dict[str, Any]) -> None:
-        """Makes the run's folder, or brings the parts to where the newest checkpoint was taken; `source` is the run
-        whose memory to begin with, `recorded` what the config has next to the parameters.
+        """Creates the run's folder, or restores the parts from the newest checkpoint. `source` is the run whose memory
+        to start with; `recorded` are additional entries of the config.
         """
         chief, directory, counters = self._workers.task.is_chief, self.directory, self.counters
         self._resumed_at: int | None = None
         if source:
             source.check_spaces(self.environments.spec)
             self._checkpoints.take_memory(source.checkpoints)
-            self.print(f"The memory of {source.path} has {len(self.memory)} steps, so there is no warm-up.")
+            self.print(f"Using {len(self.memory)} steps from the memory of {source.path}; skipping the warm-up.")
         if chief and (not resume or directory.checkpoints.is_dir()):
             directory.acquire_lock()
         if resume:
@@ -319,20 +319,20 @@ class Trainer:
             self._reporter.csv.start(self._reporter.info, self._resumed_at)
         self._checkpoint_period.start(counters.env_steps)
         best, stops = self._evaluator, self.settings.stop_at_threshold and self._evaluator.best_updates
-        was_ending = resume and stops and not directory.policy.exists()  # when it was killed
+        was_ending = resume and stops and not directory.policy.exists()  # killed while stopping at the threshold
         if was_ending and best.reached_threshold(best.best_return, counters):
             self._stop_reason, self._workers_stop = THRESHOLD_REACHED, True
         if resume and self.schedule.finished():
-            self.print("This run has completed its schedule: set a larger schedule.improve_steps to train on.")
+            self.print("This run has completed its schedule: increase schedule.improve_steps to train longer.")
 
     @property
     def last_step(self) -> Step | None:
-        """The last step of all environments in this process, with actions as they got them; None before the first."""
+        """The last step of all environments in this process, with environment actions; None before the first step."""
         step = self._newest_step
         return step and step._replace(action=action_map(self.environments.spec)(step.action))
 
     def stop(self, reason: str) -> None:
-        """Ends the run after the current step; the result has the reason."""
+        """Stops the run after the current step; the result contains the reason."""
         self._stop_reason = reason or "stopped"
 
     def print(self, text: str) -> None:
@@ -340,22 +340,22 @@ class Trainer:
         self._terminal.print(text)
 
     def close(self) -> None:
-        """Closes the environments and unlocks the run's folder; `run` does so at its end."""
+        """Closes the environments and unlocks the run's folder; `run` calls it at the end."""
         self._closing.close()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def run(self) -> Result:
-        """Trains until the schedule, a threshold, a callback or a signal ends it, and saves; to be called once.
+        """Trains until the schedule, a threshold, a callback or a signal ends the run, and saves. Call it only once.
 
         Raises:
             EnvironmentFailure: an environment raised; the state before that step was saved.
-            NonFiniteError: a metric, weight or action is not finite; the last checkpoint is from before, and the batch
-                of a metric was saved.
+            NonFiniteError: a metric, weight or action is not finite. The last checkpoint is from before; for a metric,
+                the batch was saved too.
             CheckpointError: a checkpoint could not be written.
         """
         self._started, reason = True, "failed"
-        use_bfloat16(self.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
+        use_bfloat16(self.settings.mixed_precision == "bfloat16")  # another Trainer may have changed it
         self.print(opening(self.directory, self.agent, self.settings.tensorboard))
         self._closing.callback(lambda: self._reporter.close(reason))
         with contextlib.closing(self):
@@ -379,7 +379,7 @@ class Trainer:
         self._hooks.call("on_training_begin")
         self._hooks.raise_error()
         try:
-            if self._evaluation_due():  # the one that failed, in a run that was resumed
+            if self._evaluation_due():  # in a resumed run, repeat an evaluation that failed
                 self.evaluate()
             while not (self.schedule.finished() or self._stops()):
                 self.train_one_step()
@@ -387,13 +387,13 @@ class Trainer:
             if not signals.received and not running and evaluator.evaluated_at != self.counters.env_steps:
                 self.evaluate()
             judged = evaluator.best_weights or not self.counters.updates or not self._workers.task.is_chief
-            if not signals.received and not judged:  # there are no evaluations, and too few training episodes
+            if not signals.received and not judged:  # no evaluations, and too few training episodes
                 evaluator.save(-np.inf, self.counters)
-        except KeyboardInterrupt:  # of an environment's handler, or the second Ctrl-C
+        except KeyboardInterrupt:  # from an environment's handler, or the second Ctrl-C
             if not self._can_be_saved:
                 raise
             signals.received = signals.received or signal.SIGINT
-        except Exception:  # a signal may have ended the environments' processes, too
+        except Exception:  # the signal may have also ended the environments' processes
             if not (signals.received and self._can_be_saved) or self._several:
                 raise
         if signals.received:
@@ -408,7 +408,7 @@ class Trainer:
         return self._workers_stop if self._several else bool(self._signals.received or self._stop_reason)
 
     def _fail(self, error: Exception) -> Exception:
-        """Saves the state where no step was interrupted, says how to continue, and returns the error to raise."""
+        """Saves the state unless a step was interrupted, prints how to resume, and returns the error to raise."""
         if isinstance(error, tf.errors.OpError) and self._several:
             reason = f"Another worker of this run ended or cannot be reached ({str(error.message).splitlines()[0]})"
             lost = TfsacError(f"{reason}. Start all workers with {self.resume_command} to continue.")
@@ -427,7 +427,7 @@ class Trainer:
         return error
 
     def train_one_step(self) -> None:
-        """Acts once in every environment, makes the updates that are pending, evaluates and saves where it is time."""
+        """Acts once in every environment, makes the pending updates, and evaluates and saves if due."""
         self.collect()
         self.update()
         if self._evaluation_due():
@@ -441,8 +441,8 @@ class Trainer:
         self._hooks.raise_error()
 
     def collect(self) -> None:
-        """Acts once in every environment, stores the step, and learns running statistics from it. Nothing is stored
-        where an environment raises or an action is not finite.
+        """Acts once in every environment, stores the step and updates the running statistics. Nothing is stored if an
+        environment raises or an action is not finite.
         """
         step = self._newest_step = self._collector.step(self.schedule.random_until(), self.counters.env_steps)
         self._can_be_saved = False
@@ -456,7 +456,7 @@ class Trainer:
             data = self._gather_step(data)
         made: Any = slice(None)
         begun: Any = slice(None)
-        if len(step.autoreset):  # a last observation that is followed by a reset and no action does not count
+        if len(step.autoreset):  # exclude the last observation before a reset, and the step that only resets
             made, begun = ~step.autoreset, ~data["ended"]
         if filters.observations:
             filters.learn({key: data[OBSERVATION + key][begun] for key in filters.observations})
@@ -467,7 +467,7 @@ class Trainer:
         self._reporter.add_step(data["reward"], data["ended"], data["length"], logged)
 
     def _gather_step(self, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns a step of all workers, which agree on when they update and stop."""
+        """Returns a step of all workers, and synchronises when they update and stop."""
         stop, complete = self._signals.received or (-1 if self._stop_reason else 0), "rollout_complete"
         status = {"stop": stop, "ready": self.memory.ready, complete: getattr(self.memory, complete, False)}
         data = self._workers.gather(data | {name: np.array([value]) for name, value in status.items()})
@@ -479,7 +479,7 @@ class Trainer:
         return data
 
     def update(self) -> None:
-        """Makes the updates that are pending; where it is time, a reset before them."""
+        """Makes the pending updates, after a reset if one is due."""
         if self._resets.steps and (number := self._resets.pending(self.counters.env_steps)):
             self._updates.finish()
             self._resets.reset(number)
@@ -487,7 +487,7 @@ class Trainer:
             self.print(f"Reset {number} of {len(self._resets.steps)} at step {self.counters.env_steps}.")
         for count in self._sampler.pending():
             if self._updates.running or self._updates.pending:
-                self._updates.finish()  # its priorities count in the next sample
+                self._updates.finish()  # the next sample uses its priorities
             if (batch := self._sampler.draw(count)) is not None:
                 self.counters.updates += count if isinstance(batch, BatchesOnDevice) else len(batch.reward)
                 if self._updates.thread:
@@ -505,18 +505,18 @@ class Trainer:
     # -- evaluations ---------------------------------------------------------------------------------------------------
 
     def _evaluation_due(self) -> bool:
-        """Returns whether an evaluation is due now; in the environment that is trained in, between episodes."""
+        """Returns whether an evaluation is due now; in a shared environment, only between episodes."""
         return self._evaluator.due(self.counters) and not (self._shared and self._shared.length.any())
 
     def evaluate(self) -> dict[str, Any]:
-        """Evaluates the policy, logs a row of metrics and keeps the weights if they are the best so far. In an
+        """Evaluates the policy, logs a row of metrics and saves the weights if they are the best so far. In an
         environment that is shared with training, the running episode ends and a new one starts.
 
         Returns:
-            the row, NaN where it has no value; nothing at workers other than the chief, which evaluates for all.
+            The row, NaN for missing values; an empty dict on workers other than the chief, which evaluates for all.
 
         Raises:
-            EnvironmentFailure: the environment raised; the evaluation is made again when the run is resumed.
+            EnvironmentFailure: the environment raised; a resumed run repeats the evaluation.
         """
         self._updates.wait()
         speed, chief = self._reporter.steps_per_second(), self._workers.task.is_chief
@@ -542,13 +542,13 @@ class Trainer:
         return row
 
     def _evaluate_policy(self) -> dict[str, Any]:
-        """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
+        """Returns the metrics that rate the policy: an evaluation, or the last training episodes once it learns."""
         if self.preset.environment.evaluation == "none":
             enough = self.schedule.since_heatup(EnvironmentEpisodes(1)) >= RECENT_EPISODES and self.counters.updates
             return {RECENT: self._reporter.recent_return() if enough else np.nan}
         first_observation = None
         if self._shared:
-            self._evaluator.env = self._shared.local_envs[0]  # the run may have made another
+            self._evaluator.env = self._shared.local_envs[0]  # the run may have recreated it
             if not self._shared.length.any():
                 first_observation = {key: array[0] for key, array in self._shared.observation.items()}
         return self._evaluator.evaluate(self.counters.env_steps, first_observation)
@@ -556,8 +556,8 @@ class Trainer:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def save(self) -> pathlib.Path:
-        """Writes a checkpoint and returns its folder; nothing is written where a weight is not finite. All workers of a
-        run call it together.
+        """Writes a checkpoint and returns its folder; writes nothing if a weight is not finite. All workers of a run
+        must call it together.
         """
         self._updates.wait()
         refuse_non_finite_weights(self.agent.trained)
@@ -567,7 +567,7 @@ class Trainer:
         environments |= {name: value.tolist() for name, value in everywhere.items()}
         state = {name: part.state() for name, part in self._parts().items()}
         state |= {"collector": collector, "evaluator": self._evaluator.state(self.counters)}
-        # Several workers start new episodes where the run is resumed.
+        # Several workers start new episodes when the run is resumed.
         arrays = {} if self._several else {**self._collector.arrays(), **self._updates.arrays()}
         files = dict(self.run_files)
         if self._workers.task.is_chief:
@@ -579,7 +579,7 @@ class Trainer:
         return checkpoint
 
     def _parts(self) -> dict[str, Any]:
-        """Returns parts whose state a checkpoint has, by name there; collector and evaluator save more than a state."""
+        """Returns the parts with a plain state by their name in a checkpoint; collector and evaluator save more."""
         return {
             "schedule": self.schedule,
             "reporter": self._reporter,
@@ -588,9 +588,9 @@ class Trainer:
         }
 
     def _restore(self) -> None:
-        """Brings a new run to where the newest whole checkpoint in its folder was taken."""
+        """Restores a new trainer from the newest complete checkpoint in its folder."""
         restored, task = self._checkpoints.restore(), self._workers.task
-        if self.directory.config.is_file():  # a missing one is made again
+        if self.directory.config.is_file():  # a missing config is recreated
             self.directory.check_spaces(self.environments.spec)
         for note in restored.notes:
             self.print(note)
@@ -617,14 +617,14 @@ class Trainer:
         self.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
 
     def _end_episodes(self) -> None:
-        """Notes that the running episodes do not continue, so that their newest steps are saved again."""
+        """Marks the running episodes as ended, so that the next checkpoint saves their newest steps again."""
         self._checkpoints.rewrite_newest_chunk()
         self.memory.end_episodes()
         self.filters.end_episodes()
         self._reporter.running[:] = 0.0
 
     def _reseed(self) -> None:
-        """Gives this worker streams of random numbers that neither another one has nor itself had before this step."""
+        """Gives this worker random streams that no other worker uses and that it has not used before this step."""
         position = [self._workers.task.index, self._workers.task.num_workers, self.counters.env_steps]
         self._sampler.rng = np.random.default_rng([self.settings.seed, Stream.SAMPLING, *position])
         self._collector.reseed([self.settings.seed, Stream.ACTING, *position])

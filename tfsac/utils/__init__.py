@@ -1,1 +1,1 @@
-"""Small helpers that every room may use: files, the machine, imports of the user's modules. No TensorFlow."""
+"""Helpers for the whole package: files, the machine, imports of the user's modules. They load no TensorFlow."""

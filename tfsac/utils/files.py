@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and never written over something else."""
+"""Atomic file writes that never overwrite existing files unasked."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ LOCK = ".lock"  # file in a run's folder
 
 
 def new_run_dir(name: str, seed: int | None) -> pathlib.Path:
-    """Returns the folder of a run, or of several seeds, for which none was named: runs/NAME/TIME-seedSEED."""
+    """Returns the default folder of a run, or of several seeds: runs/NAME/TIME-seedSEED."""
     time = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
     return pathlib.Path("runs") / name / (time if seed is None else f"{time}-seed{seed}")
 
 
 def check_new_folder(path: pathlib.Path, advice: str = "choose a new or empty folder") -> None:
-    """Raises FileExistsError with advice for a folder with anything in it but the file of a lock."""
+    """Raises FileExistsError with advice unless the folder is missing, or empty except for a lock file."""
     if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
         raise FileExistsError(f"{path} exists: {advice}")
 
 
 def new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) -> pathlib.Path:
-    """Returns the path of a file to write, whose name has one of the suffixes, and makes its folder; raises TfsacError
-    for other suffixes, and FileExistsError unless something may be replaced.
+    """Returns the path of a file to write, and creates its folder. Raises TfsacError unless the name has one of the
+    suffixes, and FileExistsError if the file exists and may not be replaced.
     """
     path = pathlib.Path(path)
     if suffixes and path.suffix not in suffixes:
         raise TfsacError(f"The file's name must end in {' or '.join(suffixes)}, got {path}")
     if (suffixes and path.is_dir()) or (path.exists() and not replace):
-        raise FileExistsError(f"{path} exists, and nothing is written over it")
+        raise FileExistsError(f"{path} exists and is not overwritten")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def sync(path: pathlib.Path) -> None:
-    """Waits until a file or folder is on the disk."""
+    """Flushes a file or folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -57,19 +57,19 @@ def sync(path: pathlib.Path) -> None:
 
 
 def acquire(lock: BaseFileLock) -> contextlib.AbstractContextManager[Any]:
-    """Takes the lock of a folder, which the operating system releases when the process ends; raises BlockingIOError
-    where another process, or another part of this one, has it.
+    """Acquires the lock of a folder, which the operating system releases when the process exits. Raises BlockingIOError
+    if another process, or another part of this one, holds it.
     """
     try:
         return lock.acquire(timeout=0.0)
     except Timeout:
         folder = pathlib.Path(lock.lock_file).parent
-        raise BlockingIOError(f"{folder} is being trained already: wait for its end") from None
+        raise BlockingIOError(f"{folder} is being trained already: wait until that run ends") from None
 
 
 @contextlib.contextmanager
 def atomic_write(path: pathlib.Path) -> Iterator[IO[bytes]]:
-    """Gives a temporary file to write to; it is synced and renamed to `path` when all went well, else removed."""
+    """Yields a temporary file, which is synced and renamed to `path` on success, and otherwise removed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -83,7 +83,7 @@ def atomic_write(path: pathlib.Path) -> Iterator[IO[bytes]]:
 
 
 def remove_temporary(folder: pathlib.Path) -> None:
-    """Removes the temporary files and folders that killed processes left in a folder."""
+    """Removes temporary files and folders that killed processes left in a folder."""
     for path in folder.glob(".*.tmp"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -93,7 +93,7 @@ def remove_temporary(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def glob_safe(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a path to a folder without characters of a pattern: TensorFlow reads paths of checkpoints as patterns."""
+    """Yields a path to a folder without glob characters, because TensorFlow reads checkpoint paths as patterns."""
     absolute = folder.absolute()
     if not set("[]*?\\") & set(str(absolute)):
         yield folder
@@ -105,7 +105,7 @@ def glob_safe(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def leaves(value: Any, path: str = "", empty: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields dotted path and value of everything in nested dicts; on request, empty dicts inside are values, too."""
+    """Yields the dotted path and value of every leaf of nested dicts; with `empty`, empty inner dicts are leaves."""
     if isinstance(value, dict) and (value or not (empty and path)):
         for key, entry in value.items():
             yield from leaves(entry, f"{path}.{key}" if path else key, empty)
@@ -114,7 +114,7 @@ def leaves(value: Any, path: str = "", empty: bool = False) -> Iterator[tuple[st
 
 
 def differences(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """Returns what differs between nested dicts: dotted path, value before, value after (None where there is none)."""
+    """Returns the differences between nested dicts: dotted path, value before, value after (None if missing)."""
     changed = []
     for name in before | after:
         old, new = before.get(name), after.get(name)
@@ -137,7 +137,7 @@ def read_object(path: pathlib.Path) -> dict[str, Any]:
 
 
 def read_arrays(path: pathlib.Path, kind: str = "an npz file") -> dict[str, np.ndarray]:
-    """Returns the arrays of an npz file; raises TfsacError where it is damaged or not of this kind."""
+    """Returns the arrays of an npz file; raises TfsacError if it is damaged or not of this kind."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)

@@ -1,4 +1,4 @@
-"""Finds the user's modules, and names what is in them."""
+"""Imports the user's modules, and names their objects."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from tfsac.errors import TfsacError
 
-IMPORT_FOLDERS: list[str] = []  # what `make_importable` added; the config of a run keeps them for later commands
+IMPORT_FOLDERS: list[str] = []  # folders that `make_importable` added; a run's config keeps them for later commands
 
 
 def make_importable(folder: str | pathlib.Path, first: bool = True) -> None:
-    """Lets Python import the modules in a folder, if it exists, before installed packages of the same name or after."""
+    """Adds a folder, if it exists, to Python's import path: before installed packages if `first`, else after them."""
     path = str(pathlib.Path(folder).absolute())
     if not pathlib.Path(path).is_dir():
         return
@@ -26,14 +26,14 @@ def make_importable(folder: str | pathlib.Path, first: bool = True) -> None:
 
 
 def load(name: str) -> Any:
-    """Returns what "MODULE:NAME" names, such as the class of "my_agents:MyAgent", or raises TfsacError."""
+    """Returns the object that "MODULE:NAME" names, such as the class "my_agents:MyAgent", or raises TfsacError."""
     module, _, inner = name.partition(":")
     try:
         value = functools.reduce(getattr, filter(None, inner.split(".")), importlib.import_module(module))
     except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):  # one that the user's module needs
+        if not f"{module}.".startswith(f"{error.name}."):  # a missing import of the user's module
             raise
-        raise TfsacError(f"no module {error.name!r} for {name!r} in {IMPORT_FOLDERS} or where Python looks") from error
+        raise TfsacError(f"no module {error.name!r} for {name!r} in {IMPORT_FOLDERS} or on Python's path") from error
     except (AttributeError, ValueError) as error:
         raise TfsacError(f"{name!r} must be MODULE:NAME of something in a module: {error}") from error
     if not inner:
@@ -42,7 +42,7 @@ def load(name: str) -> Any:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Returns module and name of a function, such as "experiments.make_arm", or of any other object's class."""
+    """Returns module and name of a function, such as "experiments.make_arm", or of another object's class."""
     while isinstance(function, functools.partial):
         function = function.func
     callable_ = function if hasattr(function, "__qualname__") else type(function)

@@ -1,4 +1,4 @@
-"""What the machine has, and how it asks a process to end. No TensorFlow."""
+"""Cores, memory and termination signals of the machine. Loads no TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import signal
 
 from tfsac.errors import TfsacError
 
-CGROUP = pathlib.Path("/sys/fs/cgroup")  # of this process in a container, version 2
-SIGNALLED = 128  # plus the number of the signal that ended a process: its exit status, as shells have it
-TENSORFLOW_IN: list[int] = []  # ids of the processes that compute with TensorFlow; a forked child has its parent's
+CGROUP = pathlib.Path("/sys/fs/cgroup")  # cgroup v2 of this process in a container
+SIGNALLED = 128  # plus a signal's number: exit status of a process that the signal ended, as in shells
+TENSORFLOW_IN: list[int] = []  # ids of processes that use TensorFlow; a forked child inherits its parent's
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def usable_cores() -> int:
-    """Returns how many cores this process may use, which an affinity (taskset) or a container's quota may limit."""
+    """Returns the number of cores that this process may use, given its affinity (taskset) and a container's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota, _, period = _limit("cpu.max").partition(" ")  # microseconds in each period of so many
+    quota, _, period = _limit("cpu.max").partition(" ")  # both in microseconds
     return max(1, min(cores, -(-int(quota) // int(period)))) if quota.isdecimal() and period.isdecimal() else cores
 
 
@@ -31,15 +31,15 @@ def cpu() -> str:
 
 
 def usable_memory() -> int:
-    """Returns the bytes of RAM that this process may use, which a container may limit."""
+    """Returns the bytes of RAM that this process may use, given a container's limit."""
     ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _limit("memory.max")
     return min(ram, int(limit)) if limit.isdecimal() else ram
 
 
 def use_tensorflow() -> None:
-    """Notes that this process computes with TensorFlow; raises TfsacError where it was forked from one that did, whose
-    threads TensorFlow would wait for forever.
+    """Records that this process uses TensorFlow. Raises TfsacError if it was forked from a process that did: TensorFlow
+    would wait forever for that process's threads.
     """
     if os.getpid() not in TENSORFLOW_IN:
         if TENSORFLOW_IN:
@@ -48,7 +48,7 @@ def use_tensorflow() -> None:
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Returns the signals that end this process; nohup, for one, has it ignore SIGHUP."""
+    """Returns the signals that end this process; under nohup, for example, it ignores SIGHUP."""
     return [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
 

@@ -1,4 +1,4 @@
-"""A quiet start of TensorFlow."""
+"""Hides TensorFlow's messages at import."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 
 class QuietImport(importlib.abc.MetaPathFinder):
-    """Hides what TensorFlow's libraries print while they load, whoever imports it; TF_CPP_MIN_LOG_LEVEL=0 shows it."""
+    """Hides what TensorFlow's libraries print at import, from any caller; TF_CPP_MIN_LOG_LEVEL=0 shows it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Returns how TensorFlow is loaded."""
+        """Returns TensorFlow's module spec, with a quiet loader."""
         if name != "tensorflow":
             return None
         sys.meta_path.remove(self)
@@ -33,7 +33,7 @@ def _load_quietly(load: Callable[[Any], None], module: Any) -> None:
         os.dup2(nowhere.fileno(), 2)
     try:
         load(module)
-        module.config.list_physical_devices()  # which looks for GPUs, and prints
+        module.config.list_physical_devices()  # looks for GPUs, and prints messages
     finally:
         os.dup2(stderr_copy, 2)
         os.close(stderr_copy)

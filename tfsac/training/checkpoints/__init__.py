@@ -1,4 +1,4 @@
-"""Checkpoints: agent, memory and the state of a run, written whole and checked before they are used."""
+"""Checkpoints: agent, memory and the state of a run, written atomically and verified before use."""
 
 from tfsac.training.checkpoints.checkpoint import CheckpointManager, Restored, identity_of, read_agent
 from tfsac.training.checkpoints.format import FORMAT, CheckpointError

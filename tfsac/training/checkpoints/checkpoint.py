@@ -1,4 +1,4 @@
-"""Saving and restoring a run: complete, atomic checkpoints; the memory is saved in chunks, each row once."""
+"""Save and restore a run: complete, atomic checkpoints; the memory is saved in chunks, each row once."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tfsac.training.checkpoints.format import (
 from tfsac.types import Spec
 from tfsac.utils.files import atomic_write, differences, glob_safe, read_arrays, read_object, sync
 
-DEMONSTRATIONS = "demonstrations"  # their file may be moved; the memory knows them by their content
-CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
+DEMONSTRATIONS = "demonstrations"  # the file may be moved; the memory identifies it by its content
+CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the RAM needed to save it
 
 
 class Restored(NamedTuple):
-    """What `CheckpointManager.save` was given besides agent and memory, a note for each damaged checkpoint that was
-    passed over, and the number of workers that shared the run.
+    """The arguments of `CheckpointManager.save` apart from agent and memory, a note for each damaged checkpoint that
+    was skipped, and the number of workers of the run.
     """
 
     path: pathlib.Path
@@ -57,10 +57,10 @@ class CheckpointManager:
     """Saves and restores one run.
 
     Args:
-        directory: of the checkpoints, of which `keep` are kept.
-        agent, memory: whose variables and rows are saved.
-        identity: what must be equal to restore, as `identity_of` returns it.
-        workers: that share the run, all of which call `save` and `restore` together; None where there is one.
+        directory: folder of the checkpoints; the newest `keep` are kept.
+        agent, memory: provide the variables and rows to save.
+        identity: values from `identity_of` that must match on restore.
+        workers: workers of the run, which must call `save` and `restore` together; None for a single one.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class CheckpointManager:
         self.checkpoint = tf.train.Checkpoint(agent=agent)
         self.workers = workers or Workers(tf.distribute.get_strategy(), WorkerTask())
         self.saved_chunks: list[dict[str, Any]] = []  # of this worker's memory
-        self.damaged: list[pathlib.Path] = []  # checkpoints that were passed over
+        self.damaged: list[pathlib.Path] = []  # checkpoints that were skipped
 
     def saved_checkpoints(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
@@ -92,15 +92,15 @@ class CheckpointManager:
         arrays: Mapping[str, np.ndarray] | None = None,
         run_files: Mapping[str, bytes] | None = None,
     ) -> pathlib.Path:
-        """Saves everything, of the memory what is new since the checkpoint before, and returns the folder.
+        """Saves everything, including the memory's rows since the previous checkpoint, and returns the folder.
 
         Args:
             step: environment steps; names the checkpoint.
-            state, arrays: JSON values and arrays of everything that is neither agent nor memory.
-            run_files: contents of files of the run's folder by name, to mend them from.
+            state, arrays: JSON values and arrays of everything except agent and memory.
+            run_files: contents of files of the run's folder by name, to restore them from.
 
         Raises:
-            CheckpointError: the disk is full or cannot be written; earlier checkpoints are as they were.
+            CheckpointError: the disk is full or not writable; earlier checkpoints are unchanged.
         """
         target = self.directory / f"{step:09d}"
         temporary = self.directory / f".{target.name}.tmp"
@@ -132,13 +132,13 @@ class CheckpointManager:
                 (temporary / MANIFEST).write_bytes(sealed(manifest))
                 for path in [*temporary.iterdir(), temporary, self.chunks]:
                     sync(path)
-                if target.exists():  # the last step of a run may be one of its period, too
+                if target.exists():  # the last step of a run may already have a periodic checkpoint
                     target.replace(self.directory / f".{target.name}.old")
                 temporary.replace(target)
                 sync(self.directory)
         except (OSError, tf.errors.OpError) as error:
             if chief:
-                prune(self.directory, self.keep, self.damaged)  # and what was written of this one
+                prune(self.directory, self.keep, self.damaged)  # also removes this partial checkpoint
             names = ", ".join(path.name for path in self.saved_checkpoints()) or "none"
             raise CheckpointError(
                 f"the checkpoint at step {step} cannot be written: {error} (kept: {names})"
@@ -150,7 +150,7 @@ class CheckpointManager:
         return target
 
     def _save_memory(self, temporary: pathlib.Path) -> dict[str, Any]:
-        """Writes what is new in this worker's memory, and returns how the manifest names it all."""
+        """Writes the new rows of this worker's memory, and returns the memory's manifest entry."""
         memory = self.memory
         oldest, total = memory.oldest_row, memory.total_rows
         needed = (chunk for chunk in self.saved_chunks if chunk["stop"] > oldest)
@@ -169,13 +169,13 @@ class CheckpointManager:
         return {"total_rows": total, "chunks": chunks}
 
     def rewrite_newest_chunk(self) -> None:
-        """Makes the next checkpoint save the newest rows again, because they were changed after they were saved."""
+        """Makes the next checkpoint save the newest rows again, because they changed after they were saved."""
         self.saved_chunks = self.saved_chunks[:-1]
 
     # -- restoring -----------------------------------------------------------------------------------------------------
 
     def restore(self) -> Restored:
-        """Restores agent and memory from the newest checkpoint that is complete."""
+        """Restores agent and memory from the newest complete checkpoint."""
         if self.workers.task.is_chief:
             clean_up(self.directory)
         self.workers.gather({"clean": np.ones(1)})  # the other workers wait for it
@@ -194,14 +194,14 @@ class CheckpointManager:
         changed = differences(identity if identity == self.identity else _with_defaults(identity), self.identity)
         if changed:
             name, saved, current = min(changed, key=lambda change: not change[0].endswith(".kind"))  # or the first
-            advice = ". A new run may begin with its weights: initial_weights (--checkpoint_restore_dir)"
+            advice = ". To start a new run with its weights, use initial_weights (--checkpoint_restore_dir)"
             raise CheckpointError(
                 f"a resumed run keeps its agent and environment: {checkpoint} has {name}={saved!r}, got {current!r}"
                 f"{'' if 'shapes' in name or 'normalization' in name else advice}"
             )
 
     def take_memory(self, directory: pathlib.Path) -> None:
-        """Fills the memory with that of another run's newest checkpoint in `directory`."""
+        """Loads the memory of another run's newest checkpoint in `directory`."""
         checkpoint, _ = newest_complete(directory, chunks=True)
         self.workers.check_shared({"checkpoint": checkpoint.name})
         manifest = read_manifest(checkpoint)
@@ -214,7 +214,7 @@ class CheckpointManager:
                 f"the memory of {checkpoint} has kind, max_size and num_envs {saved}, this run {current}"
             )
         self._read_memory(checkpoint, manifest)
-        self.saved_chunks = []  # those are in the other run's folder
+        self.saved_chunks = []  # the chunks are in the other run's folder
         self.memory.end_episodes()
 
     def _read_memory(self, checkpoint: pathlib.Path, manifest: dict[str, Any]) -> None:
@@ -222,8 +222,8 @@ class CheckpointManager:
         if len(saved) == task.num_workers:
             local = saved[task.index]
             for chunk in local["chunks"]:
-                # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave
-                # them out.
+                # The first chunk may start with rows that the memory no longer keeps: a ring overwrites them, an
+                # episode memory omits them.
                 self.memory.put(chunk["start"], _read_rows(checkpoint, chunk))
             self.memory.total_rows = local["total_rows"]
             self.memory.restore(read_arrays(checkpoint / memory_file(task.index)))
@@ -236,21 +236,21 @@ class CheckpointManager:
 
 
 def _read_rows(checkpoint: pathlib.Path, chunk: dict[str, Any]) -> np.ndarray:
-    """Returns the rows of a chunk, mapped into memory."""
+    """Returns the rows of a chunk, memory-mapped."""
     return np.load(checkpoint.parent / CHUNKS / chunk["file"], mmap_mode="r", allow_pickle=False)
 
 
 def read_agent(agent: tf.Module, checkpoint: pathlib.Path) -> None:
-    """Reads the variables of an agent from the folder of a checkpoint; raises CheckpointError for another agent."""
+    """Reads an agent's variables from a checkpoint's folder; raises CheckpointError if they belong to another agent."""
     try:
         with glob_safe(checkpoint) as folder:
             tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
     except (ValueError, AssertionError, tf.errors.OpError) as error:
-        raise CheckpointError(f"{checkpoint} has other networks, such as of other models: {error}") from error
+        raise CheckpointError(f"{checkpoint} has other networks, for example from other models: {error}") from error
 
 
 def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
-    """Returns environment, agent, seed and shapes of a run as JSON values; its schedule may be extended."""
+    """Returns environment, agent, seed and shapes of a run as JSON values; the schedule may change on resume."""
     arrays = {**spec.observation, **spec.action_fields}
     return {
         **_identity(preset.environment, preset.agent),
@@ -260,7 +260,7 @@ def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
 
 
 def _with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
-    """Returns the identity of a checkpoint with the defaults of parameters that came later."""
+    """Returns the identity of a checkpoint with defaults for parameters that were added later."""
     agent, memory = identity["agent"], dict(identity["agent"]["memory"])
     if memory["kind"] in ("sqil", "prior_data"):
         memory[DEMONSTRATIONS] = DEMONSTRATIONS
@@ -272,6 +272,6 @@ def _with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
 def _identity(environment_parameters: EnvironmentParameters, agent_parameters: AgentParameters) -> dict[str, Any]:
     environment, agent = to_json(environment_parameters), to_json(agent_parameters)
     agent["memory"].pop(DEMONSTRATIONS, None)
-    for name in ("vectorization", "step_timeout_seconds"):  # the same steps come of it
+    for name in ("vectorization", "step_timeout_seconds"):  # these do not affect the steps
         del environment[name]
     return {"environment": environment, "agent": agent}

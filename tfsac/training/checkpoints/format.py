@@ -1,15 +1,15 @@
-"""The files of a run's checkpoints: which there are, whether they are what their manifest says, what may be deleted.
+"""Files of a run's checkpoints: find them, verify them against their manifest, and delete old ones.
 
     checkpoints/
       000010000/   manifest.json, state.json, state.npz, memory.npz, agent.*    by environment steps
                    metrics.csv, best.npz, config.json                          copies of the run's files at that time
       memory/      rows-<first>-<last>-<hash>.npy                              by absolute row index, never changed
 
-Where several workers share a run, each writes its own memory, and the manifest lists the rows of all.
+If several workers share a run, each writes its own memory, and the manifest lists the rows of all.
 
-A checkpoint is written under another name, synced to disk and renamed. Its manifest lists every file and chunk with
-size and SHA-256, and has a checksum of its own. The checksums guard against damage, not against people: whoever can
-write the folder can write these too. A chunk is deleted when no kept manifest names it.
+A checkpoint is written under a temporary name, synced to disk and renamed. Its manifest lists every file and chunk with
+size and SHA-256, and has its own checksum. The checksums guard against damage, not against tampering: anyone who can
+write to the folder can rewrite them. A chunk is deleted when no remaining manifest lists it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROWS = re.compile(r"rows-\d{10,19}-\d{10,19}-[0-9a-f]{12}\.npy", re.ASCII)
 
 
 class CheckpointError(TfsacError):
-    """A checkpoint cannot be written, or none can be read."""
+    """A checkpoint cannot be written or read."""
 
 
 def digest(path: pathlib.Path) -> dict[str, Any]:
@@ -57,12 +57,12 @@ def chunk_name(start: int, stop: int, rows: np.ndarray) -> str:
 
 
 def memory_file(worker: int) -> str:
-    """Returns the name of the file with what a worker's memory has besides its rows."""
+    """Returns the name of the file with the state of a worker's memory other than its rows."""
     return f"memory-{worker}.npz" if worker else "memory.npz"
 
 
 def memories_in(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns what a manifest says of every worker's memory."""
+    """Returns the memory entries of all workers in a manifest."""
     return [manifest["memory"], *manifest["memory_of_others"]]
 
 
@@ -73,12 +73,12 @@ def checkpoints_in(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def read_manifest(checkpoint: pathlib.Path) -> dict[str, Any]:
-    """Returns the manifest of a checkpoint; raises OSError or ValueError where it is missing or damaged."""
+    """Returns the manifest of a checkpoint; raises OSError or ValueError if it is missing or damaged."""
     content = (checkpoint / MANIFEST).read_bytes()
     manifest = json.loads(content)
     if not isinstance(manifest, dict) or sealed(manifest) != content:
         raise ValueError(f"{MANIFEST} does not have its checksum")
-    if manifest["format"] != FORMAT:  # not damaged, so none before it is used
+    if manifest["format"] != FORMAT:  # not damaged, so do not fall back to an older checkpoint
         raise CheckpointError(
             f"{checkpoint} has format {manifest['format']}, of another version of tfsac; this one reads {FORMAT}"
         )
@@ -88,10 +88,10 @@ def read_manifest(checkpoint: pathlib.Path) -> dict[str, Any]:
 
 
 def verify(checkpoint: pathlib.Path, chunks: bool = True) -> dict[str, Any]:
-    """Compares the files of a checkpoint, and the chunks of its memory, with its manifest, which it returns.
+    """Verifies the files of a checkpoint, and the chunks of its memory, and returns its manifest.
 
     Raises:
-        OSError, ValueError: one is missing or altered.
+        OSError, ValueError: a file is missing or was altered.
     """
     manifest = read_manifest(checkpoint)
     files = {checkpoint / name: expected for name, expected in manifest["files"].items()}
@@ -108,12 +108,12 @@ def verify(checkpoint: pathlib.Path, chunks: bool = True) -> dict[str, Any]:
 def newest_complete(
     folder: pathlib.Path, checkpoint: pathlib.Path | None = None, chunks: bool = False
 ) -> tuple[pathlib.Path, list[str]]:
-    """Returns the newest checkpoint that is complete, and a line for each newer one that is not.
+    """Returns the newest complete checkpoint, and a message for each newer incomplete one.
 
     Args:
-        folder: of the checkpoints.
-        checkpoint: of the only one to look at; None for all.
-        chunks: whether the chunks of its memory must be complete, too.
+        folder: folder of the checkpoints.
+        checkpoint: the only checkpoint to consider; None for all.
+        chunks: whether the chunks of its memory must also be complete.
     """
     notes: list[str] = []
     for candidate in reversed(checkpoints_in(folder)) if checkpoint is None else [checkpoint]:
@@ -126,13 +126,13 @@ def newest_complete(
             continue
         return candidate, notes
     raise CheckpointError(
-        f"There is no checkpoint to continue from in {folder}; initial_weights (--checkpoint_restore_dir) begins a new "
+        f"There is no checkpoint to continue from in {folder}; initial_weights (--checkpoint_restore_dir) starts a new "
         f"run with the best weights of this one. {' '.join(notes)}"
     )
 
 
 def clean_up(folder: pathlib.Path) -> None:
-    """Removes what killed writers left, and brings back a checkpoint that one was about to replace."""
+    """Removes the temporary files of killed writers, and restores a checkpoint that was about to be replaced."""
     for replaced in folder.glob(".[0-9]*.old"):
         target = folder / replaced.name[1:-4]
         if target.exists():
@@ -144,12 +144,12 @@ def clean_up(folder: pathlib.Path) -> None:
 
 
 def prune(folder: pathlib.Path, keep: int, damaged: Collection[pathlib.Path] = ()) -> None:
-    """Deletes all but the newest checkpoints, the damaged ones, and the chunks that none of the others needs."""
-    with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
+    """Deletes all but the `keep` newest undamaged checkpoints, and the chunks that none of them needs."""
+    with contextlib.suppress(OSError):  # anything that cannot be deleted now is deleted next time
         clean_up(folder)
         checkpoints = checkpoints_in(folder)
         remaining = [checkpoint for checkpoint in checkpoints if checkpoint not in damaged][-keep:]
-        for checkpoint in set(checkpoints) - set(remaining):  # renamed first: half of it would be a damaged one
+        for checkpoint in set(checkpoints) - set(remaining):  # rename first: a kill must not leave a damaged checkpoint
             shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.tmp")))
         referenced = set[str]()
         for checkpoint in remaining:

@@ -1,4 +1,4 @@
-"""Where the metrics of a run go: metrics.csv, the terminal, TensorBoard, W&B, MLflow, and loggers of the user's."""
+"""Loggers of a run's metrics: metrics.csv, the terminal, TensorBoard, W&B, MLflow, and custom loggers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVICES: Mapping[str, Callable[[], Logger]] = {"wandb": WandbLogger, "mlflow": 
 
 
 def make_loggers(loggers: Sequence[Logger | str]) -> list[Logger]:
-    """Returns loggers, made where they are given as "wandb", "mlflow" or "module:Class"."""
+    """Returns the loggers, creating those given as "wandb", "mlflow" or "module:Class"."""
     return [(SERVICES.get(logger) or load(logger))() if isinstance(logger, str) else logger for logger in loggers]
 
 

@@ -1,4 +1,4 @@
-"""metrics.csv: a row for each evaluation."""
+"""metrics.csv: one row per evaluation."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfsac.utils.files import atomic_write
 
 
 class CSVLogger:
-    """Writes a row for each evaluation by replacing the whole file, so that it is never half written.
+    """Writes one row per evaluation. Replaces the whole file each time, so that it is always complete.
 
     Attributes:
-        columns: of the rows so far, which may leave cells empty.
-        content: of the file, for checkpoints.
+        columns: columns of all rows so far; a row may leave cells empty.
+        content: content of the file, for checkpoints.
     """
 
     def __init__(self, path: pathlib.Path):
@@ -26,7 +26,7 @@ class CSVLogger:
         self.rows: list[Mapping[str, Any]] = []
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
-        """Keeps the rows up to the checkpoint of a run that is resumed."""
+        """In a resumed run, keeps the rows up to the checkpoint."""
         self.columns, self.rows = [], []
         if resumed_at is not None and self.path.is_file():
             with self.path.open(newline="") as file:

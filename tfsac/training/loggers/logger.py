@@ -1,4 +1,4 @@
-"""The calls that every logger gets."""
+"""The interface of loggers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Kind = Literal["episode", "update", "evaluation"]
 
 @dataclasses.dataclass(frozen=True)
 class RunInfo:
-    """What loggers know of a run.
+    """Information about a run for its loggers.
 
     Attributes:
-        path: of its folder, whose name is the run's.
-        update_metrics: metrics of an update.
-        extra: metrics that callbacks add.
+        path: folder of the run; its name is the name of the run.
+        update_metrics: names of the metrics of an update.
+        extra: names of the metrics from callbacks.
         total, unit: length of the run, such as 100000 "EnvironmentSteps".
         preset, settings: the experiment and its `RunParameters` as JSON values.
     """
@@ -33,7 +33,7 @@ class RunInfo:
 
 @runtime_checkable
 class Logger(Protocol):
-    """A place to which metrics go; see docs/callbacks.md for one of your own.
+    """Receives the metrics of a run; docs/callbacks.md shows how to write a custom logger.
 
     Example:
         >>> class Printer:
@@ -51,9 +51,9 @@ class Logger(Protocol):
         """Called before the first step.
 
         Args:
-            run: its folder and parameters.
-            resumed_at: environment steps of the checkpoint that is continued, or None. What was written of later
-                steps is void: it is made again.
+            run: folder and parameters of the run.
+            resumed_at: environment steps of the checkpoint that the run resumes from, or None. Discard anything written
+                for later steps: the run repeats them.
         """
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
@@ -61,16 +61,16 @@ class Logger(Protocol):
 
         Args:
             kind: "episode" for means over the training episodes that ended in a step, "update" for means over the
-                updates since the last ones (every 1000 environment steps, and at an evaluation), or "evaluation", with
+                updates since the last call (every 1000 environment steps, and at an evaluation), or "evaluation" for
                 the row of metrics.csv.
             step: environment steps.
-            values: without those that are not known.
+            values: the metrics, without missing ones.
         """
 
     def close(self, reason: str) -> None:
         """Called at the end.
 
         Args:
-            reason: "finished", "threshold reached", the name of a signal, what `Trainer.stop` was given, or "failed: "
+            reason: "finished", "threshold reached", the name of a signal, the argument of `Trainer.stop`, or "failed: "
                 and the error's type.
         """

@@ -1,6 +1,6 @@
 """Weights & Biases and MLflow.
 
-Neither takes rows back. A resumed run continues the same run there and leaves out the rows that were sent already.
+Neither can delete logged rows, so a resumed run continues the service's run and skips rows that were already sent.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ WANDB_RUN, MLFLOW_RUN = "wandb_run.json", "mlflow_run.json"  # in the run's fold
 
 
 class WandbLogger:
-    """Logs every row of metrics to Weights & Biases; a resumed run continues the same run there.
+    """Logs every row of metrics to Weights & Biases; a resumed run continues the same W&B run.
 
     Args:
-        project: of Weights & Biases.
-        **kwargs: for `wandb.init`, such as `entity`, `tags` or `mode="offline"`.
+        project: W&B project.
+        **kwargs: arguments of `wandb.init`, such as `entity`, `tags` or `mode="offline"`.
 
     Example:
         >>> tfsac.train(preset, "runs/first", loggers=[WandbLogger("pendulum", mode="offline")])
@@ -36,7 +36,7 @@ class WandbLogger:
         self.wandb, self.kwargs = _package("wandb"), {"project": project, **kwargs}
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
-        """Starts or continues the run there."""
+        """Starts or continues the W&B run."""
         self.file = run.path / WANDB_RUN
         saved = read_object(self.file) if self.file.is_file() else {}
         self.last_logged_step = saved.get("env_steps", -1)
@@ -53,17 +53,17 @@ class WandbLogger:
             _write(self.file, {"id": self.run.id, "env_steps": step})
 
     def close(self, reason: str) -> None:
-        """Completes the run there, or marks it as failed."""
+        """Finishes the W&B run, or marks it as failed."""
         self.run.finish(exit_code=int(reason.startswith("failed")))
 
 
 class MLflowLogger:
-    """Logs every row of metrics to MLflow; a resumed run continues the same run there.
+    """Logs every row of metrics to MLflow; a resumed run continues the same MLflow run.
 
     Args:
-        experiment: of MLflow.
-        tracking_uri: where it keeps runs, such as "http://localhost:5000" or "sqlite:///mlflow.db"; by default as
-            MLflow is set up.
+        experiment: name of the MLflow experiment.
+        tracking_uri: MLflow tracking URI, such as "http://localhost:5000" or "sqlite:///mlflow.db"; by default as
+            configured in MLflow.
 
     Example:
         >>> tfsac.train(preset, "runs/first", loggers=[MLflowLogger("pendulum", "sqlite:///mlflow.db")])
@@ -74,7 +74,7 @@ class MLflowLogger:
         self.client, self.experiment, self.last_logged_step = self.mlflow.MlflowClient(tracking_uri), experiment, -1.0
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
-        """Starts or continues the run there."""
+        """Starts or continues the MLflow run."""
         if (file := run.path / MLFLOW_RUN).is_file():
             self.run_id = read_object(file)["run_id"]
             self.client.update_run(self.run_id, "RUNNING")
@@ -92,10 +92,10 @@ class MLflowLogger:
         if kind == "evaluation" and step > self.last_logged_step:
             now, metric = int(time.time() * 1000), self.mlflow.entities.Metric
             metrics = [metric(_accepted(name), value, now, step) for name, value in values.items()]
-            self.client.log_batch(self.run_id, metrics)  # all of them or, after a kill, none
+            self.client.log_batch(self.run_id, metrics)  # atomic: after a kill, all or none are logged
 
     def close(self, reason: str) -> None:
-        """Completes the run there, or marks it as killed by a signal or failed."""
+        """Finishes the MLflow run, or marks it as killed by a signal or failed."""
         status = "KILLED" if reason in signal.Signals.__members__ else "FINISHED"
         self.client.set_terminated(self.run_id, "FAILED" if reason.startswith("failed") else status)
 
@@ -108,12 +108,12 @@ def _package(name: str) -> Any:
 
 
 def _config(run: RunInfo) -> dict[str, Any]:
-    """Returns preset and run parameters; what the preset would be on other levels does not describe the run."""
+    """Returns preset and run parameters, without the preset's changes for other levels."""
     return {"preset": {name: x for name, x in run.preset.items() if name != "levels"}, "run": run.settings}
 
 
 def _accepted(name: str) -> str:
-    """Returns a name in which MLflow accepts every letter."""
+    """Returns a name without characters that MLflow rejects."""
     return re.sub(r"[^/\w.\- ]", "_", name)
 
 

@@ -1,4 +1,4 @@
-"""TensorBoard's events: scalars, histograms of weights."""
+"""TensorBoard events: scalars and histograms of weights."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tfsac.training.loggers.logger import Kind, RunInfo
 
 
 class TensorBoardLogger:
-    """Writes an event file of its own for every start of a run.
+    """Writes a new event file for every start of a run.
 
-    TensorBoard's own record writer takes the events, because only an event with a session's start makes TensorBoard
-    drop what an earlier file has after the checkpoint, and because it raises OSError on a full disk. The weights of
-    `networks` by name become histograms at each evaluation.
+    Uses TensorBoard's own record writer, because TensorBoard discards later events of earlier files only after a
+    session start event, and because this writer raises OSError on a full disk. The weights of `networks`, by name, are
+    logged as histograms at each evaluation.
     """
 
     def __init__(self, directory: pathlib.Path, networks: Mapping[str, Any] = {}):
         self.directory, self.networks = directory, networks
 
     def start(self, run: RunInfo, resumed_at: int | None) -> None:
-        """Begins a file; what earlier ones have after the checkpoint is void."""
+        """Starts a new file; TensorBoard ignores events of earlier files from after the checkpoint."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -40,7 +40,7 @@ class TensorBoardLogger:
         self.writer.write(self.event(wall_time=time.time(), **fields).SerializeToString())
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
-        """Adds scalars; the metrics of updates have curves of their own, so that rows leave them out."""
+        """Adds scalars; update metrics are skipped in evaluation rows because they have separate curves."""
         from tensorboard.plugins.histogram.summary_v2 import histogram_pb
         from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 

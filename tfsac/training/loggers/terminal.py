@@ -1,4 +1,4 @@
-"""Progress on the terminal or in a notebook: a bar (in notebooks with ipywidgets), and a line for each evaluation."""
+"""Progress in the terminal or a notebook: a bar (in notebooks with ipywidgets) and one line per evaluation."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tfsac.training.loggers.logger import Kind, RunInfo
 from tfsac.utils.text import short
 
 COLUMNS = ("evaluation/return_mean", "evaluation/return_std", "training/return_mean", "steps_per_second")
-SUCCESS = "evaluation/is_success"  # of environments that say it
-TITLES = {"steps": 9, "evaluation return": 20, "training return": 15, "steps/s": 7}  # with their widths
+SUCCESS = "evaluation/is_success"  # for environments that report it
+TITLES = {"steps": 9, "evaluation return": 20, "training return": 15, "steps/s": 7}  # column widths
 
 
 class _Console(rich.console.Console):
-    """Notes when nobody reads what is printed any more, as after `head` or a closed terminal."""
+    """Detects when stdout is closed, for example by `head` or a closed terminal."""
 
     stdout_closed = False
 
     def on_broken_pipe(self) -> None:
         self.quiet = self.stdout_closed = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout on exit
 
 
 class TerminalLogger:
-    """A progress bar with speed, return and time left, and one line for each evaluation.
+    """A progress bar with speed, return and remaining time, and one line per evaluation.
 
-    A subclass may print something else: `Trainer(..., terminal=MyLogger)`.
+    To print something else, pass a subclass: `Trainer(..., terminal=MyLogger)`.
 
     Args:
         quiet: print nothing.
@@ -61,7 +61,7 @@ class TerminalLogger:
         self.bar.start()
 
     def advance(self, completed: int, speed: float, value: float | None) -> None:
-        """Moves the bar to `completed` steps in the run's unit; shows environment steps a second and a mean return."""
+        """Moves the bar to `completed` steps in the run's unit; shows environment steps per second and mean return."""
         self.bar.update(self.task, completed=completed, speed=speed, value=short(value))
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ class TerminalLogger:
         """Prints a line above the bar."""
         try:
             self.console.print(text, markup=False)
-        except OSError:  # of a closed terminal
+        except OSError:  # the terminal was closed
             self.console.on_broken_pipe()
 
     def close(self, reason: str) -> None:
