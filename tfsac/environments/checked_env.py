@@ -6,6 +6,7 @@ import keyword
 import pathlib
 import re
 import traceback
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,7 +51,7 @@ def format_error(error: BaseException) -> str:
     return f"{message} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else message
 
 
-def placed(error: Exception, level: str, location: str) -> EnvironmentFailure:
+def placed(error: BaseException, level: str, location: str) -> EnvironmentFailure:
     """Returns a failure that names the level and the location, such as "environment 1, step 640"."""
     return EnvironmentFailure(f"{level}: {format_error(error)} ({location})")
 
@@ -222,6 +223,14 @@ class CheckedEnv(gym.Wrapper):
             expected = f" and of the shape {self.rewards_shape}" if self.rewards_shape else ", one number"
             raise EnvironmentFailure(f"the reward must be finite in float32{expected}, got {returned}")
         return observation, reward, terminated, truncated, info
+
+    def close(self) -> None:
+        """Closes the environment; an error is a warning, because it must not hide an earlier one or lose a result."""
+        try:
+            self.env.close()
+        except Exception as error:
+            text = f"{name_of_environment(self)}: close() raised {format_error(error)}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _problems(self, observation: Any, terminated: bool, last_info: dict[str, Any]) -> Iterator[str]:
         by_key = observation if self.several_keys else {"observation": observation}

@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 
 from tfsac.environments.checked_env import EnvironmentFailure, check, format_error, time_limit_of
 from tfsac.environments.goals import GoalFunctions
-from tfsac.environments.make import EnvFn, Maker
+from tfsac.environments.make import EnvFn, Maker, checked
 from tfsac.environments.spaces import name_of_environment, spaces_by_key
 from tfsac.environments.vector_env import FirstEnvironment, VectorEnvironments
 from tfsac.environments.vectorize import Environments
@@ -32,6 +32,7 @@ from tfsac.types import (
 )
 
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD, SMALL_REWARD = 1e3, 1e2, 1e3, 0.05
+DARK = 64  # a limit of the brightest byte
 MASK_NOT_READ = f"is not read: masks are the key {ACTION_MASK!r} of a Dict observation"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
 
@@ -108,9 +109,10 @@ def check_environment(
                 closing.callback(environments.close)
             _look_at_spaces(single, report)
             _look_at_goals(single, report)
+            another = None
             if maker.parameters.evaluation == "separate" and first is not env:
-                _make_another(maker, first)
-            _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report)
+                closing.callback((another := _make_another(maker, first)).close)
+            _step(environments, num_steps, np.random.default_rng(seed), time_limit_of(first), report, another)
         except Exception as error:
             text = format_error(error).removeprefix(f"{parameters.name}: ").removeprefix(f"{report.name}: ")
             report.problems.append(text)
@@ -120,8 +122,8 @@ def check_environment(
     return report
 
 
-def _make_another(maker: Maker, first: gym.Env) -> None:
-    """Creates a second environment while the first exists, as training does for evaluations."""
+def _make_another(maker: Maker, first: gym.Env) -> gym.Env:
+    """Returns a second environment while the first exists, as training does for evaluations."""
     twice = 'training makes 2 environments at once (environment.evaluation="shared" makes one)'
     try:
         another = maker.unchecked()
@@ -129,7 +131,7 @@ def _make_another(maker: Maker, first: gym.Env) -> None:
         raise TfsacError(f"{twice}: {format_error(error)}") from error
     if another.unwrapped is first.unwrapped:
         raise TfsacError(f"{twice}, got the same one")
-    another.close()
+    return checked(FirstEnvironment(another) if isinstance(another, VectorEnv) else another)
 
 
 class _Watched(gym.Wrapper):
@@ -162,7 +164,7 @@ def _look_at_spaces(env: gym.Env, report: EnvironmentReport) -> None:
         shape = space.shape or ()
         if key == ACTION_MASK or len(shape) == 1 or AGENT_STATE in spaces:
             continue
-        if len(shape) != 3 or min(shape[:2]) < 3 or shape[0] <= 4 < min(shape[1:]):
+        if len(shape) != 3 or min(shape[:2]) < 3 or shape[0] <= 4 < min(shape[1:]) or shape[0] < shape[1] == shape[2]:
             kinds = "neither a vector (flatten it) nor an image with channels last"
             report.warnings.append(f"observation {key!r} of the shape {shape} is {kinds}")
         elif space.dtype != np.uint8 and shape[-1] in (1, 3, 4):
@@ -184,30 +186,35 @@ def _step(
     rng: np.random.Generator,
     limit: int | None,
     report: EnvironmentReport,
+    another: gym.Env | None,
 ) -> None:
     """Makes random steps in all environments."""
     running, largest_reward = np.zeros(environments.num_envs), 0.0
     largest, episodes = dict.fromkeys(environments.spec.observation, 0.0), list[tuple[np.ndarray, ...]]()
-    single, actions, logged = isinstance(environments, Environments), list[Any](), {"is_success"}
+    single, logged = isinstance(environments, Environments), {"is_success"}
+    brightest = dict[str, int]()
+    steps = list[Any]()  # of the running episode: actions and the observations before them
     if isinstance(environments, Environments):
         environments.start_episodes()
-    before = environments.state(), actions, environments.observation, environments.began
+    before = environments.state(), steps, environments.observation
     for _ in range(num_steps):
-        actions = [] if environments.is_first[0] else actions
+        steps = [] if environments.is_first[0] else steps
         action = _random_action(environments, rng)
-        actions += [action] if single else []
+        steps += [(action, environments.observation)] if single else []
         step = environments.step(action)
         running += step.reward.reshape(len(running), -1).sum(axis=1)
         largest_reward = max(largest_reward, float(np.abs(step.reward).max()))
         for key, value in step.next_observation.items():
             if value.dtype == np.float32:  # not an image or a mask
                 largest[key] = max(largest[key], float(np.abs(value).max()))
+            elif value.dtype == np.uint8 and value.ndim == 4:
+                brightest[key] = max(brightest.get(key, 0), int(value.max()))
         if (ended := step.ended).any():
             episodes.append((running[ended], step.length[ended], step.terminated[ended]))
             running[ended] = 0.0
             logged |= {key for key, values in step.logged.items() if not np.isnan(values).all()}
         if single and not ended[0]:
-            before = environments.state(), actions, environments.observation, environments.began
+            before = environments.state(), steps, environments.observation
     if ACTION_MASK not in environments.spec.observation and ACTION_MASK in (step.info[0] if single else step.info):
         report.warnings.append(f"info[{ACTION_MASK!r}] {MASK_NOT_READ}")
     report.facts.append(f"{num_steps} random steps{'' if single else f' of {len(running)} environments'}")
@@ -229,6 +236,10 @@ def _step(
         if bound > LARGE_OBSERVATION:
             advice = "environment.filters.observation_normalization=true divides it by its standard deviation"
             report.warnings.append(f"observation {key!r} is as large as {bound:.4g}; {advice}")
+    for key, byte in brightest.items():
+        if byte < DARK:
+            advice = "networks divide by 255, so multiply them, or observe floats"
+            report.warnings.append(f"the bytes of image {key!r} are at most {byte}; {advice}")
     if largest_reward > LARGE_REWARD:
         advice = "decrease environment.filters.reward_rescale_factor"
         report.warnings.append(f"rewards are as large as {largest_reward:.4g}; {advice}")
@@ -236,20 +247,34 @@ def _step(
         advice = "if good actions earn no more, increase environment.filters.reward_rescale_factor"
         report.warnings.append(f"rewards are at most {largest_reward:.2g}, too small for critics; {advice}")
     if isinstance(environments, Environments):
-        _replay(environments, before, report)
+        _replay(environments, before, report, another)
 
 
-def _replay(environments: Environments, before: tuple[Any, ...], report: EnvironmentReport) -> None:
-    """Replays the steps of the newest unfinished episode."""
-    state, actions, observation, began = before
-    replayed = [map_action(lambda x: x[0], action) for action in actions[: state["length"][0]]]
+def _replay(
+    environments: Environments, before: tuple[Any, ...], report: EnvironmentReport, another: gym.Env | None
+) -> None:
+    """Replays the steps of the newest unfinished episode, then once more with a step of `another` environment."""
+    state, steps, observation = before
+    steps = steps[: state["length"][0]]
+    actions = [map_action(lambda x: x[0], action) for action, _ in steps]
+    seen = {key: [each[key][0] for _, each in steps] for key in observation}
     try:
-        reproduced = environments.restore(state, replayed, observation, began)
+        reproduced = environments.restore(state, (actions, seen), observation)
     except EnvironmentFailure as error:  # it can only be reset once its episode is over
         report.warnings.append(f"cannot check whether seeds reproduce a trajectory: {error}")
         return
     if reproduced:
         report.facts.append("the same seed and actions give the same trajectory")
+        half = len(steps) // 2
+        beginning = actions[:half], {key: values[:half] for key, values in seen.items()}
+        if another and steps and environments.restore({**state, "length": [half]}, beginning, steps[half][1]):
+            another.reset(seed=0)
+            another.step(another.action_space.sample())
+            for action, _ in steps[half:]:
+                environments.step(action)
+            if any((environments.observation[key] != value).any() for key, value in observation.items()):
+                advice = 'create a simulator for each environment, or set environment.evaluation="shared"'
+                report.warnings.append(f"a step of a second environment changed the first one: {advice}")
     else:
         advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"
         different = "the same seed and actions give different trajectories, so resuming is not exact"

@@ -86,7 +86,9 @@ class Group:
     def _call(self, i: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # games call sys.exit() when their window is closed
             raise EnvironmentFailure(format_error(error), self.members[i]) from error
 
     def _store(self, i: int, observation: Any) -> None:

@@ -36,14 +36,11 @@ class VectorEnvironments:
         observation: `[E, ...]` by key, to act on next.
         is_first: `[E]`, whether an episode has just started.
         autoreset: `[E]`, whether the next step will only start an episode.
-        began: always empty, because no episode can be replayed.
 
     Raises:
         TfsacError: a missing or unknown autoreset mode.
         EnvironmentFailure: the environment raised, or returned arrays with wrong shapes or non-finite values.
     """
-
-    began: Mapping[str, np.ndarray] = {}
 
     def __init__(self, env: VectorEnv, seed: int = 0, logged_keys: tuple[str, ...] = (), begin: bool = True):
         self.env, self.seed, self.num_envs = env, seed, env.num_envs
@@ -91,7 +88,9 @@ class VectorEnvironments:
     def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return method(*arguments)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             environment = getattr(error, "environment", None)
             which = "" if environment is None else f"environment {environment}, "
             raise placed(error, self.level, f"{which}step {self.steps}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -113,8 +114,7 @@ class Environments:
         for i in np.flatnonzero(mask).tolist():
             seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(episode[i]))
         self._call("reset", seeds)
-        self.began = self._observation()
-        return self.began
+        return self._observation()
 
     def _reset_everywhere(self) -> None:
         self.is_first, self.length = np.ones(self.num_envs, bool), np.zeros(self.num_envs, np.int64)
@@ -149,31 +149,33 @@ class Environments:
     def restore(
         self,
         state: dict[str, Any],
-        actions: Any,
+        episode: tuple[Any, Mapping[str, Any]] | None,
         observation: dict[str, np.ndarray],
-        began: dict[str, np.ndarray] | None = None,
     ) -> bool:
         """Restores the state of a checkpoint.
 
-        A single environment replays the running episode's actions from its seed, which restores its state. Several
-        environments start new episodes, and so does one that fails in the replay or arrives at another observation. One
-        whose first observation differs, such as a robot's, is not stepped.
+        A single environment replays the running episode's actions from its seed, which restores its state. It stops at
+        the first observation that differs, so that a robot is not moved blindly. It then starts a new episode, as do
+        several environments, and one that fails in the replay.
 
         Args:
             state: a result of `state`.
-            actions: actions of the running episode, as passed to `step`; None if unknown.
-            observation, began: `[E, ...]` by key, at the checkpoint and at the start of the running episode, if known.
+            episode: actions of the running episode, as passed to `step`, and the observations before them `[T, ...]` by
+                key; None if unknown.
+            observation: `[E, ...]` by key, at the checkpoint, if known.
 
         Returns:
             Whether the environments are in exactly the same state.
         """
         self.episode, length = np.array(state["episode"], np.int64), np.array(state["length"], np.int64)
         self.steps = state["steps"]
-        replayed: Any = () if self.num_envs > 1 or actions is None else actions
-        if not len(replayed):
+        actions, seen = ((), {}) if self.num_envs > 1 or episode is None else episode
+        if not len(actions):
             self.episode += length > 0  # an episode without steps keeps its seed
         self._begin()
-        for action in replayed if _same_arrays(began or {}, self.observation) else ():
+        for i, action in enumerate(actions):
+            if not all(np.array_equal(self.observation[key][0], values[i]) for key, values in seen.items()):
+                break
             try:
                 self.observation, _, terminated, truncated, _ = self._step(map_action(lambda x: x[None], action))
             except EnvironmentFailure:  # the environment has changed since this episode
@@ -182,9 +184,10 @@ class Environments:
             self.length += 1
             if terminated[0] or truncated[0]:
                 break
-        if observation and _same_arrays(observation, self.observation) and np.array_equal(self.length, length):
+        same = [np.array_equal(self.observation[key], value) for key, value in observation.items()]
+        if same and all(same) and np.array_equal(self.length, length):
             return True
-        if len(replayed):
+        if len(actions):
             self.episode += 1
             self._begin()
         return False
@@ -208,7 +211,3 @@ class Environments:
         """Closes the environments and ends their processes."""
         for group in self.groups:
             group.close()
-
-
-def _same_arrays(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(b[key], value) for key, value in a.items())

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.memories.frames import EpisodeFrames, observation_fields, without_frames
+from tfsac.memories.frames import EpisodeFrames, observation_fields, recorded_observations, without_frames
 from tfsac.memories.storage import Allocate, Ring
 from tfsac.memories.transitions import EXTRA, MemoryContext
 from tfsac.parameters import Preset
@@ -187,14 +187,15 @@ class EpisodicMemory(Ring):
             self._finish(env)
         self.rollout_begin = self.size
 
-    def newest_actions(self, num_rows: int) -> np.ndarray | None:
-        """Returns the actions of the running episode's last steps, `[num_rows, ...]`, oldest first.
+    def newest_steps(self, num_rows: int) -> tuple[np.ndarray, dict[str, np.ndarray]] | None:
+        """Returns the running episode's last steps, oldest first: actions `[num_rows, ...]`, observations by key.
 
         None if they are not all stored, or with several environments, whose running episodes differ in length.
         """
         if self.num_envs > 1 or num_rows > min(self.size - self.begin[0], self.capacity):
             return None
-        return self.tape["action"][self.size - num_rows : self.size, 0].copy()
+        steps = self.tape[self.size - num_rows : self.size, 0].copy()
+        return steps["action"], recorded_observations(steps)
 
     # -- segments ------------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,12 @@ def without_frames(dtype: np.dtype) -> list[str]:
     return [name for name in names if name not in stacked and not name.startswith(EARLIER)]
 
 
+def recorded_observations(records: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the observations in records by key, without stacks of frames."""
+    names = [name for name in without_frames(records.dtype) if name.startswith(OBSERVATION)]
+    return {name.removeprefix(OBSERVATION): records[name] for name in names}
+
+
 class RingFrames:
     """The frames of one observation in a ring `[R, E]` of steps, one per record.
 

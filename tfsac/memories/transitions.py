@@ -8,7 +8,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from tfsac.errors import TfsacError
-from tfsac.memories.frames import FRAMES, PLACES, RingFrames, observation_fields, without_frames
+from tfsac.memories.frames import (
+    FRAMES,
+    PLACES,
+    RingFrames,
+    observation_fields,
+    recorded_observations,
+    without_frames,
+)
 from tfsac.memories.storage import Allocate, Ring
 from tfsac.parameters import Preset
 from tfsac.types import OBSERVATION, ArraySpec, Sequence, Spec, Transition, action_fields, action_in, rows_of
@@ -266,15 +273,15 @@ class TransitionMemory(Ring):
         oldest = self.oldest_row * self.num_envs
         return oldest + (index - oldest) % self.ring.size
 
-    def newest_actions(self, num_rows: int) -> Any:
-        """Returns the actions of the only environment's last steps one by one, oldest first.
+    def newest_steps(self, num_rows: int) -> tuple[Any, dict[str, np.ndarray]] | None:
+        """Returns the only environment's last steps, oldest first: actions one by one, observations by key.
 
         None if they are not all stored, or with several environments.
         """
         if self.num_envs > 1 or num_rows > min(self.total_rows, self.rows):
             return None
         rows = self.ring[np.arange(self.total_rows - num_rows, self.total_rows) % self.rows, 0]
-        return rows_of(action_in(rows, self.actions))
+        return rows_of(action_in(rows, self.actions)), recorded_observations(rows)
 
     def end_episodes(self) -> None:
         """Marks the newest row as the end of its episodes: what follows does not continue them."""

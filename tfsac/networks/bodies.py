@@ -21,8 +21,11 @@ def plain_layers(specs: Layers, activation: str, initializers: Initializers) -> 
     layers: list[keras.layers.Layer] = []
     for spec in specs:
         shared = {"activation": activation, "kernel_initializer": initializers.next()}
+        last = "channels_last"  # whatever keras.json says
         if isinstance(spec, Conv2d):
-            layers.append(keras.layers.Conv2D(spec.num_filters, spec.kernel_size, spec.stride, spec.padding, **shared))
+            layers.append(
+                keras.layers.Conv2D(spec.num_filters, spec.kernel_size, spec.stride, spec.padding, last, **shared)
+            )
         else:
             layers.append(keras.layers.Dense(spec, **shared))
     return layers

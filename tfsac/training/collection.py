@@ -13,7 +13,7 @@ from tfsac.policies.base_policy import with_reward
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import OBSERVATION, Step
 
-POLICY_STATE, ACTOR_WEIGHTS, BEGAN = "policy_state/", "handed/", "began/"  # arrays of a checkpoint
+POLICY_STATE, ACTOR_WEIGHTS = "policy_state/", "handed/"  # arrays of a checkpoint
 
 
 class Collector:
@@ -76,21 +76,20 @@ class Collector:
         """Returns the arrays for a checkpoint: observations, policy state and acting weights."""
         return {
             **{OBSERVATION + key: value for key, value in self.environments.observation.items()},
-            **{BEGAN + key: value for key, value in self.environments.began.items()},
             **{POLICY_STATE + name: value for name, value in self.policy_state.items()},
             **{f"{ACTOR_WEIGHTS}{i}": value for i, value in enumerate(self.actor_weights)},
         }
 
     def restore(
-        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: Any, learned: BasePolicy
+        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], episode: Any, learned: BasePolicy
     ) -> bool:
         """Restores the state of a checkpoint, and returns whether the running episodes continue; else new ones start.
 
-        `actions` are the actions of the running episode, see `Environments.restore`; `learned` is the agent's policy.
+        `episode` are the steps of the running episode, see `Environments.restore`; `learned` is the agent's policy.
         """
         self.policy.rng.bit_generator.state = state["rng"]
-        prefixes = POLICY_STATE, ACTOR_WEIGHTS, OBSERVATION, BEGAN
-        self.policy_state, weights, observation, began = (
+        prefixes = POLICY_STATE, ACTOR_WEIGHTS, OBSERVATION
+        self.policy_state, weights, observation = (
             {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
             for prefix in prefixes
         )
@@ -98,4 +97,4 @@ class Collector:
             self._set_weights(list(weights.values()))
         else:
             self.sync_from(learned)
-        return self.environments.restore(state["environments"], actions, observation, began)
+        return self.environments.restore(state["environments"], episode, observation)

@@ -128,7 +128,9 @@ def evaluate(
     def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         try:
             return function(*arguments, **keywords)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise placed(error, name, f"evaluation episode {len(returns)}, step {length}") from error
 
     while (len(returns) if isinstance(duration, EnvironmentEpisodes) else sum(lengths)) < duration.num_steps:

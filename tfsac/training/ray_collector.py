@@ -259,7 +259,7 @@ class RayCollector(Collector):
         return {}
 
     def restore(
-        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: Any, learned: BasePolicy
+        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], episode: Any, learned: BasePolicy
     ) -> bool:
         """Starts the episodes after those of a checkpoint; returns False, as running episodes do not continue."""
         self.policy.rng.bit_generator.state = state["rng"]

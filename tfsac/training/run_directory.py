@@ -53,7 +53,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | pathlib.Path):
-        self.path = pathlib.Path(path).absolute()
+        self.path = pathlib.Path(path).expanduser().absolute()
         self.config, self.best = self.path / CONFIG, self.path / BEST
         self.checkpoints, self.policy = self.path / "checkpoints", self.path / "policy"
         self.lock = FileLock(self.path / LOCK, blocking=False, thread_local=False)

@@ -153,7 +153,7 @@ class Trainer:
             directory.refuse_existing()
         self._terminal, all_loggers = terminal(quiet or not task.is_chief), make_loggers(loggers)
         self._signals, self._hooks = StopSignals(), Hooks(callbacks, self)
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.run_files: dict[str, bytes] = {}
         self._stop_reason, self._workers_stop = "", False
         self._started, self._can_be_saved = False, True  # False in the middle of a step
@@ -173,6 +173,10 @@ class Trainer:
                 name = preset.environment.name
                 raise TfsacError(f"stop_at_threshold needs validation.min_reward_threshold for {name}")
             notes.append(set_numerics(run))
+            if env_fn is not None and (visible := preset.environment.visible_entries) is not None:
+                notes.append(
+                    f"The agent sees the entries {visible} of env_fn's observation: environment.visible_entries."
+                )
 
             def make_agent(seed: int) -> Agent:
                 return build_agent(preset, dataclasses.replace(run, seed=seed), spec, models)
@@ -363,7 +367,7 @@ class Trainer:
                 with self._signals:
                     self._reporter.start(self._resumed_at)
                     self._train()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 reason, self.error = f"failed: {type(error).__name__}", self._fail(error)
             self._hooks.call("on_training_end")
             if self.error:
@@ -407,7 +411,7 @@ class Trainer:
     def _stops(self) -> bool:
         return self._workers_stop if self._several else bool(self._signals.received or self._stop_reason)
 
-    def _fail(self, error: Exception) -> Exception:
+    def _fail(self, error: BaseException) -> BaseException:
         """Saves the state unless a step was interrupted, prints how to resume, and returns the error to raise."""
         if isinstance(error, tf.errors.OpError) and self._several:
             reason = f"Another worker of this run ended or cannot be reached ({str(error.message).splitlines()[0]})"
@@ -606,8 +610,8 @@ class Trainer:
         alone = restored.workers == task.num_workers == 1
         arrays = restored.arrays if alone else {}
         self._updates.restore(arrays)
-        actions = self.memory.newest_actions(environments["length"][0]) if alone else None
-        exact = self._collector.restore(collector, arrays, actions, self.agent.policy)
+        episode = self.memory.newest_steps(environments["length"][0]) if alone else None
+        exact = self._collector.restore(collector, arrays, episode, self.agent.policy)
         self.run_files = restored.run_files
         if not alone:
             self._reseed()
