@@ -1,4 +1,4 @@
-"""What several test modules share."""
+"""Fixtures and pytest hooks for all tests."""
 
 import gc
 import os
@@ -6,12 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from cli_tools import SUBPROCESS_ENV
 
 
 def pytest_configure(config):
-    """Gives each of several workers one thread: there is one for each core, and more only wait for one another.
+    """Gives each pytest-xdist worker one TensorFlow thread, because there is one worker per core.
 
-    Acceptance tests keep TensorFlow's own threads, as users' runs do.
+    Acceptance tests keep TensorFlow's default threads, like users' runs.
     """
     if hasattr(config, "workerinput") and "not acceptance" in config.option.markexpr:
         import tensorflow as tf
@@ -21,36 +22,36 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish(session):
-    """Spares the collector of garbage the objects of TensorFlow and of the tests, which stay."""
+    """Excludes objects that live until the end, such as TensorFlow's, from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)
-def used_tensorflow():
-    """Keeps runs from setting threads, and from saying that it is too late: tests use TensorFlow before them."""
+def threads_configured():
+    """Keeps runs from setting TensorFlow's threads or warning about it: earlier tests have used TensorFlow."""
     devices = sys.modules.get("tfsac.training.devices")
     if devices is not None and not devices.CONFIGURED:
         devices.CONFIGURED.append(os.getpid())
 
 
 @pytest.fixture
-def training_alone(monkeypatch):
-    """Leaves out what a run ends with, the curve and the exported policy."""
+def no_export_or_plot(monkeypatch):
+    """Skips the learning curve and the exported policy at the end of a run."""
     monkeypatch.setattr("tfsac.api.export", lambda *args, **kwargs: None)
     monkeypatch.setattr("tfsac.experiments.plots.plot_run", lambda *args, **kwargs: None)
 
 
 @pytest.fixture
-def untraced(monkeypatch):
-    """Leaves out tracing, for runs that are built and never make an update."""
+def no_tracing(monkeypatch):
+    """Skips tracing, for runs that never make an update."""
     monkeypatch.setattr("tfsac.agents.compiled_updates.CompiledUpdates.trace", lambda self, single: [])
 
 
 @pytest.fixture
 def figures(monkeypatch):
-    """Returns a list that gets every figure instead of its file."""
+    """Collects Matplotlib figures in a list instead of saving them."""
     from matplotlib.figure import Figure
 
     saved = []
@@ -60,7 +61,7 @@ def figures(monkeypatch):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A Ray of this machine, to which this process is connected."""
+    """A local Ray cluster to which this process is connected."""
     pytest.importorskip("ray")
     from tfsac.distributed.ray_cluster import connect
 
@@ -70,14 +71,12 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def run_python():
-    """Runs a program in a fresh interpreter that sees the same packages and returns what it printed."""
+    """Returns a function that runs a program in a new interpreter with the same packages and returns its stdout."""
 
     def run(program, *arguments):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        done = subprocess.run(
-            [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, timeout=900
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        command = [sys.executable, "-c", program, *arguments]
+        result = subprocess.run(command, env=SUBPROCESS_ENV, capture_output=True, text=True, timeout=900)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     return run

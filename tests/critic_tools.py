@@ -1,12 +1,12 @@
-"""The layers of single critics, whose weights are stacked."""
+"""Access to the layers of single critics of a stacked ensemble."""
 
 import types
 
 import numpy as np
 
 
-class Part:
-    """One critic's part of a stacked variable."""
+class Slice:
+    """One critic's slice of a stacked variable."""
 
     def __init__(self, variable, critic):
         self.variable, self.critic = variable, critic
@@ -23,9 +23,9 @@ class Part:
         self.assign(self.numpy() + value)
 
 
-def layers_of_critics(network):
-    """Returns the dense layers, `kernel` and `bias`, of each critic of a network."""
+def critic_layers(network):
+    """Returns `kernel` and `bias` of the dense layers of each critic of a network."""
     critics = network.head.critics
     dense = [layer for layer in critics.layers if hasattr(layer, "kernel")]
     members = range(critics.output_layer.critics)
-    return [[types.SimpleNamespace(kernel=Part(x.kernel, i), bias=Part(x.bias, i)) for x in dense] for i in members]
+    return [[types.SimpleNamespace(kernel=Slice(x.kernel, i), bias=Slice(x.bias, i)) for x in dense] for i in members]

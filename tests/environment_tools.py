@@ -1,10 +1,9 @@
-"""Environments that other processes make without TensorFlow: one that goes wrong in every way, one that says things in
-its infos, one with two rewards.
-"""
+"""Environments that other processes can make without TensorFlow: broken ones, one with infos, one with two rewards."""
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -13,24 +12,25 @@ import numpy as np
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
 ZEROS = np.zeros(2, np.float32)
-EPISODE = 5  # steps of `Telling`
-GOOD = {"observation": ZEROS, "reward": 1.0, "terminated": False, "truncated": False, "info": {}}
+EPISODE_LENGTH = 5  # steps of `InfoEnv`
+VALID_STEP = {"observation": ZEROS, "reward": 1.0, "terminated": False, "truncated": False, "info": {}}
 
 
-def nothing(space):
+def zero_observation(space):
     if isinstance(space, Dict):
-        return {key: nothing(part) for key, part in space.items()}
+        return {key: zero_observation(part) for key, part in space.items()}
     return np.zeros(space.shape, space.dtype)
 
 
-class Odd(gym.Env):
-    """Returns what it is told from the second step on, or does something else then.
+class BrokenEnv(gym.Env):
+    """Returns invalid values, or fails, in its second step.
 
     Args:
-        wrong: parts of what a step returns, by name, or the whole as "step".
-        reset: what reset returns.
-        action: "raise", "kill", "leave" or "hang"; "reset" or "constructor" to fail there, "hang in reset".
-        space: of observations.
+        wrong: replaced parts of the step's result, by name, or the whole result as "step".
+        reset: the result of reset.
+        action: "raise", "exit", "kill", "leave" or "hang" in the step, "reset" or "constructor" to fail there, or
+            "hang in reset".
+        space: the observation space.
     """
 
     action_space = Box(-1.0, 1.0, (1,), np.float32)
@@ -48,15 +48,17 @@ class Odd(gym.Env):
             raise ValueError("no\nscene")
         if self.action == "hang in reset":
             time.sleep(600)
-        return (nothing(self.observation_space), {}) if self.returned is None else self.returned
+        return (zero_observation(self.observation_space), {}) if self.returned is None else self.returned
 
     def step(self, action):
         self.steps += 1
-        parts = {**GOOD, "observation": nothing(self.observation_space)}
+        parts = {**VALID_STEP, "observation": zero_observation(self.observation_space)}
         if self.steps == 2:
             parts |= self.wrong
             if self.action == "raise":
                 raise KeyError("gear")
+            if self.action == "exit":
+                sys.exit()
             if self.action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.action == "leave":
@@ -66,8 +68,8 @@ class Odd(gym.Env):
         return parts["step"] if "step" in parts else tuple(parts.values())
 
 
-class Simulator(Odd):
-    """Has a process of its own."""
+class EnvWithSubprocess(BrokenEnv):
+    """Starts a subprocess."""
 
     def __init__(self):
         super().__init__()
@@ -79,16 +81,16 @@ class Simulator(Odd):
         self.process.join()
 
 
-class Continuing(gym.Wrapper):
-    """Drops the end that a time limit makes."""
+class DropTruncation(gym.Wrapper):
+    """Ignores the truncation by a time limit."""
 
     def step(self, action):
         observation, reward, terminated, _, info = self.env.step(action)
         return observation, reward, terminated, False, info
 
 
-class Telling(gym.Env):
-    """Has a number for each seed, and says it and other things in its infos; the last step says `is_success`."""
+class InfoEnv(gym.Env):
+    """Reports `is_success`, a value that depends on the seed, and other things in its infos."""
 
     observation_space = gym.spaces.Box(-10.0, 100.0, (2,), np.float32)
     action_space = gym.spaces.Box(-2.0, 4.0, (1,), np.float32)
@@ -98,25 +100,25 @@ class Telling(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.info.clear()  # as an environment may that has one dict for all its steps
-        self.number, self.steps = seed % 7, 0
+        self.info.clear()  # the same dict in every step
+        self.value, self.steps = seed % 7, 0
         return np.zeros(2, np.float32), {}
 
     def step(self, action):
         self.steps += 1
-        observation = np.float32([self.number, self.steps])
+        observation = np.float32([self.value, self.steps])
         self.info |= {"action": action.copy(), "seen": observation, "lock": threading.Lock()}
-        if self.steps == EPISODE:
-            self.info |= {"is_success": np.bool_(self.number % 2), "number": np.array(self.number), "words": "far"}
-            if self.number == 3:
+        if self.steps == EPISODE_LENGTH:
+            self.info |= {"is_success": np.bool_(self.value % 2), "number": np.array(self.value), "words": "far"}
+            if self.value == 3:
                 self.info["three"] = [3]
-        return observation, 1.0, self.steps == EPISODE, False, self.info
+        return observation, 1.0, self.steps == EPISODE_LENGTH, False, self.info
 
 
 class TwoRewards(gym.Env):
-    """Rewards minus the squared action, and ten times the steps so far; an episode ends after three steps.
+    """Rewards are minus the squared action, and ten times the step count; an episode ends after three steps.
 
-    An action of 1 makes the trouble that `trouble` names.
+    An action of 1 causes the fault named by `trouble`.
     """
 
     observation_space = Box(-1.0, 1.0, (1,), np.float32)
@@ -143,7 +145,8 @@ class TwoRewards(gym.Env):
         return np.float32(action), rewards, self.steps == 3, False, {"steps": self.steps}
 
 
-gym.register("Odd-v0", Odd)
-gym.register("TfsacTelling-v0", Telling)
+gym.register("BrokenEnv-v0", BrokenEnv)
+gym.register("TfsacInfo-v0", InfoEnv)
 gym.register("TwoRewards-v0", TwoRewards)
-ODD, TWO = f"{__name__}:Odd-v0", f"{__name__}:TwoRewards-v0"  # with the module's name, so that processes make them too
+# With the module's name, so that other processes can make them.
+BROKEN, TWO_REWARDS = f"{__name__}:BrokenEnv-v0", f"{__name__}:TwoRewards-v0"

@@ -1,6 +1,4 @@
-"""Goal environments for tests of hindsight replay: bits to flip, and a point on a plane, with everything that can be
-wrong with them.
-"""
+"""Goal environments for tests of hindsight replay: bit flipping, and a point on a plane with optional faults."""
 
 import gymnasium as gym
 import numpy as np
@@ -9,7 +7,7 @@ Box, Dict = gym.spaces.Box, gym.spaces.Dict
 
 
 class BitFlipping(gym.Env):
-    """Flips one of n bits a step until they are the wanted ones: reward 0 then, and -1 before."""
+    """Flips one of n bits per step to reach the desired bits; the reward is 0 at the goal and -1 before."""
 
     def __init__(self, bits=12):
         space = Box(0.0, 1.0, (bits,), np.float32)
@@ -38,16 +36,12 @@ class BitFlipping(gym.Env):
 
 
 class Reach(gym.Env):
-    """A point that moves on a plane towards a goal, with a sparse reward; `wrong` names what it does otherwise. With
-    `hybrid` actions it moves in one of two gears."""
+    """Moves a point on a plane towards a goal, with a sparse reward; `wrong` selects a fault, `hybrid` adds two gears."""
 
     def __init__(self, wrong="", hybrid=False):
         self.wrong, self.hybrid, goal = wrong, hybrid, Box(-2.0, 2.0, (2,), np.float64)
-        self.observation_space = Dict(
-            observation=Box(-2.0, 2.0, (2,), np.float64),
-            achieved_goal=goal,
-            desired_goal=goal,
-        )
+        point = Box(-2.0, 2.0, (2,), np.float64)
+        self.observation_space = Dict(observation=point, achieved_goal=goal, desired_goal=goal)
         self.action_space = move = Box(-1.0, 1.0, (2,), np.float32)
         if hybrid:
             self.action_space = Dict(gear=gym.spaces.Discrete(2), move=move)
@@ -95,8 +89,8 @@ class Reach(gym.Env):
         return self.reward(achieved_goal, desired_goal)
 
 
-class Reaches(gym.vector.SyncVectorEnv):
-    """Points in one `VectorEnv`, which computes their rewards itself."""
+class ReachVectorEnv(gym.vector.SyncVectorEnv):
+    """A `VectorEnv` of points that has its own `compute_reward`."""
 
     def __init__(self, num_envs=3, mode=gym.vector.AutoresetMode.NEXT_STEP):
         super().__init__([lambda: gym.wrappers.TimeLimit(Reach(), 8)] * num_envs, autoreset_mode=mode)
@@ -107,7 +101,5 @@ class Reaches(gym.vector.SyncVectorEnv):
 
 gym.register("BitFlipping-v0", BitFlipping, max_episode_steps=12)
 gym.register("Reach-v0", Reach, max_episode_steps=20)
-REACH, BITS = (
-    f"{__name__}:Reach-v0",
-    f"{__name__}:BitFlipping-v0",
-)  # with the module's name, so that processes make them
+# With the module's name, so that other processes can make them.
+REACH, BITS = f"{__name__}:Reach-v0", f"{__name__}:BitFlipping-v0"

@@ -1,4 +1,4 @@
-"""Reading golden vectors and putting their numbers into an agent."""
+"""Reads golden vectors and loads their weights and noise into agents."""
 
 import json
 import pathlib
@@ -14,33 +14,31 @@ FOLDER = pathlib.Path(__file__).parent / "golden"
 
 
 class Golden(dict):
-    """The arrays of a file, which has the layers of mean and log_std and the critics apart, and by their names also our
-    one layer, and the critics stacked.
-    """
+    """The arrays of a file; also offers mean and log_std as one layer, and the critics stacked, as in our networks."""
 
     def __missing__(self, name):
         critic = re.search(r"(^|/)q(_target)?/", name)
         if critic:
             at = critic.end(1) + 1
-            return np.stack([self[one] for i in (1, 2) if (one := f"{name[:at]}{i}{name[at:]}") in self])
+            return np.stack([self[single] for i in (1, 2) if (single := f"{name[:at]}{i}{name[at:]}") in self])
         parts = [name.replace("/mean_and_log_std/", f"/{part}/") for part in ("mean", "log_std")]
         if name in parts:
             raise KeyError(name)
         return np.concatenate([self[part] for part in parts], axis=-1)
 
-    def under(self, place):
-        """Returns the arrays whose names begin with a place, by the rest of their names."""
-        return {name.removeprefix(place): self[name] for name in self if name.startswith(place)}
+    def with_prefix(self, prefix):
+        """Returns the arrays whose names have a prefix, by name without it."""
+        return {name.removeprefix(prefix): self[name] for name in self if name.startswith(prefix)}
 
 
 def read(name):
-    """Returns the arrays and the meta data of a file."""
+    """Returns the arrays and the metadata of a file."""
     arrays = Golden(np.load(FOLDER / name))
     return arrays, json.loads(str(arrays["meta"]))
 
 
 def spec_of(meta):
-    """Returns the spec of a file's agent, or team."""
+    """Returns the spec of the agent, or team, of a file."""
     team, discrete = (meta["agents"],) if "agents" in meta else (), "discrete" in meta.get("case", "")
     sizes = {"agent_state": "agent_obs", "global_state": "global_obs"} if team else {"observation": "obs"}
     observation = {key: ArraySpec((*team, meta[size]), "float32") for key, size in sizes.items()}
@@ -51,7 +49,7 @@ def spec_of(meta):
 
 
 def names(agent):
-    """Pairs every variable of an agent's networks with its name in the file."""
+    """Pairs each variable of an agent's networks with its name in the file."""
     net, pairs = agent.networks, []
 
     def dense(layer, name):
@@ -72,8 +70,8 @@ def names(agent):
     return pairs
 
 
-def put(agent, golden, monkeypatch):
-    """Gives an agent the file's first weights and its noise, which has the updates on its first axis."""
+def load_weights(agent, golden, monkeypatch):
+    """Loads the initial weights of a file, and makes the agent use the noise of the file, `[U, ...]`."""
     for variable, name in names(agent):
         variable.assign(golden[f"init/{name}"])
     noise = {
@@ -87,16 +85,16 @@ def put(agent, golden, monkeypatch):
 
 
 def batches(golden, meta, action=None):
-    """Returns the file's batches, stacked, with other actions than the file's if they are given."""
-    z = {name: x.astype("float32") for name, x in golden.under("batch/").items()}
-    if "obs" not in z:  # several agents; their file has one update without an axis for it
+    """Returns the stacked batches of a file; `action` replaces the actions of the file."""
+    z = {name: x.astype("float32") for name, x in golden.with_prefix("batch/").items()}
+    if "obs" not in z:  # a team: its file has one update and no axis for updates
         z = {key: value[None] for key, value in z.items()}
     now = {"obs": "observation", "agent_state": "agent_state", "global_state": "global_state", "mask": "action_mask"}
     now["action_mask"] = "action_mask"
 
     def observation(prefix):
-        found = {ours: z[prefix + theirs] for theirs, ours in now.items() if prefix + theirs in z}
-        return {key: value.astype(bool) if key == "action_mask" else value for key, value in found.items()}
+        arrays = {ours: z[prefix + theirs] for theirs, ours in now.items() if prefix + theirs in z}
+        return {key: value.astype(bool) if key == "action_mask" else value for key, value in arrays.items()}
 
     if action is None:
         action = z["action"].astype("int32") if "actions" in meta and "noise/policy" not in golden else z["action"]
@@ -112,7 +110,7 @@ def batches(golden, meta, action=None):
 
 
 def first_gradients(agent, stacked, monkeypatch):
-    """Makes the first update and returns what each optimizer received, by id of the variable."""
+    """Makes the first update and returns the gradients that the optimizers received, by variable id."""
     received = {}
     for optimizer in agent.optimizers.values():
 
@@ -125,13 +123,13 @@ def first_gradients(agent, stacked, monkeypatch):
     return received
 
 
-def record(seen, monkeypatch, owner, name):
-    """Keeps the arguments and the result of the last call of a function, by its name."""
+def record(calls, monkeypatch, owner, name):
+    """Records the arguments and the result of the last call of a function, by its name."""
     compute = getattr(owner, name)
 
     def recorded(*arguments):
-        seen[name] = arguments, compute(*arguments)
-        return seen[name][1]
+        calls[name] = arguments, compute(*arguments)
+        return calls[name][1]
 
     monkeypatch.setattr(owner, name, recorded)
 
@@ -139,25 +137,23 @@ def record(seen, monkeypatch, owner, name):
 # -- temporally abstract actor-critic ----------------------------------------------------------------------------------
 
 
-def beside_actions(arrived_TB):
-    """Shifts what ALF has in the row after an action, where it arrived with the observation, beside the action."""
+def align_with_actions(arrived_TB):
+    """Shifts values by one step: ALF stores the result of an action with the next observation."""
     return np.concatenate([arrived_TB[1:], np.zeros_like(arrived_TB[:1])])
 
 
-def sequence_of(golden, meta):
-    """Returns the file's stretches as one update, `[1, T, B, ...]`."""
-    z = {name: x.astype("float32")[None] for name, x in golden.under("batch/").items()}
-    reward, discount = (beside_actions(z[name][0])[None] for name in ("reward", "discount"))
+def load_sequence(golden, meta):
+    """Returns the sequences of a file as one update, `[1, T, B, ...]`."""
+    z = {name: x.astype("float32")[None] for name, x in golden.with_prefix("batch/").items()}
+    reward, discount = (align_with_actions(z[name][0])[None] for name in ("reward", "discount"))
     extras = {f"{STATE}tau_{part}": z[f"prev_{part}"] for part in meta["components"]}
     extras |= {f"{NEXT_STATE}tau_{part}": z[f"tau_{part}"] for part in meta["components"]}
     extras[SWITCH] = z["rollout_b"]
     return Sequence({"observation": z["obs"]}, z["tau_a"], reward, discount, z["step_type"].astype("int32"), extras)
 
 
-def models_of(meta):
-    """Makes the file's networks, which read observation and trajectory side by side; layers are named as in the
-    file.
-    """
+def make_models(meta):
+    """Returns a function that creates the file's networks; layers are named as in the file."""
 
     def layers(name, x):
         for part in ("dense_0", "dense_1"):
@@ -170,20 +166,20 @@ def models_of(meta):
         inputs |= {f"tau_{part}": keras.Input((meta["act"],), name=f"tau_{part}") for part in parts}
         hidden = layers("policy", keras.layers.Concatenate()([*inputs.values()]))
         outputs = [keras.layers.Dense(meta["act"], name=f"policy_{part}")(hidden) for part in ("mean", "log_std")]
-        seen, tau = (
+        observed, tau = (
             keras.Input(observation, name="observation"),
             keras.Input((meta["act"] * len(parts),), name="action"),
         )
-        both = keras.layers.Concatenate()([seen, tau])
+        both = keras.layers.Concatenate()([observed, tau])
         q = [keras.layers.Dense(1, name=f"{name}_out")(layers(name, both)) for name in ("q1", "q2")]
         q_BND = keras.ops.stack(q, axis=1)
-        return {"policy": keras.Model(inputs, outputs), "q": keras.Model([{"observation": seen}, tau], q_BND)}
+        return {"policy": keras.Model(inputs, outputs), "q": keras.Model([{"observation": observed}, tau], q_BND)}
 
     return models
 
 
-def names_of_models(agent):
-    """Pairs every variable of `models_of` with its name in the file."""
+def model_names(agent):
+    """Pairs each variable of `make_models` with its name in the file."""
     pairs = []
     for network in ("policy", "q", "q_target"):
         for layer in agent.networks[network].model.layers:
@@ -194,9 +190,9 @@ def names_of_models(agent):
     return pairs
 
 
-def put_into_switching(agent, golden, monkeypatch):
-    """Gives a temporally abstract agent the file's first weights, temperatures and draws."""
-    for variable, name in names_of_models(agent):
+def load_taac_weights(agent, golden, monkeypatch):
+    """Loads the initial weights, temperatures and noise of a file into a TAAC agent."""
+    for variable, name in model_names(agent):
         variable.assign(golden[f"init/{name}"])
     for temperature, log_alpha in zip(
         (agent.choice_temperature, agent.proposal_temperature), golden["init/log_alpha"], strict=True

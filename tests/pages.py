@@ -1,13 +1,13 @@
-"""Runs the fenced blocks of a page of the documents from top to bottom, as a reader would.
+"""Runs the fenced blocks of a documentation page from top to bottom.
 
-```python blocks share one namespace. In shell blocks (no language, sh, bash or console), lines that begin with `tfsac`
-or `python` are commands, a `$ ` before them does not matter, a backslash continues a line, and other lines are not
-looked at. Blocks of other languages are skipped. A comment above a block says more:
+```python blocks share one namespace. In shell blocks (no language, sh, bash or console), lines that start with `tfsac`
+or `python`, after an optional `$ `, are commands. A backslash continues a line; other lines are ignored. Blocks of
+other languages are skipped. A comment above a block changes this:
 
-<!-- file: my_env.py -->     the block is written to this file
-<!-- status: 2 -->           the block's last command ends with this exit status; all others end with 0
-<!-- output -->              the block shows what the one before printed; `...` stands for anything
-<!-- skip -->                the block is not run
+<!-- file: my_env.py -->     write the block to this file
+<!-- status: 2 -->           expect this exit status of the last command instead of 0
+<!-- output -->              the expected output of the previous block; `...` matches anything
+<!-- skip -->                do not run the block
 """
 
 import contextlib
@@ -33,7 +33,7 @@ SHELL = ("", "sh", "bash", "console")
 
 
 class Block(NamedTuple):
-    """A fenced block: the comment above it as (word, argument), its language, its text, and its line in the page."""
+    """A fenced block: the comment above it as (word, argument), language, text, and line number in the page."""
 
     note: tuple[str, str]
     language: str
@@ -42,21 +42,21 @@ class Block(NamedTuple):
 
 
 def blocks(page):
-    """Returns the fenced blocks of a page's text."""
-    found = []
+    """Returns the fenced blocks of the text of a page."""
+    result = []
     for match in BLOCK.finditer(page):
         word, _, argument = (match["note"] or "").partition(":")
         line = page.count("\n", 0, match.start("text")) + 1
-        found.append(Block((word.strip(), argument.strip()), match["language"], match["text"], line))
-    return found
+        result.append(Block((word.strip(), argument.strip()), match["language"], match["text"], line))
+    return result
 
 
 def section_of(text, heading):
-    """Returns the part of a page below a heading, up to the next heading of its level or above."""
+    """Returns the section under a heading, up to the next heading of the same or a higher level."""
     level, _, rest = next(
-        (found[1], found[2], text[found.end() :])
-        for found in re.finditer(r"^(#+) (.*)$", text, re.MULTILINE)
-        if found[2] == heading
+        (match[1], match[2], text[match.end() :])
+        for match in re.finditer(r"^(#+) (.*)$", text, re.MULTILINE)
+        if match[2] == heading
     )
     end = re.search(rf"^#{{1,{len(level)}}} [A-Z]", rest, re.MULTILINE)
     return rest[: end.start()] if end else rest
@@ -65,14 +65,14 @@ def section_of(text, heading):
 def run_page(
     page, folder, shorter: Mapping[str, str] | None = None, train_flags: Sequence[str] = (), section: str | None = None
 ):
-    """Runs a page in an empty folder, which is the current one meanwhile and importable.
+    """Runs a page with a folder as working directory and import path.
 
     Args:
         page: a Markdown file.
-        folder: where its files are written.
-        shorter: text of the page to replace, such as long budgets; each must be there.
-        train_flags: added to every `tfsac train`.
-        section: the heading of the part that is run; None for the whole page.
+        folder: the folder for the files of the page.
+        shorter: replacements in the text, such as smaller budgets; each must occur in the page.
+        train_flags: flags added to every `tfsac train`.
+        section: heading of the only section to run; None runs the whole page.
 
     Returns:
         the namespace of the Python blocks.
@@ -83,7 +83,7 @@ def run_page(
         assert long in text, f"{page} does not have {long!r}"
         text = text.replace(long, short)
     namespace, printed = {"__name__": "page"}, ""
-    with _as_in(pathlib.Path(folder)):
+    with _working_directory(pathlib.Path(folder)):
         for block in blocks(text):
             where = f"{page}, line {block.line}"
             word, argument = block.note
@@ -95,7 +95,7 @@ def run_page(
                 path.write_text(block.text, encoding="utf-8")
                 importlib.invalidate_caches()
             elif word == "output":
-                assert shows(block.text, printed), f"{where}: printed was\n{printed}"
+                assert matches_output(block.text, printed), f"{where}: printed was\n{printed}"
             elif block.language == "python":
                 printed = _run_python(block, where, namespace)
             elif block.language in SHELL and (commands := commands_of(block.text)):
@@ -104,26 +104,24 @@ def run_page(
 
 
 def commands_of(text):
-    """Returns the commands of a shell block, each as a list of words."""
+    """Returns the commands of a shell block, each as a list of arguments."""
     lines = [line.strip().removeprefix("$ ") for line in text.replace("\\\n", " ").splitlines()]
     return [shlex.split(line, comments=True) for line in lines if re.match(r"(tfsac|python) ", line)]
 
 
-def shows(expected, printed):
-    """Returns whether the parts of a text between `...` are in what was printed, in this order; spaces do not
-    matter.
-    """
+def matches_output(expected, printed):
+    """Returns whether the parts of a text between `...` occur in the output in order, ignoring whitespace."""
     printed = " ".join(printed.split())
     for part in " ".join(expected.split()).split("..."):
-        place = printed.find(part.strip())
-        if place < 0:
+        position = printed.find(part.strip())
+        if position < 0:
             return False
-        printed = printed[place + len(part.strip()) :]
+        printed = printed[position + len(part.strip()) :]
     return True
 
 
 def _run_python(block, where, namespace):
-    # Padded, so that tracebacks have the lines of the page.
+    # Padded, so that tracebacks have the line numbers of the page.
     code = compile("\n" * (block.line - 1) + block.text, where.split(",")[0], "exec")
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(code, namespace)
@@ -136,13 +134,15 @@ def _run_commands(commands, where, train_flags, status):
         expected = status if i == len(commands) - 1 else 0
         more = train_flags if words[0] == "train" else ()
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
-            ended = _ended(program, [*words, *more])
+            status_code = _exit_status(program, [*words, *more])
         printed += out.getvalue()
-        assert ended == expected, f"{where}: {shlex.join(words)} ended with {ended}, after\n{out.getvalue()}"
+        assert status_code == expected, (
+            f"{where}: {shlex.join(words)} exited with {status_code}, after\n{out.getvalue()}"
+        )
     return printed
 
 
-def _ended(program, words):
+def _exit_status(program, words):
     arguments = sys.argv
     try:
         if program == "tfsac":
@@ -157,10 +157,8 @@ def _ended(program, words):
 
 
 @contextlib.contextmanager
-def _as_in(folder):
-    """Makes a folder the current one and importable; afterwards nothing that was imported from it or registered is
-    left.
-    """
+def _working_directory(folder):
+    """Makes a folder the working directory and importable, and undoes imports and registrations afterwards."""
     folder.mkdir(parents=True, exist_ok=True)
     path, levels = list(sys.path), set(gym.registry)
     try:
@@ -172,7 +170,7 @@ def _as_in(folder):
         for level in gym.registry.keys() - levels:
             del gym.registry[level]
         for name, module in list(sys.modules.items()):
-            paths = getattr(module, "__path__", ())  # what stands in for a module may have anything there
+            paths = getattr(module, "__path__", ())  # may be anything if the module is a stub
             files = [getattr(module, "__file__", None), *(paths if isinstance(paths, Iterable) else ())]
             if any(file and folder in pathlib.Path(file).parents for file in files):
                 del sys.modules[name]

@@ -1,6 +1,4 @@
-"""Runs that are interrupted and resumed: a tiny run with everything that has state, a crash, and the comparison of
-two runs.
-"""
+"""Helpers for tests of interrupted and resumed runs: stateful tiny runs, crashes, and comparisons of two runs."""
 
 import csv
 import dataclasses
@@ -15,10 +13,10 @@ from tfsac import parameters as p
 from tfsac.preset_lookup import load_preset
 from tfsac.training import Trainer
 
-CLOCKS = {"wall_seconds", "steps_per_second"}
-# All metrics in every update: one graph is traced where there would be two.
+CLOCK_COLUMNS = {"wall_seconds", "steps_per_second"}
+# All metrics in every update, so that only one graph is traced.
 RUN = p.RunParameters(seed=3, checkpoint_save_steps=50, num_checkpoints_to_keep=2, updates_between_diagnostics=1)
-# Everything that has state: filters, exploration noise, decaying learning rate, grouped updates, target period.
+# Everything with state: filters, exploration noise, decaying learning rate, grouped updates, target period.
 CHANGES = {
     "environment.filters.observation_normalization": True,
     "agent.exploration": {"noise_std": 0.1},
@@ -31,7 +29,7 @@ CHANGES = {
     "schedule.improve_steps": 200,
     "schedule.steps_between_evaluation_periods": 35,
 }
-# And what only other kinds of agents and memories have: a temperature, twin targets, priorities.
+# State of other agents and memories: a temperature, twin targets, priorities.
 PRIORITISED = {
     "agent.memory": {"kind": "prioritized", "max_size": 120, "beta_anneal_updates": 150},
     "agent.algorithm.num_updates_between_policy_updates": 2,
@@ -50,7 +48,7 @@ def twin_preset():
 
 
 def ensemble_preset():
-    """Running statistics, dropout, a subset of critics, unit weights, scaled returns, repeated noise and a reset."""
+    """Has running statistics, dropout, a critic subset, unit weights, return scaling, repeated noise and a reset."""
     changes = {path: value for path, value in CHANGES.items() if "decay" not in path and "exploration" not in path}
     dropout = p.QHeadParameters((16,), num_critics=3, normalization=p.NormalizationParameters("batch"), dropout=0.1)
     head = p.to_json(load_preset("flash_sac_mujoco").agent.networks["q"].head_parameters)
@@ -63,13 +61,13 @@ def ensemble_preset():
     return p.override(shrunk(load_preset("flash_sac_mujoco")), {"environment.level": "Pendulum-v1", **changes, **more})
 
 
-class Crash(BaseException):  # which nothing that saves catches
-    pass
+class Crash(BaseException):
+    """Is not caught by the code that saves a failed run."""
 
 
 def rows_without_clocks(run_dir):
     with (run_dir / "metrics.csv").open(newline="") as file:
-        return [{key: value for key, value in row.items() if key not in CLOCKS} for row in csv.DictReader(file)]
+        return [{key: value for key, value in row.items() if key not in CLOCK_COLUMNS} for row in csv.DictReader(file)]
 
 
 def weights(trainer):
@@ -84,21 +82,21 @@ def complete_run(run_dir, parameters):
     return trainer
 
 
-def crashed(run_dir, step, parameters=None, run=RUN):
+def crash_at(run_dir, step, parameters=None, run=RUN):
     trainer = Trainer(parameters or preset(), run_dir, run, quiet=True)
 
     def crash():
         if trainer.counters.env_steps == step:
             raise Crash
 
-    trainer._hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
+    trainer._hooks.raise_error = crash  # called after every step; the run would be saved after an error in a callback
     with pytest.raises(Crash):
         trainer.run()
     return trainer
 
 
-def everything(trainer):
-    """Returns all arrays that a run consists of, by name."""
+def run_state(trainer):
+    """Returns all arrays of the state of a run, by name."""
     memory = trainer.memory
     return {
         **variables(trainer.agent),
@@ -110,9 +108,9 @@ def everything(trainer):
     }
 
 
-def same_run(resumed, uninterrupted):
+def assert_same_run(resumed, uninterrupted):
     assert rows_without_clocks(resumed.directory.path) == rows_without_clocks(uninterrupted.directory.path)
-    ours, theirs = everything(resumed), everything(uninterrupted)
+    ours, theirs = run_state(resumed), run_state(uninterrupted)
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)

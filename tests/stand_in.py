@@ -1,9 +1,9 @@
-"""Stands in for `tfsac train` where only the processes matter, and what tests of sweeps and tunings do to them.
+"""A fast replacement for `tfsac train`, for tests of sweeps and tuning, and helpers that signal or kill processes.
 
-A run is evaluated five times: once before its first update, then to 25, 50, 75 and 100 % of 100 * discount, and its seed
-is added. Variables, which controls.json beside a copy of this file may hold for processes of another machine, name runs
-or folders of runs. WAIT: evaluates three times to -1000, waits for a signal, and saves. BREAK: fails. TOGETHER, for all:
-waits for a second process.
+A run is evaluated five times: once before its first update, then with returns of 25, 50, 75 and 100 % of 100 * discount,
+plus its seed. Environment variables name runs or their folders. WAIT: evaluate three times with -1000, wait for a signal,
+and save. BREAK: fail. TOGETHER, for all runs: wait for a second process. controls.json next to a copy of this file sets
+them for processes on other machines.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ def train(arguments):
     text = " ".join(arguments)
     run = pathlib.Path(re.search("--run_dir=([^ ]+)", text)[1])
     resumed, config = "--resume" in arguments, run / "config.json"
-    assert resumed == run.exists(), "a new folder, or one to resume"
+    assert resumed == run.exists(), "the folder must exist if and only if the run is resumed"
     run.mkdir(exist_ok=True)
     lock = (run / ".lock").open("a")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,7 +48,7 @@ def train(arguments):
         sys.exit("tfsac: broken")
     end = time.monotonic() + 20
     while "TOGETHER" in os.environ and len(list(run.parent.glob("*/config.json"))) < 2:
-        assert time.monotonic() < end, "nobody came"
+        assert time.monotonic() < end, "no second process"
         time.sleep(0.01)
     returns = [-1000] * 3 if "WAIT" in chosen else [25 * n * discount + seed for n in (1, 2, 3, 4)]
     rows = [f"{10 * (i + 1)},{i + 1},{i + 1},{value}\n" for i, value in enumerate(returns)]
@@ -62,13 +62,13 @@ def train(arguments):
         signal.signal(signal.SIGINT, save), signal.signal(signal.SIGTERM, save)
         (run / "waiting").touch()
         time.sleep(60)
-        sys.exit("nobody sent a signal")
+        sys.exit("no signal")
     (run / "policy").mkdir()
     print("done")
 
 
 def send_when(path, number):
-    """Sends this process a signal as soon as a file exists."""
+    """Sends this process a signal once a file exists."""
 
     def send():
         wait_for(path)
@@ -84,7 +84,7 @@ def wait_for(path):
 
 
 def kill_when(path, program, arguments, **variables):
-    """Types a command of tfsac in a process, whose runs are of the program, and kills it as soon as a file exists."""
+    """Runs a tfsac command in a process, with `program` for its runs, and kills it once a file exists."""
     code = f"""
 import sys
 from tfsac import cli
@@ -95,7 +95,7 @@ cli.main(sys.argv[1:])
     command = [sys.executable, "-c", code, *arguments]
     process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
     wait_for(path)
-    time.sleep(0.5)  # so that it does not die while it writes to its journal, whose lock would stay
+    time.sleep(0.5)  # lets it finish writing its journal, whose lock would remain
     assert process.poll() is None
     process.kill()
     process.wait()

@@ -1,4 +1,4 @@
-"""Parameters of actor-critic with experience replay: networks, the number of replays, and what is refused."""
+"""ACER parameters: networks, number of replays, and errors."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ Algorithm = p.DiscreteACERAlgorithmParameters
 
 
 @pytest.mark.parametrize("cells", [None, 7])
-def test_networks_are_alike_or_after_a_trunk(cells):
+def test_networks_are_separate_or_share_a_trunk(cells):
     layers = (p.Conv2d(2, 4, 2), 6, 5)
     separate, shared = (
         p.gaussian_acer_networks(layers, (4, 3), cells, shared, "tanh", learning_rate=0.5) for shared in (False, True)
@@ -22,28 +22,28 @@ def test_networks_are_alike_or_after_a_trunk(cells):
     body = p.LSTMMiddlewareParameters(7, (6, 5), "tanh") if cells else p.FCMiddlewareParameters((6, 5), "tanh")
     image = {"observation": p.InputEmbedderParameters((p.Conv2d(2, 4, 2),), "tanh")}
     assert [*separate] == ["policy", "v", "advantage"] and [*shared] == ["trunk", *separate]
-    for made in (separate["policy"], separate["v"], shared["trunk"]):
-        assert (made.input_embedders_parameters, made.middleware_parameters) == (image, body)
-    advantage = separate["advantage"]  # which reads the action too: its dense layers are those of its head
+    for network in (separate["policy"], separate["v"], shared["trunk"]):
+        assert (network.input_embedders_parameters, network.middleware_parameters) == (image, body)
+    advantage = separate["advantage"]  # also reads the action, so its dense layers are in the head
     assert advantage.input_embedders_parameters == image and advantage.middleware_parameters.kind == body.kind
     assert advantage.head_parameters.network_layers_sizes == (4, 3)
-    for name, made in separate.items():
+    for name, network in separate.items():
         assert [*shared[name].input_embedders_parameters] == ["features"]
         assert shared[name].middleware_parameters.scheme == "Empty" and shared[name].middleware_parameters.kind == "fc"
-        assert made.head_parameters == shared[name].head_parameters
+        assert network.head_parameters == shared[name].head_parameters
     assert {name for name, network in shared.items() if network.create_target_network} == {"trunk", "policy"}
     assert {network.learning_rate for network in [*separate.values(), *shared.values()]} == {0.5}
 
 
-def test_the_number_of_replays_is_fixed_or_has_its_mean():
+def test_number_of_replays_is_fixed_or_poisson():
     rng = np.random.default_rng(0)
     assert {Algorithm(n_times_replay=3).replays(rng) for _ in range(20)} == {3}
-    drawn = [Algorithm(n_times_replay=3, replay_times="poisson").replays(rng) for _ in range(5000)]
-    assert np.mean(drawn) == pytest.approx(3, abs=0.1) and np.var(drawn) == pytest.approx(3, abs=0.3)
-    assert min(drawn) == 0 and type(drawn[0]) is int
+    samples = [Algorithm(n_times_replay=3, replay_times="poisson").replays(rng) for _ in range(5000)]
+    assert np.mean(samples) == pytest.approx(3, abs=0.1) and np.var(samples) == pytest.approx(3, abs=0.3)
+    assert min(samples) == 0 and type(samples[0]) is int
 
 
-def test_networks_may_be_named_in_any_order():
+def test_order_of_network_dict_does_not_matter():
     networks = p.discrete_acer_networks((4,), shared=True, batch_size=2)
     backwards = {name: networks[name] for name in reversed(networks)}
     agent = DiscreteACERAgent(p.DiscreteACERAgentParameters(networks=backwards), SPECS["discrete"])
@@ -51,13 +51,10 @@ def test_networks_may_be_named_in_any_order():
     assert [*agent.networks["q"].embedders] == ["features"] and agent.networks["q"].model.input_shape == (None, 4)
 
 
-# -- mistakes ----------------------------------------------------------------------------------------------------------
-
-
 def preset(**changes):
-    """An experiment with its own policy's steps alone."""
-    made = p.Preset(agent=make_parameters(), schedule=p.ScheduleParameters(heatup_steps=0))
-    return p.override(made, {path.replace("__", "."): value for path, value in changes.items()})
+    """Returns a preset without random warm-up steps."""
+    base = p.Preset(agent=make_parameters(), schedule=p.ScheduleParameters(heatup_steps=0))
+    return p.override(base, {path.replace("__", "."): value for path, value in changes.items()})
 
 
 def twin_sac_with_lstms():
@@ -74,21 +71,11 @@ def twin_sac_with_lstms():
         (twin_sac_with_lstms, "LSTM"),
         (lambda: p.Preset(agent=make_parameters()), "heatup_steps"),
         (lambda: preset(environment__num_envs=5), "num_envs=5"),
+        (lambda: make_agent("discrete", SPECS["gaussian"]), "continuous"),
+        (lambda: make_agent("gaussian", SPECS["discrete"]), "discrete"),
+        (lambda: make_agent("discrete", team_spec(2)), "alone"),
     ],
 )
-def test_a_mistake_is_refused(make, words):
-    with pytest.raises(p.ParameterError, match=words):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("kind", "spec", "words"),
-    [
-        ("discrete", SPECS["gaussian"], "continuous"),
-        ("gaussian", SPECS["discrete"], "discrete"),
-        ("discrete", team_spec(2), "alone"),
-    ],
-)
-def test_what_the_agent_cannot_do_is_refused(kind, spec, words):
+def test_invalid_parameters_and_spaces_are_rejected(make, words):
     with pytest.raises(ValueError, match=words):
-        make_agent(kind, spec)
+        make()

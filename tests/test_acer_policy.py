@@ -1,4 +1,4 @@
-"""Exported policies of actor-critic with experience replay act and value as the live ones."""
+"""Exported ACER policies return the same actions and values as the live policies."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tfsac.parameters import RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
 
-pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+pytestmark = pytest.mark.slow  # every test exports a policy
 
 STEPS = 12
 NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
@@ -35,7 +35,7 @@ CASES = {  # level, LSTM, trunk, changes
 
 
 class Case:
-    """A policy, and what three environments show it, `[STEPS, 3, ...]` by key."""
+    """A policy and observations of three environments, `[STEPS, 3, ...]` by key."""
 
     def __init__(self, name):
         tiny.register()
@@ -45,33 +45,33 @@ class Case:
         self.spec = spec_of(env)
         rows = [as_arrays(env.reset(seed=seed)[0], self.spec) for seed in range(3 * STEPS)]
         env.close()
-        arrays = self.spec.observation.items()
-        self.seen = {key: np.stack([row[key] for row in rows]).reshape(STEPS, 3, *array.shape) for key, array in arrays}
+        stacked = {key: np.stack([row[key] for row in rows]) for key in self.spec.observation}
+        self.observations = {key: x.reshape(STEPS, 3, *x.shape[1:]) for key, x in stacked.items()}
         agent = build_agent(self.preset, RunParameters(seed=2), self.spec)
         self.discrete, rng = "q" in agent.networks, np.random.default_rng(5)
         for network in agent.networks.values():
             for variable in network.trainable_variables:
-                if len(variable.shape) > 1:  # without biases, with which one choice might be the likeliest everywhere
+                if len(variable.shape) > 1:  # not biases, which could favour one action everywhere
                     variable.assign_add(rng.normal(scale=1.0 if self.discrete else 0.5, size=variable.shape))
         agent.policy.refresh()
         filters = Filters(self.preset.environment.filters, self.spec)
-        filters.learn({key: array[:, 0] for key, array in self.seen.items()})
-        self.policy, remembers = Policy(agent.policy, filters, agent), "trunk" if shared else "policy"
-        self.fields = {f"{remembers}_hidden", f"{remembers}_cell"} if lstm else set()
+        filters.learn({key: array[:, 0] for key, array in self.observations.items()})
+        self.policy, recurrent = Policy(agent.policy, filters, agent), "trunk" if shared else "policy"
+        self.fields = {f"{recurrent}_hidden", f"{recurrent}_cell"} if lstm else set()
         self.has_values = shared or not lstm
 
     def raw(self, step, rows=slice(None)):
-        """Returns what the environments would give at a step: all three, or some of them."""
-        seen = {key: array[step][rows] for key, array in self.seen.items()}
-        return seen if len(seen) > 1 else seen["observation"]
+        """Returns the raw observations of a step, of all three environments or some of them."""
+        observation = {key: array[step][rows] for key, array in self.observations.items()}
+        return observation if len(observation) > 1 else observation["observation"]
 
 
 def signature(path, name):
-    """Returns a function of arrays, a signature of a SavedModel or of a LiteRT file."""
+    """Returns a signature of a SavedModel or LiteRT file as a function of arrays."""
     if path.suffix == ".tflite":
         return litert_interpreter(path).get_signature_runner(name)
     loaded = tf.saved_model.load(str(path))
-    return lambda **given: loaded.signatures[name](**tensors_of(given))
+    return lambda **arrays: loaded.signatures[name](**tensors_of(arrays))
 
 
 def tensors_of(arrays):
@@ -81,9 +81,6 @@ def tensors_of(arrays):
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
     return Case(request.param)
-
-
-# -- exported ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +95,7 @@ def litert(case, tmp_path_factory):
 
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
-def test_whole_episodes_of_the_export_are_those_of_the_live_policy(case, format, request):
+def test_exported_episodes_match_live_policy(case, format, request):
     path = request.getfixturevalue(format)
     assert exporting.load_exported(path).fields == case.fields == case.policy.acting.state.keys()
     for rows in (slice(1), slice(3)):
@@ -106,37 +103,37 @@ def test_whole_episodes_of_the_export_are_those_of_the_live_policy(case, format,
         assert exporting.verify(case.policy, path, observations) < 1e-5
 
 
-def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
+def test_litert_samples_use_given_noise(case, litert):
     case.policy.reset()
     for step in range(STEPS // 2):
         case.policy.act(case.raw(step, slice(1)))
     state = {name: np.repeat(value, 20, axis=0) for name, value in case.policy.state.items()}
-    seen = {key: np.repeat(array[STEPS // 2][:1], 20, axis=0) for key, array in case.seen.items()}
+    observation = {key: np.repeat(array[STEPS // 2][:1], 20, axis=0) for key, array in case.observations.items()}
     acting, rng = case.policy.acting, np.random.default_rng(8)
     size = case.spec.action.num_actions if case.discrete else case.spec.action.shape[0]
     noise = (rng.random((20, size)) if case.discrete else rng.standard_normal((20, size))).astype(np.float32)
-    done = dict(signature(litert, "sample")(**seen, **state, noise=noise))
-    filtered = tensors_of(case.policy.filters.observation(seen))
+    exported = dict(signature(litert, "sample")(**observation, **state, noise=noise))
+    filtered = tensors_of(case.policy.filters.observation(observation))
     action, after = acting.act_tensors(filtered, tf.constant(noise), tensors_of(state))
     action = case.policy.to_environment(action.numpy())
-    np.testing.assert_allclose(done.pop("action"), action, rtol=0, atol=1e-5)
-    assert len(np.unique(action)) > 1 and done.keys() == after.keys() == case.fields
+    np.testing.assert_allclose(exported.pop("action"), action, rtol=0, atol=1e-5)
+    assert len(np.unique(action)) > 1 and exported.keys() == after.keys() == case.fields
     for name, value in after.items():
-        np.testing.assert_allclose(done[name], value, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(exported[name], value, rtol=0, atol=1e-5)
     assert case.discrete or (np.abs(case.policy.to_environment.inverse(action)) <= 1.0 + 1e-6).all()
 
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
-def test_exported_values_are_those_of_the_live_policy(case, format, request):
+def test_exported_values_match_live_policy(case, format, request):
     path = request.getfixturevalue(format)
     if not case.has_values:
-        pytest.skip("critics with an LSTM of their own")
+        pytest.skip("the critics have their own LSTM")
     case.policy.reset()
     action = case.policy.act(case.raw(0))
     expected = case.policy.values(case.raw(1), action)
-    seen = {key: array[1] for key, array in case.seen.items()}
+    observation = {key: array[1] for key, array in case.observations.items()}
     action = action.astype(np.int32 if case.discrete else np.float32)
-    found = signature(path, "values")(**seen, **case.policy.state, action=action)
-    assert found.keys() == expected.keys() == {"q", "v"}
+    exported = signature(path, "values")(**observation, **case.policy.state, action=action)
+    assert exported.keys() == expected.keys() == {"q", "v"}
     for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(exported[name], value, rtol=1e-4, atol=1e-4)

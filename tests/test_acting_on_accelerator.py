@@ -1,6 +1,4 @@
-"""Acting for many environments through a graph, as on an accelerator: the actions that NumPy chooses, with the newest
-weights.
-"""
+"""Acting for many environments through a graph, as on an accelerator, matches acting with NumPy."""
 
 import dataclasses
 
@@ -27,28 +25,28 @@ def accelerator(monkeypatch):
 
 
 def compare(policy, spec):
-    """Compares the two ways in every mode, and the random numbers that they drew; returns the actions."""
-    seen = {key: x[0] for key, x in random_batches(spec, 1, ROWS, seed=4).observation.items()}
-    if ACTION_MASK in seen:
-        seen[ACTION_MASK][..., 0] = True
-    found, forward = {}, policy.graph_forward
+    """Compares actions and consumed random numbers of NumPy and the graph in every mode; returns the actions."""
+    observation = {key: x[0] for key, x in random_batches(spec, 1, ROWS, seed=4).observation.items()}
+    if ACTION_MASK in observation:
+        observation[ACTION_MASK][..., 0] = True
+    actions_by_mode, forward = {}, policy.graph_forward
     for mode in ("random", "sample", "explore", "greedy"):
         ways = []
         for policy.graph_forward in (None, forward):
             policy.rng = np.random.default_rng(3)
-            actions = tf.nest.flatten(policy.act(seen, mode=mode, env_steps=5).action)
+            actions = tf.nest.flatten(policy.act(observation, mode=mode, env_steps=5).action)
             ways.append((actions, policy.rng.random()))
-        found[mode] = np.concatenate([action.reshape(ROWS, -1) for action in ways[1][0]], axis=-1)
+        actions_by_mode[mode] = np.concatenate([action.reshape(ROWS, -1) for action in ways[1][0]], axis=-1)
         for numpys, graphs in zip(*(actions for actions, _ in ways), strict=True):
             np.testing.assert_allclose(graphs, numpys, rtol=1e-4, atol=1e-5)
             assert graphs.dtype == numpys.dtype
         assert ways[1][1] == ways[0][1]
     assert forward.compute.experimental_get_tracing_count() == 1
-    return found
+    return actions_by_mode
 
 
 @pytest.mark.parametrize("name", STATELESS)
-def test_a_graph_chooses_the_actions_of_numpy(accelerator, name):
+def test_graph_actions_match_numpy(accelerator, name):
     agent, parameters, spec = tools.CASES[name]
     continuous = isinstance(spec.action, ArraySpec)
     noise = AdditiveNoiseParameters(0.3) if continuous else EpsilonGreedyParameters(0.5)
@@ -62,7 +60,7 @@ def test_a_graph_chooses_the_actions_of_numpy(accelerator, name):
 
 
 @pytest.mark.parametrize("name", ["twin, automatic temperature", "discrete, team"])
-def test_updates_reach_the_graph(accelerator, name):
+def test_graph_uses_updated_weights(accelerator, name):
     agent = tools.make_agent(name, eager=True)
     before = compare(agent.policy, agent.spec)
     agent.update(tools.global_batches(agent))
@@ -70,10 +68,10 @@ def test_updates_reach_the_graph(accelerator, name):
     assert (after["sample"] != before["sample"]).any()
     follower = type(agent.policy).build(agent.policy.parameters, agent.spec, seed=2)
     follower.load_acting_weights(agent.policy.actor_weights())
-    assert follower.graph_forward is None  # whose variables are others
+    assert follower.graph_forward is None  # a graph would read other variables
 
 
-def test_a_run_acts_through_the_graph_with_the_newest_weights(tmp_path, monkeypatch):
+def test_run_acts_through_graph_with_newest_weights(tmp_path, monkeypatch):
     calls = []
 
     class Compared(GraphForward):

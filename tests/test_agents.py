@@ -1,12 +1,12 @@
-"""What holds for every agent: all ways to make updates agree, and a checkpoint holds all that learns."""
+"""Properties of all agents: equivalent ways to update, checkpoints, noise, and importance weights."""
 
 import numpy as np
 import pytest
 import strategy_tools as tools
 import tensorflow as tf
-from agent_tools import one, variables
+from agent_tools import batch_at, variables
 
-# A policy delay is in some of them.
+# Some have a policy delay.
 NAMES = [
     "v, prioritized, policy delay",
     "twin, temperature outside log space, policy delay",
@@ -19,25 +19,25 @@ NAMES = [
 
 
 def batches_of(agent):
-    """Returns three batches."""
+    """Returns three global batches."""
     return tf.nest.map_structure(lambda x: x[:3], tools.global_batches(agent))
 
 
 def call(agent, batches, *parts):
-    """Makes updates with parts of the batches, and returns metrics and priorities of all."""
+    """Updates with each part of the batches in one call, and returns all metrics and priorities."""
     results = [agent.update(tf.nest.map_structure(lambda x, part=part: x[part], batches)) for part in parts]
     return [np.concatenate([getattr(result, name) for result in results]) for name in ("metrics", "priority")]
 
 
-def assert_equal(one, other, **tolerance):
-    found, expected = variables(one), variables(other)
-    assert found.keys() == expected.keys()
+def assert_equal(agent, other, **tolerance):
+    actual, expected = variables(agent), variables(other)
+    assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, err_msg=name, **tolerance)
+        np.testing.assert_allclose(actual[name], value, err_msg=name, **tolerance)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_updates_of_one_call_of_single_ones_and_eager_ones_agree(name):
+def test_batched_single_and_eager_updates_agree(name):
     together, single, eager = (tools.make_agent(name, eager=eager) for eager in (False, False, True))
     for agent in (together, single, eager):
         tools.fix_noise(agent)
@@ -52,7 +52,7 @@ def test_updates_of_one_call_of_single_ones_and_eager_ones_agree(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_checkpoint_holds_all_that_learns(name, tmp_path):
+def test_checkpoint_restores_all_trained_state(name, tmp_path):
     saved, restored = (tools.make_agent(name, seed=seed, eager=True) for seed in (1, 2))
     batches = batches_of(saved)
     saved.update(batches)
@@ -64,7 +64,7 @@ def test_a_checkpoint_holds_all_that_learns(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_noise_follows_from_its_name_the_seed_and_the_number_of_the_update(name):
+def test_noise_depends_on_name_seed_and_update_number(name):
     first, same, other = (tools.make_agent(name, seed=seed, eager=True) for seed in (1, 1, 2))
     draws = [agent.noise("policy", [4, 4]).numpy() for agent in (first, same, other)]
     np.testing.assert_array_equal(draws[0], draws[1])
@@ -74,9 +74,9 @@ def test_noise_follows_from_its_name_the_seed_and_the_number_of_the_update(name)
 
 
 @pytest.mark.parametrize("name", ["v, prioritized, policy delay", "discrete", "ensemble, subset"])
-def test_importance_weights_multiply_the_critics_losses_entry_by_entry_and_priorities_have_none(name):
+def test_importance_weights_scale_losses_but_not_priorities(name):
     agent = tools.make_agent(name, eager=True)
-    batch = one(tools.global_batches(agent))
+    batch = batch_at(tools.global_batches(agent))
 
     def losses_and_priorities(weight):
         step = agent.critic_step(batch._replace(weight=tf.constant(weight, tf.float32)))

@@ -1,4 +1,4 @@
-"""Where bfloat16 does not pay, a run says so, with the measured factor."""
+"""Mixed precision: each run has its own setting, and value outputs stay float32."""
 
 import dataclasses
 
@@ -18,19 +18,19 @@ from tfsac.training.devices import set_numerics
 
 
 @pytest.fixture(autouse=True)
-def float32_afterwards():
+def reset_numerics():
     yield
     set_numerics(RunParameters())
 
 
 @pytest.mark.slow
-def test_each_of_several_runs_computes_in_its_own_precision(monkeypatch, tmp_path):
+def test_nested_runs_use_their_own_precision(monkeypatch, tmp_path):
     monkeypatch.setattr(bfloat16, "warning_about_bfloat16", lambda: None)
-    seen = {}
+    precisions = {}
 
     class Watch(Callback):
         def on_step(self, trainer):
-            seen.setdefault(trainer.directory.path.name, set()).add(bfloat16.uses_bfloat16())
+            precisions.setdefault(trainer.directory.path.name, set()).add(bfloat16.uses_bfloat16())
 
     plain = RunParameters(updates_between_diagnostics=1)
     narrow = dataclasses.replace(plain, mixed_precision="bfloat16")
@@ -40,7 +40,7 @@ def test_each_of_several_runs_computes_in_its_own_precision(monkeypatch, tmp_pat
             Trainer(tiny_preset(), tmp_path / "inner", plain, callbacks=[Watch()], quiet=True).run()
 
     Trainer(tiny_preset(), tmp_path / "outer", narrow, callbacks=[TrainAnother(), Watch()], quiet=True).run()
-    assert seen == {"outer": {True}, "inner": {False}} and not bfloat16.uses_bfloat16()
+    assert precisions == {"outer": {True}, "inner": {False}} and not bfloat16.uses_bfloat16()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_each_of_several_runs_computes_in_its_own_precision(monkeypatch, tmp_pat
         ("acer_cartpole", "q"),
     ],
 )
-def test_values_are_not_rounded_to_eight_bits(name, network):
+def test_value_outputs_keep_float32_precision(name, network):
     level = "CartPole-v1" if name in ("cart_pole_discrete_sac", "acer_cartpole") else "Pendulum-v1"
     spec = spec_of(gymnasium.make(level))
     agent = build_agent(override(load_preset(name), {"environment.level": level}), RunParameters(), spec)
@@ -66,4 +66,4 @@ def test_values_are_not_rounded_to_eight_bits(name, network):
     action = [tf.random.stateless_uniform([256, 1], [3, 4])] if level == "Pendulum-v1" and network == "q" else []
     bfloat16.use_bfloat16(True)
     computed = tf.function(lambda: values(observation, *action), autograph=False)().numpy()
-    assert biases and len(np.unique(computed.reshape(256, -1)[:, 0])) > 100  # at 300, bfloat16 has steps of 2
+    assert biases and len(np.unique(computed.reshape(256, -1)[:, 0])) > 100  # near 300, bfloat16 has a resolution of 2

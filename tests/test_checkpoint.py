@@ -1,4 +1,4 @@
-"""Checkpoints: complete, atomic, incremental, checked; a resumed run equals an uninterrupted one."""
+"""Checkpoints are complete, atomic, incremental and verified; a resumed run equals an uninterrupted one."""
 
 import errno
 import itertools
@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import tiny
-from resume_tools import RUN, complete_run, crashed, ensemble_preset, preset, same_run, twin_preset
+from resume_tools import RUN, assert_same_run, complete_run, crash_at, ensemble_preset, preset, twin_preset
 
 from tfsac.training import CheckpointError, Trainer
 from tfsac.training.checkpoints import FORMAT, identity_of
@@ -26,23 +26,23 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.parametrize("step", [163, pytest.param(300, marks=pytest.mark.acceptance)])
 @pytest.mark.slow
-def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
-    crashed(tmp_path / "run", step)
+def test_resumed_run_equals_uninterrupted_run(tmp_path, uninterrupted, step):
+    crash_at(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == step // 50 * 50
     resumed.run()
-    same_run(resumed, uninterrupted)
+    assert_same_run(resumed, uninterrupted)
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("make", [twin_preset, ensemble_preset])
-def test_priorities_temperatures_and_everything_that_has_a_state_resume_exactly(tmp_path, make):
-    whole = complete_run(tmp_path / "whole", make())
-    crashed(tmp_path / "run", 163, make())
+def test_all_stateful_parts_resume_exactly(tmp_path, make):
+    uninterrupted = complete_run(tmp_path / "uninterrupted", make())
+    crash_at(tmp_path / "run", 163, make())
     resumed = Trainer(make(), tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == 150
     resumed.run()
-    same_run(resumed, whole)
+    assert_same_run(resumed, uninterrupted)
 
 
 KILLED = """
@@ -70,41 +70,37 @@ trainer.run()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "saving"), [(-1, True), pytest.param(251, False, marks=pytest.mark.acceptance)])
-def test_a_run_killed_by_the_system_and_resumed_equals_the_uninterrupted_one(tmp_path, uninterrupted, step, saving):
+def test_killed_and_resumed_run_equals_uninterrupted_run(tmp_path, uninterrupted, step, saving):
     tests, run_dir = str(pathlib.Path(__file__).parent), str(tmp_path / "run")
     code = KILLED.format(tests=tests, step=step, run_dir=run_dir, in_the_middle_of_saving=saving)
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert killed.returncode == -9, killed.stderr
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
     resumed.run()
-    same_run(resumed, uninterrupted)
+    assert_same_run(resumed, uninterrupted)
 
 
-def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):
+def test_only_newest_checkpoints_and_their_chunks_are_kept(uninterrupted):
     manager = uninterrupted._checkpoints
-    places = manager.saved_checkpoints()
-    assert [place.name for place in places] == ["000000250", "000000300"]
-    for place in places:
-        verify(place)
-    named = set()
-    for place in places:
-        manifest = read_manifest(place)
+    paths, chunk_files = manager.saved_checkpoints(), set()
+    assert [path.name for path in paths] == ["000000250", "000000300"]
+    for path in paths:
+        verify(path)
+        manifest = read_manifest(path)
         chunks = manifest["memory"]["chunks"]
-        named |= {chunk["file"] for chunk in chunks}
-        assert chunks[-1]["stop"] == manifest["memory"]["total_rows"] == int(place.name)
-        assert chunks[0]["start"] <= int(place.name) - 120
-        assert all(one["stop"] == other["start"] for one, other in itertools.pairwise(chunks))
-    assert {path.name for path in manager.chunks.iterdir()} == named
+        chunk_files |= {chunk["file"] for chunk in chunks}
+        assert chunks[-1]["stop"] == manifest["memory"]["total_rows"] == int(path.name)
+        assert chunks[0]["start"] <= int(path.name) - 120
+        assert all(before["stop"] == after["start"] for before, after in itertools.pairwise(chunks))
+    assert {path.name for path in manager.chunks.iterdir()} == chunk_files
 
 
-def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damaged_one(
-    tmp_path, uninterrupted, monkeypatch
-):
+def test_kill_during_pruning_leaves_no_damaged_checkpoint(tmp_path, uninterrupted, monkeypatch):
     checkpoints = tmp_path / "checkpoints"
     shutil.copytree(uninterrupted.directory.path / "checkpoints", checkpoints)
 
-    def killed(place):
-        (place / "manifest.json").unlink()
+    def killed(path):
+        (path / "manifest.json").unlink()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -116,8 +112,8 @@ def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damage
     assert sorted(path.name for path in checkpoints.iterdir()) == ["000000300", "memory"]
 
 
-def test_each_checkpoint_writes_only_the_new_rows_of_the_memory(tmp_path):
-    trainer = crashed(tmp_path / "run", 101, preset(**{"agent.memory.max_size": 1000}))
+def test_checkpoints_write_only_new_transitions(tmp_path):
+    trainer = crash_at(tmp_path / "run", 101, preset(**{"agent.memory.max_size": 1000}))
     first = {path.name: path.stat().st_mtime_ns for path in trainer._checkpoints.chunks.iterdir()}
     assert len(first) == 2
     trainer.collect()
@@ -126,10 +122,6 @@ def test_each_checkpoint_writes_only_the_new_rows_of_the_memory(tmp_path):
     new = second.keys() - first.keys()
     assert len(new) == 1 and first.items() <= second.items()
     assert "0000000100-0000000102" in new.pop()
-
-
-def damage_truncate(path):
-    path.write_bytes(path.read_bytes()[:-7])
 
 
 def damage_flip(path):
@@ -144,13 +136,11 @@ def damage_flip(path):
     [
         (damage_flip, "manifest.json"),
         (damage_flip, "agent.data-00000-of-00001"),
-        (damage_truncate, "state.json"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "state.json"),
         (pathlib.Path.unlink, "memory.npz"),
     ],
 )
-def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
-    tmp_path, uninterrupted, capsys, damage, name
-):
+def test_damaged_checkpoint_falls_back_to_previous_one(tmp_path, uninterrupted, capsys, damage, name):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     damage(tmp_path / "run" / "checkpoints" / "000000300" / name)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True)
@@ -158,12 +148,12 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
     assert "000000300 is damaged" in capsys.readouterr().out
     for _ in range(51):
         resumed.collect()
-    resumed.save()  # the damaged one does not count as one that is kept
+    resumed.save()  # the damaged one does not count as kept
     assert [path.name for path in resumed._checkpoints.saved_checkpoints()] == ["000000250", "000000301"]
 
 
-@pytest.mark.usefixtures("untraced")
-def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
+@pytest.mark.usefixtures("no_tracing")
+def test_damaged_memory_chunk_is_detected(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     for path in (tmp_path / "run" / "checkpoints" / "memory").iterdir():
         damage_flip(path)
@@ -171,7 +161,7 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("no_tracing")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "field"),
@@ -180,7 +170,7 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
         ({"environment.kwargs.g": 9.0}, "environment.kwargs.g=None"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes, field):
+def test_checkpoint_of_another_run_is_rejected(tmp_path, uninterrupted, changes, field):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
     with pytest.raises(CheckpointError, match=field):
@@ -189,8 +179,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes
 
 
 @pytest.mark.slow
-def test_a_run_from_before_a_parameter_came_is_continued_but_no_other_one(tmp_path, uninterrupted, capsys):
-    crashed(tmp_path / "run", 163)
+def test_older_run_without_new_parameter_resumes_at_default(tmp_path, uninterrupted, capsys):
+    crash_at(tmp_path / "run", 163)
     for path in (tmp_path / "run" / "checkpoints").glob("0*/manifest.json"):
         manifest = json.loads(path.read_text())
         assert manifest["identity"]["environment"]["filters"].pop("reward_normalization") is False
@@ -201,18 +191,18 @@ def test_a_run_from_before_a_parameter_came_is_continued_but_no_other_one(tmp_pa
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True)
     assert resumed.counters.env_steps == 150 and "damaged" not in capsys.readouterr().out
     resumed.run()
-    same_run(resumed, uninterrupted)
+    assert_same_run(resumed, uninterrupted)
 
 
-def test_the_environment_of_a_resumed_run_may_be_stepped_elsewhere(uninterrupted):
+def test_vectorization_may_change_when_resuming(uninterrupted):
     elsewhere = {"environment.vectorization": "subprocess", "environment.step_timeout_seconds": 60.0}
     identity = identity_of(preset(**elsewhere), RUN.seed, uninterrupted.agent.spec)
     assert identity == uninterrupted._checkpoints.identity
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("no_tracing")
 @pytest.mark.slow
-def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninterrupted):
+def test_checkpoint_of_another_format_is_rejected(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     for path in (tmp_path / "run" / "checkpoints").glob("0*/manifest.json"):
         manifest = {**json.loads(path.read_text()), "format": FORMAT + 1}
@@ -223,8 +213,8 @@ def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninter
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), [(checkpoint_module.np, "save"), (checkpoint_module, "digest")])
-def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeypatch, module, name):
-    trainer = crashed(tmp_path / "run", 120)
+def test_full_disk_raises_and_keeps_old_checkpoints(tmp_path, monkeypatch, module, name):
+    trainer = crash_at(tmp_path / "run", 120)
     before = sorted(trainer.directory.checkpoints.rglob("*"))
 
     def fail(*args, **kwargs):
@@ -240,7 +230,7 @@ def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeyp
 @pytest.mark.slow
 def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     several = preset(**{"environment.num_envs": 2, "agent.memory.max_size": 400})
-    crashed(tmp_path / "run", 170, several)
+    crash_at(tmp_path / "run", 170, several)
     resumed = Trainer(several, tmp_path / "run", RUN, resume=True)
     assert "new ones begin" in capsys.readouterr().out
     assert resumed.counters.env_steps == 150

@@ -1,4 +1,4 @@
-"""The command line, typed for real: every command on a tiny run, and a table of what cannot be carried out."""
+"""The command line: every command on a tiny run, and a table of commands that fail."""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from cli_tools import ENVIRONMENT, RETURN, parts, png_size, refusal, tree
+from cli_tools import RETURN, SUBPROCESS_ENV, error_line, folder_contents, format_returns, png_size
 from pages import ROOT
 
 from tfsac import api, cli
@@ -24,7 +24,7 @@ from tfsac.preset_lookup import load_preset, preset_names, read_config
 
 @pytest.fixture(scope="module")
 def tiny_run(tmp_path_factory):
-    """A finished run with everything that can be written, and what was printed on the way."""
+    """A finished run with all optional outputs, and what it printed."""
     tiny.register()
     folder = tmp_path_factory.mktemp("cli") / "pendulum"
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -42,7 +42,7 @@ def run_dir(tiny_run):
 
 
 @pytest.mark.slow
-def test_a_run_leaves_its_results_and_says_where_they_are(tiny_run):
+def test_run_writes_and_reports_its_results(tiny_run):
     folder, printed = tiny_run
     names = {"best.npz", "checkpoints", "config.json", "events", "learning_curve.png", "metrics.csv", "policy"}
     assert {path.name for path in folder.iterdir()} - {".lock"} == names
@@ -55,7 +55,7 @@ def test_a_run_leaves_its_results_and_says_where_they_are(tiny_run):
     assert all(f'Model: "{name}"' in printed for name in ("policy", "v", "v_target", "q"))
 
 
-def test_the_config_tells_what_was_run_and_the_metrics_how_well(run_dir):
+def test_config_and_metrics_describe_the_run(run_dir):
     config = json.loads((run_dir / "config.json").read_text())
     assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(200)"
     assert {network["batch_size"] for network in config["preset"]["agent"]["networks"].values()} == {32}
@@ -72,9 +72,9 @@ def test_the_config_tells_what_was_run_and_the_metrics_how_well(run_dir):
     assert last["evaluation/return_mean"] != last["stochastic_evaluation/return_mean"]
 
 
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-def test_level_num_envs_and_experiment_name_make_a_run_in_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
+def test_flags_select_level_and_run_folder(tmp_path, monkeypatch, capsys):
     tiny.register()
     monkeypatch.chdir(tmp_path)
     flags = ["--level=TfsacCliff-v0", "--num_envs=2", "--seed=7", "--experiment_name=mine", "--preset=mujoco_sac"]
@@ -89,8 +89,8 @@ def test_level_num_envs_and_experiment_name_make_a_run_in_a_folder_of_its_own(tm
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
-@pytest.mark.usefixtures("training_alone")
-def test_a_run_begins_with_the_weights_of_another_and_stops_at_a_threshold(run_dir, tmp_path, capsys):
+@pytest.mark.usefixtures("no_export_or_plot")
+def test_initial_weights_and_stop_at_threshold(run_dir, tmp_path, capsys):
     changes = {"validation.min_reward_threshold": -1e9}
     flags = ["--stop_at_threshold", f"--checkpoint_restore_dir={run_dir}"]
     assert tiny.train(tmp_path / "run", *flags, changes=changes) == 0
@@ -104,7 +104,7 @@ def test_a_run_begins_with_the_weights_of_another_and_stops_at_a_threshold(run_d
     assert f"{config} began with the weights of --checkpoint_restore_dir={run_dir}" in capsys.readouterr().err
 
 
-def test_list_and_presets_print_a_line_for_every_preset(capsys):
+def test_list_and_presets_print_every_preset(capsys):
     for words in (["presets"], ["train", "--list"]):
         assert cli.run(words) == 0
         assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == preset_names()
@@ -113,11 +113,11 @@ def test_list_and_presets_print_a_line_for_every_preset(capsys):
 # -- evaluate, record, export, plot ------------------------------------------------------------------------------------
 
 
-def test_evaluate_prints_mean_std_min_and_max_of_the_best_policy(run_dir, capsys):
+def test_evaluate_prints_returns_of_best_policy(run_dir, capsys):
     assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=3", "--seed=6"]) == 0
     printed = capsys.readouterr().out
-    done = api.evaluate(run_dir, 3, seed=6)
-    assert list(RETURN.search(printed).groups()) == [*parts(done.returns), "3", "50"]
+    evaluation = api.evaluate(run_dir, 3, seed=6)
+    assert list(RETURN.search(printed).groups()) == [*format_returns(evaluation.returns), "3", "50"]
     assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=3", "--seed=7"]) == 0
     assert capsys.readouterr().out != printed
     assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=3", "--seed=6", "--stochastic"]) == 0
@@ -125,14 +125,14 @@ def test_evaluate_prints_mean_std_min_and_max_of_the_best_policy(run_dir, capsys
 
 
 def test_sampled_actions_depend_on_the_seed(tmp_path):
-    class Same(gym.Wrapper):
+    class SameStart(gym.Wrapper):
         def reset(self, *, seed=None, options=None):
-            return super().reset(seed=1, options=options)  # all episodes begin alike
+            return super().reset(seed=1, options=options)
 
-    env_fn = lambda: Same(gym.make("Pendulum-v1", max_episode_steps=50))  # noqa: E731
+    env_fn = lambda: SameStart(gym.make("Pendulum-v1", max_episode_steps=50))  # noqa: E731
     run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1")
-    drawn = [api.evaluate(run, 1, deterministic=False, seed=seed, env_fn=env_fn).returns[0] for seed in (3, 3, 4)]
-    assert drawn[0] == drawn[1] != drawn[2]
+    sampled = [api.evaluate(run, 1, deterministic=False, seed=seed, env_fn=env_fn).returns[0] for seed in (3, 3, 4)]
+    assert sampled[0] == sampled[1] != sampled[2]
     modes = [api.evaluate(run, 1, seed=seed, env_fn=env_fn).returns[0] for seed in (3, 4)]
     assert modes[0] == modes[1]
 
@@ -140,20 +140,20 @@ def test_sampled_actions_depend_on_the_seed(tmp_path):
 SWITCH = re.compile(r"^switch  in ([\d.]+) % of the steps; a trajectory lasts ([\d.]+) steps on average$", re.MULTILINE)
 
 
-def test_evaluate_tells_how_often_a_policy_with_trajectories_switched_and_draws_it(tmp_path, capsys):
+def test_evaluate_prints_switching_and_plots_actions(tmp_path, capsys):
     preset = tiny.taac(**{"environment.max_episode_steps": 30})
     run = tiny.untrained_run(tmp_path / "taac", "Pendulum-v1", preset)
-    picture = tmp_path / "pictures" / "actions.png"
-    flags = ["--episodes=3", "--seed=6", "--stochastic", f"--plot_actions={picture}"]
+    figure = tmp_path / "figures" / "actions.png"
+    flags = ["--episodes=3", "--seed=6", "--stochastic", f"--plot_actions={figure}"]
     assert cli.run(["evaluate", f"--run_dir={run}", *flags]) == 0
-    printed, done = capsys.readouterr().out, api.evaluate(run, 3, False, seed=6)
-    rate, repeats = done.switching()
+    printed, evaluation = capsys.readouterr().out, api.evaluate(run, 3, False, seed=6)
+    rate, repeats = evaluation.switching()
     assert list(SWITCH.search(printed).groups()) == [f"{100 * rate:.1f}", f"{repeats:.1f}"]
-    assert list(RETURN.search(printed).groups()) == [*parts(done.returns), "3", "30"]
-    assert min(png_size(picture)) > 300
+    assert list(RETURN.search(printed).groups()) == [*format_returns(evaluation.returns), "3", "30"]
+    assert min(png_size(figure)) > 300
 
 
-def test_record_writes_the_episodes_and_counts_them(run_dir, tmp_path, capsys):
+def test_record_writes_episodes_and_prints_counts(run_dir, tmp_path, capsys):
     out = tmp_path / "expert.npz"
     assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=2"]) == 0
     returns = api.evaluate(run_dir, 2).returns
@@ -162,21 +162,19 @@ def test_record_writes_the_episodes_and_counts_them(run_dir, tmp_path, capsys):
         np.testing.assert_allclose(file["returns"], returns)
 
 
-def test_export_writes_the_policy_and_ends_with_status_1_where_it_acts_differently(
-    run_dir, tmp_path, capsys, monkeypatch
-):
+def test_export_verifies_and_fails_if_actions_differ(run_dir, tmp_path, capsys, monkeypatch):
     out = tmp_path / "policy"
     assert cli.run(["export", f"--run_dir={run_dir}", f"--out={out}", "--verify", "--values"]) == 0
     printed = capsys.readouterr().out
     assert f"exported to {out}\n" in printed and (out / "saved_model.pb").is_file()
-    found = re.search(r"over 50 observations: ([\d.e+-]+) \(within 1e-05\)", printed)
-    assert 0.0 <= float(found[1]) <= 1e-5
+    error = re.search(r"over 50 observations: ([\d.e+-]+) \(within 1e-05\)", printed)
+    assert 0.0 <= float(error[1]) <= 1e-5
     monkeypatch.setattr(Exported, "__call__", lambda self, observation: np.full((1, 1), 9.0, np.float32))
     assert cli.run(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--verify"]) == 1
     assert "MORE THAN 1e-05" in capsys.readouterr().out
 
 
-def test_plot_draws_one_run_into_its_folder_and_several_together(run_dir, tmp_path, capsys):
+def test_plot_of_one_run_and_of_several(run_dir, tmp_path, capsys):
     copy, together = shutil.copytree(run_dir, tmp_path / "copy"), tmp_path / "together.png"
     (copy / "learning_curve.png").unlink()
     assert cli.run(["plot", f"--run_dir={copy}"]) == 0
@@ -189,7 +187,7 @@ def test_plot_draws_one_run_into_its_folder_and_several_together(run_dir, tmp_pa
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_the_overview_names_every_command(arguments, capsys):
+def test_overview_lists_every_command(arguments, capsys):
     assert cli.run(arguments) == 0
     printed = capsys.readouterr().out
     listed = [line.split()[0] for line in printed.splitlines() if line.startswith("  ") and "=" not in line]
@@ -197,7 +195,7 @@ def test_the_overview_names_every_command(arguments, capsys):
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
-def test_the_help_of_a_command_explains_every_flag_and_does_nothing(name, capsys, tmp_path, monkeypatch):
+def test_help_lists_every_flag_and_has_no_side_effects(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.run([name, "--help"]) == 0
     printed = capsys.readouterr().out
@@ -207,47 +205,47 @@ def test_the_help_of_a_command_explains_every_flag_and_does_nothing(name, capsys
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_preset_is_a_program_that_trains_it_with_the_flags_given_and_helps_without_tensorflow(monkeypatch):
-    seen = []
+def test_preset_script_trains_and_prints_help_without_tensorflow(monkeypatch):
+    calls = []
     with monkeypatch.context() as patch:
-        patch.setattr(cli, "main", seen.append)
+        patch.setattr(cli, "main", calls.append)
         patch.setattr(sys, "argv", ["presets/pendulum_sac.py", "--seed=1", "--num_envs=2"])
         cli.run_preset("presets/pendulum_sac.py")
-    assert seen == [["train", "--preset=presets/pendulum_sac.py", "--seed=1", "--num_envs=2"]]
+    assert calls == [["train", "--preset=presets/pendulum_sac.py", "--seed=1", "--num_envs=2"]]
     program = [sys.executable, "-X", "importtime", "presets/pendulum_sac.py", "--help"]
-    done = subprocess.run(program, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and done.stdout.startswith("tfsac train: ")
-    assert "tfsac.cli" in done.stderr and not re.search(r"\| +(tensorflow|keras)\b", done.stderr)
+    result = subprocess.run(program, cwd=ROOT, env=SUBPROCESS_ENV, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and result.stdout.startswith("tfsac train: ")
+    assert "tfsac.cli" in result.stderr and not re.search(r"\| +(tensorflow|keras)\b", result.stderr)
 
 
-# -- what cannot be carried out ----------------------------------------------------------------------------------------
+# -- errors -------------------------------------------------------------------------------------------------------------
 
-# Arguments, with {run} a finished run, {tmp} a folder and {file}.npz a file in it, and a word that must be printed: one
-# of a kind, for parameters, environments and files have tests of their own.
+# Arguments, with {run} a finished run, {tmp} a folder and {file}.npz a file in it, and a word of the error message. One of
+# each kind: parameters, environments and files have their own tests.
 WRONG = {
-    "preset": ("train --preset=pendulum_sca", "pendulum_sac"),
-    "run parameters that do not fit": ("train --jit_compile --eager", "eager"),
-    "actions": ("train --preset=pendulum_sac --level=CartPole-v1", "'discrete'"),
-    "resume no run": ("train --resume --run_dir={tmp}/none", "config.json"),
+    "unknown preset": ("train --preset=pendulum_sca", "pendulum_sac"),
+    "conflicting run parameters": ("train --jit_compile --eager", "eager"),
+    "wrong action space": ("train --preset=pendulum_sac --level=CartPole-v1", "'discrete'"),
+    "resume without a run": ("train --resume --run_dir={tmp}/none", "config.json"),
     "record over a file": ("record --run_dir={run} --out={file}.npz", "file.npz"),
-    "plot two runs to nowhere": ("plot {run} {run}", "--out"),
+    "plot two runs without out": ("plot {run} {run}", "--out"),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_carried_out_is_one_line_and_leaves_nothing(name, run_dir, tmp_path, monkeypatch, capsys):
+def test_failing_command_prints_one_line_and_writes_nothing(name, run_dir, tmp_path, monkeypatch, capsys):
     line, word = WRONG[name]
     (tmp_path / "file.npz").write_text("mine")
     monkeypatch.chdir(tmp_path)
-    before, run_before = tree(tmp_path), tree(run_dir)
+    before, run_before = folder_contents(tmp_path), folder_contents(run_dir)
     words = line.format(run=run_dir, tmp=tmp_path, file=tmp_path / "file").split(" ")
-    assert word in refusal(words, capsys)
-    assert tree(tmp_path) == before and tree(run_dir) == run_before
+    assert word in error_line(words, capsys)
+    assert folder_contents(tmp_path) == before and folder_contents(run_dir) == run_before
 
 
-def test_weights_of_another_network_are_refused_by_their_name(run_dir, tmp_path, capsys):
+def test_weights_of_another_network_are_rejected(run_dir, tmp_path, capsys):
     shutil.copy(run_dir / "config.json", tmp_path)
     with np.load(run_dir / "best.npz") as file:
         np.savez(tmp_path / "best.npz", **{**file, "policy/0": np.zeros((3, 8), np.float32)})
-    assert "policy/0" in refusal(["evaluate", f"--run_dir={tmp_path}", "--episodes=1"], capsys)
+    assert "policy/0" in error_line(["evaluate", f"--run_dir={tmp_path}", "--episodes=1"], capsys)

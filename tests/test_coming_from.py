@@ -1,4 +1,4 @@
-"""The pages for people who come from other libraries: our side of each runs, and every name of ours is there."""
+"""The "coming from" pages: tfsac code runs, and parameters, commands and flags exist."""
 
 import csv
 import re
@@ -19,23 +19,23 @@ ids = {"argvalues": PAGES, "ids": [page.stem for page in PAGES]}
 
 
 def plain(page):
-    """Returns a page's text without its fenced blocks."""
+    """Returns the text of a page without fenced blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-def ours(page):
-    """Returns the blocks of a page that are tfsac's."""
+def tfsac_blocks(page):
+    """Returns the blocks of a page that use tfsac, not the other library."""
     return [block for block in blocks(page.read_text(encoding="utf-8")) if block.note[0] != "skip"]
 
 
 def block_text(block):
-    """Returns a block of Python as a page has it, with the name of its file where it has one."""
+    """Returns a Python block in Markdown, with its file comment if it has one."""
     note = f"<!-- file: {block.note[1]} -->\n" if block.note[0] == "file" else ""
     return f"{note}```python\n{block.text}```"
 
 
 def fits(preset, path, value=None):
-    """Returns whether a preset has a path, and takes the value where there is one."""
+    """Returns whether a preset has a parameter and accepts the value, if there is one."""
     try:
         if value is not None:
             override(preset, {path: value})
@@ -49,7 +49,7 @@ def fits(preset, path, value=None):
 
 
 @pytest.mark.parametrize("page", **ids)
-def test_every_parameter_that_a_page_names_is_there(page):
+def test_documented_parameters_exist(page):
     named = PATH.findall(plain(page))
     assert len(named) > 10
     missing = []
@@ -61,10 +61,10 @@ def test_every_parameter_that_a_page_names_is_there(page):
 
 
 @pytest.mark.parametrize("page", **ids)
-def test_every_command_and_flag_of_a_page_is_there(page):
-    typed = [command for block in ours(page) if not block.language for command in commands_of(block.text)]
-    typed += [shlex.split(text) for text in re.findall(r"`(tfsac [^`]+)`", plain(page))]
-    for program, name, *words in typed:
+def test_documented_commands_and_flags_exist(page):
+    commands = [command for block in tfsac_blocks(page) if not block.language for command in commands_of(block.text)]
+    commands += [shlex.split(text) for text in re.findall(r"`(tfsac [^`]+)`", plain(page))]
+    for program, name, *words in commands:
         assert program == "tfsac" and name in COMMANDS
         flags = {re.sub("^(no)?", "", word[2:].partition("=")[0]) for word in words if word.startswith("--")}
         assert flags <= {"help", *(re.sub("^no", "", flag) for flag in parse(name, [])[0])}, words
@@ -81,10 +81,10 @@ REPLACED = {
 
 
 @pytest.mark.acceptance
-def test_the_python_of_the_pages_runs(tmp_path):
-    """Each block runs once, although several pages have it; those of `tfsac.sac` are tested with it."""
-    found = [block_text(block) for page in PAGES for block in ours(page) if block.language == "python"]
-    texts = [text for text in dict.fromkeys(found) if not re.search(r"\b(sac|test_policy)\(", text)]
+def test_python_blocks_of_the_pages_run(tmp_path):
+    """Runs each block once, although several pages have it. test_spinning_up.py tests those of `tfsac.sac`."""
+    texts = [block_text(block) for page in PAGES for block in tfsac_blocks(page) if block.language == "python"]
+    texts = [text for text in dict.fromkeys(texts) if not re.search(r"\b(sac|test_policy)\(", text)]
     (tmp_path / "short.py").write_text(SHORT)
     (tmp_path / "page.md").write_text("\n\n".join(texts))
     names = run_page(tmp_path / "page.md", tmp_path, REPLACED)

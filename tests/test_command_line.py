@@ -1,4 +1,4 @@
-"""The command line around its commands: help, version, what it describes, and how it fails."""
+"""The command line: documented flags, show, version and info, and errors."""
 
 import re
 import signal
@@ -8,7 +8,7 @@ import time
 
 import pytest
 from absl import flags
-from cli_tools import ENVIRONMENT, refusal
+from cli_tools import SUBPROCESS_ENV, error_line
 from pages import ROOT
 
 from tfsac import cli
@@ -24,10 +24,7 @@ def flags_of(name):
     return list(flag_values(cli.COMMANDS[name].defines))
 
 
-# -- help, version, the page -------------------------------------------------------------------------------------------
-
-
-def test_the_page_names_every_command_flag_and_status():
+def test_page_documents_every_command_flag_and_status():
     for name in cli.COMMANDS:
         assert f"| `{name}` |" in PAGE
         missing = [flag for flag in flags_of(name) if f"`--{flag}" not in PAGE]
@@ -38,10 +35,7 @@ def test_the_page_names_every_command_flag_and_status():
     assert set(re.findall(r"`--(\w+)", PAGE)) <= known
 
 
-# -- show, info --------------------------------------------------------------------------------------------------------
-
-
-def test_what_show_prints_is_what_set_takes(capsys):
+def test_show_output_is_valid_for_set(capsys):
     words = ["show", "--preset=mujoco_twin_sac", "--level=Hopper-v5"]
     changed = ["agent.algorithm.discount=0.9", 'environment.kwargs.camera_name="3"']
     assert cli.run([*words, *(f"--set={line}" for line in changed), "--num_envs=2"]) == 0
@@ -53,7 +47,7 @@ def test_what_show_prints_is_what_set_takes(capsys):
 
 
 @pytest.mark.parametrize("name", ["cart_pole_sqil", "taac_locomotion", "acer_partially_observable"])
-def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
+def test_show_json_is_a_preset_file(name, tmp_path, capsys):
     assert cli.run(["show", f"--preset={name}", "--set=environment.max_episode_steps=7", "--json"]) == 0
     path = tmp_path / "mine.json"
     path.write_text(capsys.readouterr().out)
@@ -63,17 +57,17 @@ def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
     assert capsys.readouterr().out == path.read_text()
 
 
-def test_a_parameter_is_set_once_but_a_later_flag_may_set_a_part(capsys):
-    every, one = "--set=agent.networks.*.learning_rate=2e-3", "--set=agent.networks.policy.learning_rate=1e-4"
-    assert cli.run(["show", "--preset=pendulum_twin_sac", every, one]) == 0
+def test_later_set_may_override_a_part_but_not_repeat(capsys):
+    all_rates, one_rate = "--set=agent.networks.*.learning_rate=2e-3", "--set=agent.networks.policy.learning_rate=1e-4"
+    assert cli.run(["show", "--preset=pendulum_twin_sac", all_rates, one_rate]) == 0
     printed = capsys.readouterr().out
     assert "policy.learning_rate=0.0001\n" in printed and "q.learning_rate=0.002\n" in printed
     with pytest.raises(TfsacError, match="twice"):
-        cli.run(["show", "--preset=pendulum_twin_sac", one, every])
+        cli.run(["show", "--preset=pendulum_twin_sac", one_rate, all_rates])
 
 
 @pytest.mark.slow
-def test_version_and_info_tell_versions_devices_and_threads(capsys):
+def test_version_and_info_print_versions_and_devices(capsys):
     assert cli.run(["--version"]) == 0
     assert re.fullmatch(r"tfsac \d+\.\d+\.\d+\n", capsys.readouterr().out)
     assert cli.run(["info"]) == 0
@@ -83,19 +77,16 @@ def test_version_and_info_tell_versions_devices_and_threads(capsys):
     assert "CPU:0" in printed
 
 
-# -- how it fails ------------------------------------------------------------------------------------------------------
-
-
-def ended(error, monkeypatch, name="presets"):
-    """Returns the status with which the program ends when a command raises an error."""
+def exit_status(error, monkeypatch, name="presets"):
+    """Returns the exit status when a command raises an error."""
 
     def broken(values, rest):
         raise error
 
     monkeypatch.setitem(cli.COMMANDS, name, Command("", broken))
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit) as exit_info:
         cli.main([name])
-    return end.value.code
+    return exit_info.value.code
 
 
 @pytest.mark.parametrize(
@@ -106,17 +97,17 @@ def ended(error, monkeypatch, name="presets"):
         flags.IllegalFlagValueError("flag --seed=x: not an integer"),
     ],
 )
-def test_what_the_user_can_mend_is_one_line(error, monkeypatch, capsys):
-    assert ended(error, monkeypatch) == 2
+def test_user_errors_are_one_line(error, monkeypatch, capsys):
+    assert exit_status(error, monkeypatch) == 2
     assert capsys.readouterr().err == f"tfsac: {' '.join(str(error).split())}\n"
     monkeypatch.setenv("TFSAC_TRACEBACK", "1")
     with pytest.raises(type(error)):
-        ended(error, monkeypatch)
+        exit_status(error, monkeypatch)
 
 
-def test_any_other_error_keeps_its_traceback(monkeypatch):
+def test_other_errors_keep_their_traceback(monkeypatch):
     with pytest.raises(ValueError):
-        ended(ValueError("shapes do not fit"), monkeypatch)
+        exit_status(ValueError("shapes do not fit"), monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -128,42 +119,43 @@ def test_any_other_error_keeps_its_traceback(monkeypatch):
         ("evaluate", "--run_dir is required"),
     ],
 )
-def test_a_wrong_command_line_is_refused_in_one_line(line, words, tmp_path, monkeypatch, capsys):
+def test_invalid_command_line_is_one_line(line, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert re.search(words, refusal(line.split(), capsys)) and not list(tmp_path.iterdir())
+    assert re.search(words, error_line(line.split(), capsys)) and not list(tmp_path.iterdir())
 
 
-def test_the_end_of_the_reader_of_the_output_is_no_error():
+def test_closed_stdout_is_no_error():
     closed = (
         "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from tfsac import cli; cli.main(['presets'])"
     )
-    done = subprocess.run([sys.executable, "-c", closed], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (141, "")
+    command = [sys.executable, "-c", closed]
+    result = subprocess.run(command, env=SUBPROCESS_ENV, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (141, "")
 
 
 @pytest.mark.slow
-def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quietly(tmp_path):
+def test_train_prints_summary_and_handles_early_ctrl_c(tmp_path):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "tfsac", "train", "--seed=3", "--run_dir=run"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, **pipes)
+    process = subprocess.Popen(command, cwd=tmp_path, env=SUBPROCESS_ENV, **pipes)
     try:
         assert process.stdout.readline() == "tfsac train: pendulum_sac, Pendulum-v1, seed 3\n"
-        while process.poll() is None:  # a library that is loaded may ignore one
+        while process.poll() is None:  # an importing library may ignore a signal
             time.sleep(0.5)
             process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()
-    # Python itself ends by the signal, which a shell shows as 130 too, where Ctrl-C hit an exec of some library.
+    # If Ctrl-C interrupts an exec in a library, Python is killed by the signal, which shells report as 130 too.
     assert process.returncode in (130, -signal.SIGINT) and errors in ("", "tfsac: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_may_begin_with_the_home_folder(monkeypatch, tmp_path):
+def test_paths_expand_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    given = []
-    plot = cli.COMMANDS["plot"]._replace(function=lambda values, rest: given.append(values.out) or 0)
+    outs = []
+    plot = cli.COMMANDS["plot"]._replace(function=lambda values, rest: outs.append(values.out) or 0)
     monkeypatch.setitem(cli.COMMANDS, "plot", plot)
     assert cli.run(["plot", "--out=~/one.png", "--title=~/x"]) == 0
-    assert given == [f"{tmp_path}/one.png"]
+    assert outs == [f"{tmp_path}/one.png"]

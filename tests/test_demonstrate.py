@@ -1,4 +1,4 @@
-"""Demonstrations of any policy: what is recorded is what happened, and what comes of it is a file to learn from."""
+"""`tfsac.demonstrate` records the steps of any policy."""
 
 import gymnasium as gym
 import numpy as np
@@ -13,36 +13,36 @@ from tfsac.types import OBSERVATION
 
 
 class Reused(gym.Env):
-    """Counts its steps in one array that it gives away again and again."""
+    """Observes its step count, always in the same array."""
 
     observation_space = gym.spaces.Box(-10.0, 10.0, (2,))
     action_space = gym.spaces.Discrete(2, start=5)
 
     def __init__(self):
-        self.seen = np.zeros(2, np.float32)
+        self.observation = np.zeros(2, np.float32)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.seen[:] = 0
-        return self.seen, {}
+        self.observation[:] = 0
+        return self.observation, {}
 
     def step(self, action):
-        self.seen += 1
-        return self.seen, float(action), self.seen[0] == 3, False, {}
+        self.observation += 1
+        return self.observation, float(action), self.observation[0] == 3, False, {}
 
 
-def test_every_step_has_its_own_observations_though_the_environment_reuses_its_array():
-    shown = tfsac.demonstrate(lambda observation: 5 + int(observation[0]) % 2, Reused(), episodes=2)
-    np.testing.assert_array_equal(shown.records[OBSERVATION + "observation"][:, 0], [0, 1, 2, 0, 1, 2])
-    np.testing.assert_array_equal(shown.records[NEXT + "observation"][:, 0], [1, 2, 3, 1, 2, 3])
-    np.testing.assert_array_equal(shown.records["action"], [0, 1, 0, 0, 1, 0])  # numbers from 0
-    np.testing.assert_array_equal(shown.records["terminated"], [False, False, True] * 2)
-    np.testing.assert_array_equal(shown.returns, [16.0, 16.0])
-    assert shown.level == "Reused"
+def test_observations_are_copied_from_reused_arrays():
+    demonstrations = tfsac.demonstrate(lambda observation: 5 + int(observation[0]) % 2, Reused(), episodes=2)
+    np.testing.assert_array_equal(demonstrations.records[OBSERVATION + "observation"][:, 0], [0, 1, 2, 0, 1, 2])
+    np.testing.assert_array_equal(demonstrations.records[NEXT + "observation"][:, 0], [1, 2, 3, 1, 2, 3])
+    np.testing.assert_array_equal(demonstrations.records["action"], [0, 1, 0, 0, 1, 0])  # counted from 0
+    np.testing.assert_array_equal(demonstrations.records["terminated"], [False, False, True] * 2)
+    np.testing.assert_array_equal(demonstrations.returns, [16.0, 16.0])
+    assert demonstrations.level == "Reused"
 
 
 class Scaling(Reused):
-    """Scales the action that it is given where it lies."""
+    """Modifies its action in place."""
 
     action_space = gym.spaces.Box(-1.0, 1.0, (1,))
 
@@ -51,14 +51,8 @@ class Scaling(Reused):
         return super().step(action[0])
 
 
-def test_actions_are_recorded_as_they_were_taken_though_the_environment_changes_them():
-    shown = tfsac.demonstrate(lambda observation: np.array([0.75], np.float32), Scaling(), episodes=1)
-    np.testing.assert_array_equal(shown.records["action"], np.full((3, 1), 0.75, np.float32))
-    assert shown.returns[0] == 3 * 15.0
-
-
 class Narrow(Reused):
-    """Its actions are narrow beside their size, so a rounding there is much in [-1, 1]."""
+    """Has a narrow range of large actions, so that rounding errors are large in [-1, 1]."""
 
     action_space = gym.spaces.Box(1000.0, 1001.0, (1,))
 
@@ -66,23 +60,29 @@ class Narrow(Reused):
         return super().step(action[0])
 
 
-def test_an_action_that_rounding_took_beyond_its_bound_is_recorded_at_the_bound():
-    shown = tfsac.demonstrate(lambda observation: np.array([1001.0005]), Narrow(), episodes=1)
-    np.testing.assert_array_equal(shown.records["action"], np.ones((3, 1), np.float32))
+@pytest.mark.parametrize(
+    ("env", "action", "recorded", "episode_return"),
+    [(Scaling(), np.float32([0.75]), 0.75, 3 * 15.0), (Narrow(), np.array([1001.0005]), 1.0, 3 * 1001.0)],
+    ids=["modified in place", "rounded beyond the bound"],
+)
+def test_actions_are_copied_and_clipped(env, action, recorded, episode_return):
+    demonstrations = tfsac.demonstrate(lambda observation: action.copy(), env, episodes=1)
+    np.testing.assert_array_equal(demonstrations.records["action"], np.full((3, 1), recorded, np.float32))
+    assert demonstrations.returns[0] == episode_return
 
 
-def test_the_seed_decides_the_episodes_of_a_script():
+def test_seed_determines_episodes():
     env = make("CartPole-v1")
-    shown, again = (
+    demonstrations, again = (
         tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=3, seed=4)
         for _ in range(2)
     )
-    assert shown.returns.sum() == len(shown.records) > 200  # a point for every step, and it balances a while
-    np.testing.assert_array_equal(again.records, shown.records)
+    assert demonstrations.returns.sum() == len(demonstrations.records) > 200  # one point per step
+    np.testing.assert_array_equal(again.records, demonstrations.records)
 
 
-def test_demonstrations_of_other_bounds_are_refused(tmp_path):
-    """They are stored in [-1, 1], which stands for other actions there."""
+def test_demonstrations_with_other_action_bounds_are_rejected(tmp_path):
+    """Actions are stored in [-1, 1], where other bounds would change their meaning."""
     low = np.array([-1.0, -2.0], np.float32)
 
     class Bounded(Reused):
@@ -94,11 +94,11 @@ def test_demonstrations_of_other_bounds_are_refused(tmp_path):
     class Stronger(Bounded):
         action_space = gym.spaces.Box(low, -5.0 * low)
 
-    shown = tfsac.demonstrate(lambda observation: low / 2.0, Bounded(), episodes=1)
-    assert shown.action_bounds == ([-1.0, -2.0], [1.0, 2.0])
-    tfsac.save_demonstrations(tmp_path / "arm.npz", shown)
-    assert load_demonstrations(tmp_path / "arm.npz", spec_of(Bounded())).action_bounds == shown.action_bounds
+    demonstrations = tfsac.demonstrate(lambda observation: low / 2.0, Bounded(), episodes=1)
+    assert demonstrations.action_bounds == ([-1.0, -2.0], [1.0, 2.0])
+    tfsac.save_demonstrations(tmp_path / "arm.npz", demonstrations)
+    assert load_demonstrations(tmp_path / "arm.npz", spec_of(Bounded())).action_bounds == demonstrations.action_bounds
     with pytest.raises(TfsacError, match="bounds of actions"):
         load_demonstrations(tmp_path / "arm.npz", spec_of(Stronger()))
-    tfsac.save_demonstrations(tmp_path / "unknown.npz", shown._replace(action_bounds=None))
+    tfsac.save_demonstrations(tmp_path / "unknown.npz", demonstrations._replace(action_bounds=None))
     assert load_demonstrations(tmp_path / "unknown.npz", spec_of(Stronger())).action_bounds is None

@@ -1,4 +1,4 @@
-"""Demonstration files: what a run records can be read back, and nothing else can."""
+"""Demonstration files: recording, loading, validation, and Minari datasets."""
 
 import importlib.util
 import pathlib
@@ -22,8 +22,8 @@ SPEC = Spec(
     observation={"joints": ArraySpec((3,), "float32"), "camera": ArraySpec((2, 2, 3), "uint8")},
     action=ArraySpec((2,), "float32", np.float32([-2.0, 0.1]), np.float32([2.5, 0.7])),
 )
-# Three agents that choose among four actions, some of which are not valid.
-CHOICES = Spec(
+# A team of three with four discrete actions and masks.
+TEAM = Spec(
     {"agent_state": ArraySpec((3, 2), "float32"), "action_mask": ArraySpec((3, 4), "bool")},
     DiscreteSpec(4, (3,), start=1),
     num_agents=3,
@@ -32,7 +32,7 @@ CHOICES = Spec(
 
 @pytest.fixture(scope="module")
 def cliff_run(tmp_path_factory):
-    """A run in an environment that terminates and truncates, with bounds that are not symmetric."""
+    """A run in an environment that terminates and truncates, with asymmetric action bounds."""
     tiny.register()
     return tiny.untrained_run(tmp_path_factory.mktemp("cliff") / "run", "TfsacCliff-v0")
 
@@ -60,44 +60,44 @@ def saved(tmp_path):
 
 
 @pytest.fixture
-def choices(tmp_path):
-    """A file of 6 steps in episodes of 2 and 4, with choices of a team."""
-    records = np.zeros(6, TransitionMemory(CHOICES, 6).ring.dtype)
+def team_file(tmp_path):
+    """A file of a team with 6 steps, in episodes of 2 and 4."""
+    records = np.zeros(6, TransitionMemory(TEAM, 6).ring.dtype)
     records["action"] = np.random.default_rng(0).integers(0, 4, (6, 3))
     records["observation/action_mask"], records["next_observation/action_mask"] = True, [False, True, True, False]
     records["terminated"][1] = records["truncated"][5] = True
-    path = tmp_path / "choices.npz"
+    path = tmp_path / "team.npz"
     save_demonstrations(path, Demonstrations(records, "pettingzoo:mpe2.simple_spread_v3", np.array([1.0, 2.0])))
     return path
 
 
 def rewrite(path, change=dict, **changes):
-    """Writes the file again, changed by a function of its arrays, or with some of them replaced."""
+    """Rewrites a file after applying a function to its arrays, or replacing some of them."""
     with np.load(path) as file:
         arrays = {**change(dict(file)), **changes}
     np.savez_compressed(path, **arrays)
 
 
-def test_choices_of_a_team_are_loaded_as_they_were_saved(choices):
-    team = load_demonstrations(choices, CHOICES, "pettingzoo:mpe2.simple_spread_v3").records
+def test_team_actions_round_trip(team_file):
+    team = load_demonstrations(team_file, TEAM, "pettingzoo:mpe2.simple_spread_v3").records
     assert team["action"].dtype == np.int32
     np.testing.assert_array_equal(team["action"], np.random.default_rng(0).integers(0, 4, (6, 3)))
     assert team["next_observation/action_mask"].reshape(-1, 4).tolist() == [[False, True, True, False]] * 18
 
 
-def test_only_after_a_terminated_step_may_no_action_be_valid(choices):
-    with np.load(choices) as file:
+def test_empty_mask_is_allowed_only_after_termination(team_file):
+    with np.load(team_file) as file:
         mask = file["next_observation/action_mask"]
     mask[1, 1] = False
-    rewrite(choices, **{"next_observation/action_mask": mask})
-    assert not load_demonstrations(choices, CHOICES).records["next_observation/action_mask"][1, 1].any()
+    rewrite(team_file, **{"next_observation/action_mask": mask})
+    assert not load_demonstrations(team_file, TEAM).records["next_observation/action_mask"][1, 1].any()
     mask[5, 1] = False  # truncated
-    rewrite(choices, **{"next_observation/action_mask": mask})
+    rewrite(team_file, **{"next_observation/action_mask": mask})
     with pytest.raises(TfsacError, match="step 5"):
-        load_demonstrations(choices, CHOICES)
+        load_demonstrations(team_file, TEAM)
 
 
-def test_what_is_saved_is_loaded_exactly_and_the_first_episodes_are_taken(saved):
+def test_save_load_round_trip_and_num_episodes(saved):
     for num_episodes, count, returns in ((2, 7, [1.5, -2.25]), (1, 4, [1.5])):
         loaded = load_demonstrations(saved, SPEC, num_episodes=num_episodes)
         np.testing.assert_array_equal(loaded.records, demonstrations().records[:count])
@@ -107,14 +107,14 @@ def test_what_is_saved_is_loaded_exactly_and_the_first_episodes_are_taken(saved)
             load_demonstrations(saved, SPEC, num_episodes=num_episodes)
 
 
-def test_a_file_of_another_level_is_refused_by_both_names(saved):
+def test_file_of_another_level_is_rejected(saved):
     for level in ("TfsacCameraArm-v0", "tests.tiny:TfsacCameraArm-v0"):
         assert len(load_demonstrations(saved, SPEC, level).records) == 7
     with pytest.raises(TfsacError, match=r"Pendulum-v1, got TfsacCameraArm-v0"):
         load_demonstrations(saved, SPEC, "Pendulum-v1")
 
 
-def test_a_file_with_other_visible_entries_of_the_same_level_is_refused(tmp_path):
+def test_file_with_other_visible_entries_is_rejected(tmp_path):
     run_dir, out = tmp_path / "run", tmp_path / "out.npz"
     preset = tiny.shrunk(tiny.load_preset("cart_pole_discrete_sac"), **{"environment.visible_entries": (2, 0)})
     tiny.untrained_run(run_dir, "CartPole-v1", preset)
@@ -126,15 +126,15 @@ def test_a_file_with_other_visible_entries_of_the_same_level_is_refused(tmp_path
             load_demonstrations(out, spec, "CartPole-v1", visible_entries=wrong)
 
 
-def test_a_file_that_exists_is_not_overwritten(saved):
+def test_existing_file_is_not_overwritten(saved):
     before = saved.read_bytes()
-    for path in (saved, saved.with_suffix("")):  # to which NumPy would add the ending
+    for path in (saved, saved.with_suffix("")):  # NumPy would append .npz
         with pytest.raises((FileExistsError, TfsacError), match="npz"):
             save_demonstrations(path, demonstrations(seed=1))
     assert saved.read_bytes() == before
 
 
-def test_recorded_episodes_are_whole_and_their_actions_undo_the_rescaling(cliff_run, tmp_path):
+def test_recorded_episodes_are_complete_with_agent_actions(cliff_run, tmp_path):
     out = tmp_path / "new folder" / "cliff.npz"
     recorded = api.record(cliff_run, out, episodes=4, seed=5)
     spec = spec_of(make("TfsacCliff-v0"))
@@ -147,7 +147,7 @@ def test_recorded_episodes_are_whole_and_their_actions_undo_the_rescaling(cliff_
     assert rows["terminated"][ends].tolist() == [True, False, True, False]
     assert not (rows["terminated"] & rows["truncated"]).any()
     assert np.abs(rows["action"]).max() <= 1.0
-    # The cliff rewards the action in its own units, -0.3 to 0.7.
+    # The reward of the cliff is the action in its own range, -0.3 to 0.7.
     np.testing.assert_allclose(-0.3 + (rows["action"][:, 0] + 1.0) * 0.5, rows["reward"], atol=1e-6)
     sums = [part.sum() for part in np.split(rows["reward"], ends[:-1] + 1)]
     np.testing.assert_allclose(loaded.returns, sums, atol=1e-5)
@@ -161,35 +161,31 @@ def steps(first, last):
     return lambda arrays: {n: x if n in ("meta", "returns") else x[first:last] for n, x in arrays.items()}
 
 
-def with_array(name, change):
+def change_array(name, change):
     return lambda arrays: {**arrays, name: change(arrays[name])}
-
-
-def without(name):
-    return lambda arrays: {key: value for key, value in arrays.items() if key != name}
 
 
 DAMAGED = {
     "empty": ("saved", steps(0, 0), "empty"),
-    "stops in an episode": ("saved", steps(0, 6), "truncated"),
-    "not finite": ("saved", with_array("observation/joints", lambda x: np.full_like(x, np.nan)), "observation/joints"),
-    "actions out of bounds": ("saved", with_array("action", lambda x: x - 1.5), "actions"),
-    "actions that there are not": ("choices", with_array("action", lambda x: x + 4), "actions"),
-    "a missing field": ("saved", without("next_observation/joints"), "next_observation/joints"),
-    "another format": ("saved", with_array("meta", lambda x: np.array('{"format": 2, "level": "x"}')), "format"),
-    "pickled objects": ("saved", with_array("reward", lambda x: np.array([{}] * 7, object)), "not a demonstration file"),
+    "incomplete episode": ("saved", steps(0, 6), "truncated"),
+    "not finite": ("saved", change_array("observation/joints", lambda x: np.full_like(x, np.nan)), "observation/joints"),
+    "actions out of bounds": ("saved", change_array("action", lambda x: x - 1.5), "actions"),
+    "invalid discrete actions": ("team_file", change_array("action", lambda x: x + 4), "actions"),
+    "missing field": ("saved", lambda arrays: {n: x for n, x in arrays.items() if n != "next_observation/joints"}, "next_observation/joints"),
+    "other format": ("saved", change_array("meta", lambda x: np.array('{"format": 2, "level": "x"}')), "format"),
+    "pickled objects": ("saved", change_array("reward", lambda x: np.array([{}] * 7, object)), "not a demonstration file"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("file, change, words", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_demonstration_is_refused(request, file, change, words):
+def test_invalid_arrays_are_rejected(request, file, change, words):
     path = request.getfixturevalue(file)
     rewrite(path, change)
     with pytest.raises(TfsacError, match=words):
-        load_demonstrations(path, SPEC if file == "saved" else CHOICES)
+        load_demonstrations(path, SPEC if file == "saved" else TEAM)
 
 
-def test_numbers_of_another_width_are_converted_and_those_of_another_environment_refused(saved):
+def test_dtypes_are_converted_but_shapes_must_match(saved):
     rewards = np.arange(7, dtype="float64")
     rewrite(saved, reward=rewards)
     np.testing.assert_array_equal(load_demonstrations(saved, SPEC).records["reward"], rewards.astype("float32"))
@@ -198,10 +194,10 @@ def test_numbers_of_another_width_are_converted_and_those_of_another_environment
             load_demonstrations(saved, SPEC._replace(**change))
 
 
-def test_a_damaged_file_is_refused(saved):
+def test_damaged_file_is_rejected(saved):
     content = saved.read_bytes()
     changed = bytearray(content)
-    changed[content.index(b"reward.npy") + 40] ^= 0xFF  # of what is compressed
+    changed[content.index(b"reward.npy") + 40] ^= 0xFF  # within the compressed data
     for damaged in (changed, content[: len(content) // 2]):
         saved.write_bytes(damaged)
         with pytest.raises(TfsacError, match="damaged"):
@@ -213,7 +209,7 @@ def test_a_damaged_file_is_refused(saved):
 
 @pytest.fixture
 def minari(monkeypatch, tmp_path):
-    """The package, with a place of its own for datasets."""
+    """The package, with a temporary folder for datasets."""
     if importlib.util.find_spec("minari") is None or importlib.util.find_spec("h5py") is None:
         pytest.skip("Minari datasets are not tested: pip install 'tfsac[minari]'")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
@@ -221,7 +217,7 @@ def minari(monkeypatch, tmp_path):
 
 
 def create(minari, dataset_id, episodes, env=None, **spaces):
-    """Makes a dataset of episodes, lists of (observation, action, reward, terminated, truncated, next observation)."""
+    """Creates a dataset of episodes, lists of (observation, action, reward, terminated, truncated, next observation)."""
     buffers = []
     for i, steps in enumerate(episodes):
         _, action, reward, terminated, truncated, following = zip(*steps, strict=True)
@@ -238,7 +234,7 @@ def create(minari, dataset_id, episodes, env=None, **spaces):
 
 
 def collected(minari, dataset_id, level, lengths=(3,)):
-    """Makes a dataset of random episodes, truncated where they are longer, and returns the columns of its steps."""
+    """Creates a dataset of random episodes, truncated to these lengths, and returns the columns of its steps."""
     env, episodes = gym.make(level), []
     env.action_space.seed(0)
     for seed, length in enumerate(lengths):
@@ -257,7 +253,7 @@ def collected(minari, dataset_id, level, lengths=(3,)):
 
 
 @pytest.mark.parametrize("level, lengths", [("Pendulum-v1", [5, 3, 8]), ("CartPole-v1", [100, 4, 100])])
-def test_a_minari_dataset_is_read_step_by_step(minari, level, lengths):
+def test_minari_dataset_is_loaded(minari, level, lengths):
     columns = collected(minari, "mine/random-v0", level, lengths)
     observation, action, reward, terminated, truncated, following = columns
     spec = spec_of(make(level))
@@ -279,7 +275,7 @@ def test_a_minari_dataset_is_read_step_by_step(minari, level, lengths):
 
 
 @pytest.mark.parametrize("structure", ["dict", "nested"])
-def test_a_minari_dataset_of_several_actions_is_read(minari, structure):
+def test_minari_dataset_of_hybrid_actions_is_loaded(minari, structure):
     env = HybridIdentity(structure, mask="flat", steps=4)
     spec = spec_of(env)
     observation, _ = env.reset(seed=0)
@@ -289,21 +285,21 @@ def test_a_minari_dataset_of_several_actions_is_read(minari, structure):
         following, reward, terminated, truncated, _ = env.step(action)
         steps.append((observation, action, reward, terminated, truncated, following))
         observation = following
-    create(minari, "mine/several-v0", [steps], observation_space=env.observation_space, action_space=env.action_space)
+    create(minari, "mine/hybrid-v0", [steps], observation_space=env.observation_space, action_space=env.action_space)
     inverse = action_map(spec).inverse
-    rows = load_demonstrations("minari:mine/several-v0", spec, inverse=inverse).records
+    rows = load_demonstrations("minari:mine/hybrid-v0", spec, inverse=inverse).records
     for i, (_, action, *_) in enumerate(steps):
         for name, part in inverse(action).items():
             np.testing.assert_allclose(rows[f"action/{name}"][i], part, atol=1e-6)
     for key in ("observation", "action_mask"):
-        np.testing.assert_array_equal(rows["observation/" + key], [seen[key] for seen, *_ in steps])
+        np.testing.assert_array_equal(rows["observation/" + key], [observation[key] for observation, *_ in steps])
         np.testing.assert_array_equal(rows["next_observation/" + key], [following[key] for *_, following in steps])
     other = spec_of(HybridIdentity("tuple", mask="flat"))
     with pytest.raises(TfsacError, match="does not fit the environment"):
-        load_demonstrations("minari:mine/several-v0", other, inverse=action_map(other).inverse)
+        load_demonstrations("minari:mine/hybrid-v0", other, inverse=action_map(other).inverse)
 
 
-def test_a_minari_dataset_of_another_level_or_other_spaces_is_refused(minari):
+def test_minari_dataset_of_another_environment_is_rejected(minari):
     collected(minari, "pole-v0", "CartPole-v1")
     spec = spec_of(make("Pendulum-v1"))
     with pytest.raises(TfsacError, match="CartPole-v1"):
@@ -314,7 +310,7 @@ def test_a_minari_dataset_of_another_level_or_other_spaces_is_refused(minari):
         load_demonstrations("minari:pole-v0", spec)
 
 
-def test_minari_episodes_without_an_end_do_not_run_on_and_a_dataset_may_name_no_environment(minari):
+def test_minari_episodes_without_end_are_truncated(minari):
     env = gym.make("Pendulum-v1")
     spec = spec_of(env)
     step = (np.zeros(3, np.float32), np.float32([0.5]), 1.0, False, False, np.ones(3, np.float32))
@@ -327,8 +323,8 @@ def test_minari_episodes_without_an_end_do_not_run_on_and_a_dataset_may_name_no_
 
 
 @pytest.mark.slow
-def test_the_page_writes_logged_actions_as_demonstrations(tmp_path):
+def test_documented_script_writes_logged_actions(tmp_path):
     page = pathlib.Path(__file__).parents[1] / "docs" / "imitation.md"
     page = run_page(page, tmp_path, section="Demonstration files")
-    found = load_demonstrations(tmp_path / "logged.npz", page["spec"], "Pendulum-v1")
-    np.testing.assert_array_equal(found.records["action"], np.full((200, 1), 0.5, np.float32))
+    loaded = load_demonstrations(tmp_path / "logged.npz", page["spec"], "Pendulum-v1")
+    np.testing.assert_array_equal(loaded.records["action"], np.full((200, 1), 0.5, np.float32))

@@ -1,4 +1,4 @@
-"""The replay memory on the accelerator: the same batches as from RAM, in graphs and programs of XLA, and in runs."""
+"""The replay memory on the accelerator returns the same batches as in RAM, in graphs, XLA, and runs."""
 
 import dataclasses
 
@@ -23,24 +23,23 @@ NORMALISED = FilterParameters(observation_normalization=True, reward_normalizati
 RETURNS = FilterParameters(return_scaling=ReturnScalingParameters(), reward_clipping_range=(-0.1, 0.2))
 
 
-def drawn(spec, rng):
-    """Returns random values of a spec's array for three environments."""
-    return (
-        rng.integers(0, 4, (3, *spec.shape)) if hasattr(spec, "num_actions") else rng.normal(size=(3, *spec.shape)) * 3
-    )
+def random_values(spec, rng):
+    """Returns random values for three environments."""
+    shape = (3, *spec.shape)
+    return rng.integers(0, 4, shape) if hasattr(spec, "num_actions") else 3 * rng.normal(size=shape)
 
 
 def filled(spec, filters, steps, **options):
-    """Returns the copy on the device of a memory with the steps of three environments, whose filters have seen them."""
+    """Returns a device memory with steps of three environments, which have updated the filters."""
     memory = TransitionMemory(spec, 3 * 20, 3, reward_filter=filters.reward, **options)
     device = DeviceMemory(memory, filters, spec, 16, tf.Variable(0, dtype=tf.int64), seed=7)
     rng = np.random.default_rng(1)
     for step in range(steps):
-        observation, following = ({k: drawn(a, rng) for k, a in spec.observation.items()} for _ in range(2))
-        reward, ended = rng.normal(size=3).astype(np.float32), rng.random((2, 3)) < 0.2
-        memory.add(observation, drawn(spec.action, rng), reward, *ended, following)
+        observation, following = ({k: random_values(a, rng) for k, a in spec.observation.items()} for _ in range(2))
+        reward, ends = rng.normal(size=3).astype(np.float32), rng.random((2, 3)) < 0.2
+        memory.add(observation, random_values(spec.action, rng), reward, *ends, following)
         filters.learn(observation)
-        filters.learn_reward(reward, ended.any(axis=0))
+        filters.learn_reward(reward, ends.any(axis=0))
         if step % 7 == 0:
             device.copy_new_rows()
     return device
@@ -57,7 +56,7 @@ def filled(spec, filters, steps, **options):
     ],
     ids=["plain", "normalised, 3 steps", "returns, done ignored", "team"],
 )
-def test_batches_are_those_of_the_memory_in_ram(spec, filters, options, steps):
+def test_batches_match_memory_in_ram(spec, filters, options, steps):
     filters = Filters(filters, spec)
     device = filled(spec, filters, steps, **options)
     device.memory.end_episodes()
@@ -71,7 +70,7 @@ def test_batches_are_those_of_the_memory_in_ram(spec, filters, options, steps):
 
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("num_envs, k", [(1, 4), (3, 2), (3, 1)])
-def test_stacks_are_those_of_the_memory_in_ram(num_envs, k, n_step):
+def test_frame_stacks_match_memory_in_ram(num_envs, k, n_step):
     spec = spec_of_stacks(k)
     spec = spec._replace(observation={**spec.observation, "map": ArraySpec((2, 3, 1), "uint8")})
     filters, rng = Filters(NORMALISED, spec), np.random.default_rng(1)
@@ -82,7 +81,7 @@ def test_stacks_are_those_of_the_memory_in_ram(num_envs, k, n_step):
         graph = graph.get_concrete_function(device.sample(1).inputs, tf.TensorSpec([None], tf.int32))
         assert device.stored["uint8"].dtype == tf.uint8
         num_places, game = len(device.last_frames.table.value()), Game(num_envs, k, ends=0.4)
-        for step, pause in enumerate((1, 1, 1, 5, 3, 1, 40, 1, 2, 1, 18)):  # some are longer than the ring
+        for step, pause in enumerate((1, 1, 1, 5, 3, 1, 40, 1, 2, 1, 18)):  # some are longer than the ring buffer
             for _ in range(pause):
                 before, *middle, after = game.step()
                 for observation in (before, after):
@@ -103,7 +102,7 @@ def test_stacks_are_those_of_the_memory_in_ram(num_envs, k, n_step):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_a_call_makes_the_updates_of_the_batches_that_it_draws(jit_compile):
+def test_one_call_samples_and_updates(jit_compile):
     spec = vector_spec(3, 1)
     preset = override(tiny_preset(), ON_DEVICE)
     filters = Filters(preset.environment.filters, spec)
@@ -117,31 +116,31 @@ def test_a_call_makes_the_updates_of_the_batches_that_it_draws(jit_compile):
     assert agent.updates.numpy() == 5
     assert all((variable.numpy() != old).any() for variable, old in zip(agent.trained["policy"], before, strict=True))
     seeds = [device.unpack(device.pack(device.sample(1)), 0).reward for _ in range(2)]
-    np.testing.assert_array_equal(*seeds)  # the update's number decides what is drawn
+    np.testing.assert_array_equal(*seeds)  # sampling depends on the update number
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_continues_exactly(tmp_path):
+def test_interrupted_run_resumes_exactly(tmp_path):
     preset = resume_tools.preset(**ON_DEVICE)
-    uninterrupted = resume_tools.complete_run(tmp_path / "whole", preset)
+    uninterrupted = resume_tools.complete_run(tmp_path / "uninterrupted", preset)
     assert uninterrupted._sampler.device_memory
-    resume_tools.crashed(tmp_path / "run", 170, preset)
+    resume_tools.crash_at(tmp_path / "run", 170, preset)
     resumed = Trainer(preset, tmp_path / "run", resume_tools.RUN, resume=True, quiet=True)
     resumed.run()
-    resume_tools.same_run(resumed, uninterrupted)
+    resume_tools.assert_same_run(resumed, uninterrupted)
 
 
-def full(*arguments):
+def out_of_memory(*arguments):
     raise tf.errors.ResourceExhaustedError(None, None, "no room")
 
 
-def test_what_is_in_ram_alone_is_refused_or_stays_there():
+def test_unsupported_memories_are_rejected_or_stay_in_ram():
     spec, updates = vector_spec(3, 1), tf.Variable(0, dtype=tf.int64)
     filters = Filters(FilterParameters(), spec)
     with pytest.raises(TfsacError, match="PrioritizedMemory"):
         DeviceMemory(PrioritizedMemory(spec, 10), filters, spec, 2, updates, 1)
     with pytest.raises(TfsacError, match=f"{4 * 10 * 10} bytes"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tf, "zeros", full)
+        patch.setattr(tf, "zeros", out_of_memory)
         DeviceMemory(TransitionMemory(spec, 10), filters, spec, 2, updates, 1)
     with pytest.raises(ValueError, match="device"):
         override(tiny_preset(), {"agent.memory": {"kind": "prioritized", "device": "accelerator"}})
@@ -150,7 +149,7 @@ def test_what_is_in_ram_alone_is_refused_or_stays_there():
     assert build_device_memory(memory, preset, filters, None, 1) is None  # without a GPU
 
 
-def test_xla_that_cannot_compile_is_noticed_before_training(tmp_path, monkeypatch):
+def test_xla_compile_error_is_raised_before_training(tmp_path, monkeypatch):
     def no_compiler(*arguments):
         raise tf.errors.InternalError(None, None, "libdevice not found")
 

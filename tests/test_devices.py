@@ -1,4 +1,4 @@
-"""Runs on the devices that their flags ask for."""
+"""Runs with a distribution strategy."""
 
 import json
 
@@ -21,29 +21,29 @@ def weights(name, **run):
     values = [np.asarray(v).ravel() for network in trainer.agent.networks.values() for v in network.trainable_variables]
     return trainer.agent.replicas, np.concatenate(values)
 
-found = {}
-found["mirrored"], two = weights("mirrored", strategy="mirrored", num_devices=2)
-found["one_device"], one = weights("one_device", strategy="one_device")
-found["none"], none = weights("none")
-found["beside"], _ = weights("beside", strategy="mirrored", asynchronous_collection=True)
-found["gaps"] = [float(np.abs(two - none).max()), float(np.abs(one - none).max())]
+results = {}
+results["mirrored"], two = weights("mirrored", strategy="mirrored", num_devices=2)
+results["one_device"], one = weights("one_device", strategy="one_device")
+results["none"], none = weights("none")
+results["asynchronous"], _ = weights("beside", strategy="mirrored", asynchronous_collection=True)
+results["gaps"] = [float(np.abs(two - none).max()), float(np.abs(one - none).max())]
 with tf.distribute.OneDeviceStrategy("/cpu:1").scope():
-    found["in scope"] = make_strategy(RunParameters(), WorkerTask()) is tf.distribute.get_strategy()
+    results["in scope"] = make_strategy(RunParameters(), WorkerTask()) is tf.distribute.get_strategy()
 try:
     make_strategy(RunParameters(strategy="mirrored", num_devices=3), WorkerTask())
 except ValueError as error:
-    found["error"] = str(error)
-print(json.dumps(found))
+    results["error"] = str(error)
+print(json.dumps(results))
 """
 
 
 @pytest.mark.acceptance
-def test_every_strategy_of_one_process_trains_the_same_run(run_python, tmp_path):
-    found = json.loads(run_python(RUNS, str(tmp_path)).splitlines()[-1])
-    assert (found["mirrored"], found["one_device"], found["none"], found["beside"]) == (2, 1, 1, 2)
-    assert found["gaps"][0] < 1e-4 and found["gaps"][1] == 0
-    assert found["in scope"]
-    assert "num_devices" in found["error"]
+def test_strategies_of_one_process_train_the_same_run(run_python, tmp_path):
+    results = json.loads(run_python(RUNS, str(tmp_path)).splitlines()[-1])
+    assert (results["mirrored"], results["one_device"], results["none"], results["asynchronous"]) == (2, 1, 1, 2)
+    assert results["gaps"][0] < 1e-4 and results["gaps"][1] == 0
+    assert results["in scope"]
+    assert "num_devices" in results["error"]
 
 
 BITS = """
@@ -61,5 +61,5 @@ np.testing.assert_array_equal(workers._sum(tf.constant(numbers.view(np.int64))).
 
 
 @pytest.mark.acceptance
-def test_a_worker_of_several_devices_sends_each_bit_once(run_python):
+def test_worker_with_several_devices_sums_exact_bits(run_python):
     run_python(BITS)

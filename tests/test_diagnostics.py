@@ -1,4 +1,4 @@
-"""Updates that report their losses alone: they learn the same, compute less, and rows say what their means are over."""
+"""Updates that report losses only: they learn the same and compute less; averages and non-finite values."""
 
 import collections
 
@@ -23,7 +23,7 @@ from tfsac.training import NonFiniteError, Trainer, non_finite
 from tfsac.training.reporting import Means
 from tfsac.types import Transition, UpdateResult
 
-# Agents, with each update in a call of its own or all in one.
+# Agents, and whether all updates are made in one call.
 CALLS = [
     ("twin, temperature outside log space, policy delay", False),
     ("discrete", True),
@@ -36,7 +36,7 @@ CALLS = [
 
 
 def updated(name, period, together):
-    """Returns an agent after five updates, their metrics, and which of these they report."""
+    """Returns an agent after five updates, the metrics, and which of them are reported."""
     agent = cases.make_agent(name)
     cases.fix_noise(agent)
     agent.compiled.updates_between_diagnostics = period
@@ -46,18 +46,18 @@ def updated(name, period, together):
     return agent, *(np.concatenate([getattr(result, name) for result in results]) for name in ("metrics", "reported"))
 
 
-def diagnosed(reported):
-    """Returns which updates report a metric that is no loss: the last one, a learning rate."""
+def has_diagnostics(reported):
+    """Returns which updates report diagnostics, by the last metric, a learning rate."""
     return reported[:, -1].tolist()
 
 
 @pytest.mark.parametrize(("name", "together"), CALLS)
 @pytest.mark.slow
-def test_updates_learn_the_same_whatever_they_report(name, together):
+def test_reported_metrics_do_not_change_learning(name, together):
     agent, metrics, reported = updated(name, 1, together)
-    other, some, some_reported = updated(name, 2, together)
-    assert diagnosed(reported) == [True] * 5
-    assert diagnosed(some_reported) == [update in ([3, 4] if together else [1, 3]) for update in range(5)]
+    other, other_metrics, other_reported = updated(name, 2, together)
+    assert has_diagnostics(reported) == [True] * 5
+    assert has_diagnostics(other_reported) == [update in ([3, 4] if together else [1, 3]) for update in range(5)]
     ours, theirs = variables(agent), variables(other)
     assert ours.keys() == theirs.keys()
     for variable, value in ours.items():
@@ -65,14 +65,14 @@ def test_updates_learn_the_same_whatever_they_report(name, together):
     assert agent.metric_names == other.metric_names
     losses = np.array([metric.startswith("loss/") for metric in agent.metric_names])
     np.testing.assert_array_equal(np.isnan(metrics), ~reported)
-    np.testing.assert_array_equal(np.isnan(some), ~some_reported)
-    np.testing.assert_array_equal(some_reported, reported & (some_reported[:, -1:] | losses))
-    np.testing.assert_allclose(some[some_reported], metrics[some_reported], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(np.isnan(other_metrics), ~other_reported)
+    np.testing.assert_array_equal(other_reported, reported & (other_reported[:, -1:] | losses))
+    np.testing.assert_allclose(other_metrics[other_reported], metrics[other_reported], rtol=1e-4, atol=1e-6)
     assert 1 <= losses.sum() < len(losses) and other.compiled.traces == (1 if together else 2)
 
 
 def operations(agent, kind):
-    """Counts what a graph of a single update computes: what its outputs and side effects need."""
+    """Counts the operations that the outputs and side effects of the graph of a single update need."""
     graph = agent.compiled._graph(kind).graph
     pending = [x.op for x in graph.outputs] + list(graph.control_outputs)
     needed = {operation.name: operation for operation in pending}
@@ -85,7 +85,7 @@ def operations(agent, kind):
     return collections.Counter(operation.type for operation in needed.values())
 
 
-def test_an_update_that_reports_its_losses_computes_no_diagnostics():
+def test_losses_only_update_computes_no_diagnostics():
     networks = twin_soft_actor_critic_networks((16,), batch_size=8)
     agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), vector_spec())
     every, losses = operations(agent, "all"), operations(agent, "losses")
@@ -97,7 +97,7 @@ def test_an_update_that_reports_its_losses_computes_no_diagnostics():
 @pytest.mark.parametrize(("delay", "first"), [(1, None), (2, None), (2, 1), (3, 1), (3, None), (20, None), (20, 1)])
 @pytest.mark.parametrize("together", [1, 2, 4, 20])
 @pytest.mark.parametrize("period", [1, 4, 6, 20])
-def test_a_delayed_policy_is_among_what_is_reported(delay, first, together, period):
+def test_delayed_policy_updates_are_reported(delay, first, together, period):
     algorithm = TwinSoftActorCriticAlgorithmParameters(
         num_updates_between_policy_updates=delay, first_policy_update=first
     )
@@ -110,7 +110,7 @@ def test_a_delayed_policy_is_among_what_is_reported(delay, first, together, peri
     assert any(algorithm.policy_learns_in(update) for update in reported)
 
 
-def test_means_are_over_the_updates_that_reported():
+def test_means_are_over_reporting_updates():
     means = Means(["loss/q", "q/target"])
     means.add(np.array([[1.0, np.nan], [3.0, 5.0]], np.float32))
     means.add(np.array([[8.0, np.nan]], np.float32))
@@ -121,7 +121,7 @@ def test_means_are_over_the_updates_that_reported():
         assert np.isnan([*each.take().values()]).all() and each.counts.tolist() == [0, 0]
 
 
-def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):
+def test_non_finite_metrics_are_detected_in_every_update(tmp_path):
     batch = Transition(
         {"observation": np.zeros((3, 2, 3))}, *[np.zeros((3, 2))] * 3, {"observation": np.zeros((3, 2, 3))}
     )
@@ -142,7 +142,7 @@ def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_diagnoses_every_nth_update(tmp_path):
+def test_resumed_run_diagnoses_every_nth_update(tmp_path):
     run = RunParameters(seed=3, updates_between_diagnostics=7)
     for steps in (40, 65):
         preset = tiny_preset(schedule__improve_steps=steps, schedule__steps_between_evaluation_periods=30)
@@ -154,7 +154,7 @@ def test_a_resumed_run_diagnoses_every_nth_update(tmp_path):
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1e-4])
-def test_a_run_tells_that_targets_lie_beyond_the_atoms(tmp_path, capsys, alpha):
+def test_run_warns_about_targets_beyond_the_atoms(tmp_path, capsys, alpha):
     preset = tiny.shrunk(load_preset("xqc_mujoco"), **{"agent.algorithm.temperature.initial_alpha": alpha})
     train(override(preset, {"environment.level": "Pendulum-v1"}), tmp_path / "run")
     assert capsys.readouterr().out.count("beyond their atoms (q/clipped_mass)") == (alpha == 1.0)

@@ -1,4 +1,4 @@
-"""The discrete agent: steps and their order, masks, temperatures, shared encoders, acting, importance weights."""
+"""The discrete agent: masks, temperature, shared encoders and acting."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import strategy_tools
 import tensorflow as tf
-from agent_tools import assert_same, changed, one, weights
+from agent_tools import assert_same_weights, batch_at, changed, weights
 from toys import discrete_spec, random_batches
 
 from tfsac.agents import DiscreteSoftActorCriticAgent
@@ -44,15 +44,15 @@ def batches(updates, spec=MASKED):
     return random_batches(spec, updates, BATCH)
 
 
-def prefer(agent, logits):
-    """Makes the policy the same in every state."""
+def set_logits(agent, logits):
+    """Gives the policy the same logits in every state."""
     head = agent.networks["policy"].head.logits
     head.kernel.assign(tf.zeros_like(head.kernel))
     head.bias.assign(logits)
     agent.policy.refresh()
 
 
-def test_masks_that_leave_no_action_after_the_last_step_do_no_harm():
+def test_empty_masks_after_termination_have_no_effect():
     stacked = batches(3)
     stacked.next_observation["action_mask"][:] = False
     rewards_only = stacked._replace(discount=np.zeros_like(stacked.discount))
@@ -60,18 +60,13 @@ def test_masks_that_leave_no_action_after_the_last_step_do_no_harm():
     results = [agent.update(batch).metrics for agent, batch in zip(agents, (stacked, rewards_only), strict=True)]
     assert np.isfinite(results[0]).all()
     np.testing.assert_array_equal(*results)
-    assert_same(*agents)
+    assert_same_weights(*agents)
 
 
-# -- temperature -------------------------------------------------------------------------------------------------------
-
-
-def test_a_target_that_no_choice_among_four_reaches_is_refused():
+def test_unreachable_target_entropy_is_rejected():
     with pytest.raises(TfsacError, match="target_entropy"):
         make_agent(DiscreteAutoAlphaParameters(target_entropy=math.log(4)))
 
-
-# -- shared encoder ----------------------------------------------------------------------------------------------------
 
 SHARED = {"image": (IMAGES, CONVOLUTIONS), "vector": (PLAIN, (8,))}
 
@@ -81,8 +76,8 @@ def encoder(agent, name="q"):
 
 
 @pytest.mark.parametrize(("spec", "embedder"), SHARED.values(), ids=SHARED)
-def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
-    agent, batch = make_agent(spec=spec, embedder=embedder), one(batches(1, spec=spec))
+def test_shared_encoder_learns_from_the_critic_only(spec, embedder):
+    agent, batch = make_agent(spec=spec, embedder=embedder), batch_at(batches(1, spec=spec))
     assert agent.networks["policy"].embedders is agent.networks["q"].embedders
     before, first = weights(agent), encoder(agent)
     agent.apply(agent.policy_step(batch).gradients[0])
@@ -91,7 +86,7 @@ def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
     agent.apply(*agent.critic_step(batch).gradients)
     assert all((a != b).any() for a, b in zip(first, encoder(agent), strict=True))
     assert (agent.networks["policy"](batch.observation).numpy() != logits).any()
-    for a, b in zip(first, encoder(agent, "q_target"), strict=True):  # the target network waits with its own encoder
+    for a, b in zip(first, encoder(agent, "q_target"), strict=True):  # the target network has its own encoder
         np.testing.assert_array_equal(a, b)
     agent.update_target("q")
     for target, a, b in zip(encoder(agent, "q_target"), first, encoder(agent), strict=True):
@@ -100,7 +95,7 @@ def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spec", "embedder"), SHARED.values(), ids=SHARED)
-def test_acting_follows_the_weights_after_updates(spec, embedder):
+def test_acting_uses_updated_weights(spec, embedder):
     agent = make_agent(spec=spec, embedder=embedder, eager=False)
     assert isinstance(agent.policy.forwards["policy"], GraphForward) == (spec is IMAGES)
     observation = random_batches(spec, 1, 500, seed=3).observation["observation"][0]
@@ -116,7 +111,7 @@ def test_acting_follows_the_weights_after_updates(spec, embedder):
     assert np.abs(logits - first).min(axis=1).max() > 1e-3
 
 
-def test_an_encoder_that_cannot_be_shared_is_refused():
+def test_different_embedders_cannot_be_shared():
     networks = discrete_soft_actor_critic_networks(embedder=(8,))
     other = {"observation": InputEmbedderParameters((9,))}
     networks["policy"] = dataclasses.replace(networks["policy"], input_embedders_parameters=other)
@@ -124,20 +119,17 @@ def test_an_encoder_that_cannot_be_shared_is_refused():
         DiscreteSoftActorCriticAgentParameters(networks=networks, shared_encoder=True)
 
 
-# -- acting ------------------------------------------------------------------------------------------------------------
-
-
-def many(rows=10_000):
+def random_observations(rows=10_000):
     return {"observation": np.random.default_rng(5).standard_normal((rows, 3), np.float32)}
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample", "explore", "random"])
-def test_every_mode_keeps_to_the_mask(mode):
+def test_every_mode_respects_the_mask(mode):
     agent = make_agent(exploration=EpsilonGreedyParameters(0.5, 0.5))
-    prefer(agent, [0.0, 3.0, 1.0, 2.0])  # the likeliest is often not valid
+    set_logits(agent, [0.0, 3.0, 1.0, 2.0])  # the likeliest action is often invalid
     mask = np.random.default_rng(1).random((10_000, ACTIONS)) < 0.5
     mask[np.arange(10_000), np.random.default_rng(2).integers(ACTIONS, size=10_000)] = True
-    action = agent.policy.act({**many(), "action_mask": mask}, mode=mode).action
+    action = agent.policy.act({**random_observations(), "action_mask": mask}, mode=mode).action
     assert action.shape == (10_000,) and action.dtype == np.int32
     assert mask[np.arange(10_000), action].all() and set(action) == {0, 1, 2, 3}
     if mode == "greedy":
@@ -148,23 +140,24 @@ def test_every_mode_keeps_to_the_mask(mode):
     ("mode", "prob"),
     [("sample", [0.1, 0.2, 0.3, 0.4]), ("random", [0.25] * 4), ("explore", [0.145, 0.215, 0.285, 0.355])],
 )
-def test_frequencies_of_actions_are_their_probabilities(mode, prob):
+def test_action_frequencies_match_probabilities(mode, prob):
     agent, rows = make_agent(spec=PLAIN, exploration=EpsilonGreedyParameters(0.3, 0.3)), 100_000
-    prefer(agent, np.log([0.1, 0.2, 0.3, 0.4]))
-    found = np.bincount(agent.policy.act(many(rows), mode=mode).action, minlength=ACTIONS) / rows
-    np.testing.assert_allclose(found, prob, atol=4 * np.sqrt(0.25 / rows))
+    set_logits(agent, np.log([0.1, 0.2, 0.3, 0.4]))
+    frequencies = np.bincount(agent.policy.act(random_observations(rows), mode=mode).action, minlength=ACTIONS) / rows
+    np.testing.assert_allclose(frequencies, prob, atol=4 * np.sqrt(0.25 / rows))
 
 
 @pytest.mark.parametrize(("env_steps", "epsilon"), [(0, 0.8), (50, 0.4), (100, 0.0), (5000, 0.0)])
-def test_exploration_is_random_row_by_row_and_falls_with_the_steps(env_steps, epsilon):
+def test_epsilon_decays_with_environment_steps(env_steps, epsilon):
     agent = make_agent(spec=PLAIN, exploration=EpsilonGreedyParameters(0.8, 0.0, 100, "linear"))
-    prefer(agent, [1000.0, 0.0, 0.0, 0.0])
-    action = agent.policy.act(many(), mode="explore", env_steps=env_steps).action
+    set_logits(agent, [1000.0, 0.0, 0.0, 0.0])
+    action = agent.policy.act(random_observations(), mode="explore", env_steps=env_steps).action
     assert np.mean(action != 0) == pytest.approx(0.75 * epsilon, abs=0.02 if epsilon else 0.0)
-    assert (agent.policy.act(many(), mode="sample", env_steps=env_steps).action == 0).all()
+    assert (agent.policy.act(random_observations(), mode="sample", env_steps=env_steps).action == 0).all()
 
 
-def test_an_action_that_there_is_not_has_no_value():
+def test_invalid_action_has_no_value():
     agent = make_agent(spec=PLAIN)
-    value = agent.value_tensors({key: tf.constant(x) for key, x in many(3).items()}, tf.constant([0, ACTIONS, -1]))["q"]
+    observation = {key: tf.constant(x) for key, x in random_observations(3).items()}
+    value = agent.value_tensors(observation, tf.constant([0, ACTIONS, -1]))["q"]
     assert np.isnan(value).tolist() == [False, True, True]

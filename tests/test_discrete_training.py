@@ -1,4 +1,4 @@
-"""Whole runs with discrete actions, masks and teams: resumed, broken off, normalised, evaluated, exported, recorded."""
+"""Runs with discrete actions, masks and teams: resuming, failures, normalisation, export and recording."""
 
 import dataclasses
 import re
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
-from resume_tools import CHANGES, complete_run, crashed, same_run, weights
+from resume_tools import CHANGES, assert_same_run, complete_run, crash_at, weights
 from toys import discrete_spec, tiny_preset
 
 from tfsac import api, cli, exporting
@@ -20,20 +20,20 @@ from tfsac.memories import load_demonstrations
 from tfsac.preset_lookup import read_config
 from tfsac.training import Policy, Trainer
 
-pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+pytestmark = pytest.mark.slow  # every test trains a run
 
 CORRIDOR, LENGTH, START = "TfsacCorridor-v0", 6, 5
-CHOICES = "toys:TeamIdentity-v0"
+TEAM = "toys:TeamIdentity-v0"
 RUN = p.RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
 
 
 class Corridor(gym.Env):
-    """Episodes of at most ten steps, to the left (5), nowhere (6) or to the right (7), which ends the task at the end.
+    """A corridor with actions left (5), stay (6) and right (7) that terminates at its right end; at most ten steps.
 
-    The walls are masked, and choosing one raises. At one step, counted over all episodes, the mask is wrong.
+    Moves into walls are masked, and raise.
 
     Args:
-        fail_at: number of the step, whose mask has no valid action.
+        fail_at: the step, counted over all episodes, at which no action is valid.
     """
 
     metadata = {"render_modes": []}
@@ -41,27 +41,26 @@ class Corridor(gym.Env):
     def __init__(self, fail_at=0):
         self.observation_space = Dict(observation=Box(-100.0, 100.0, (2,)), action_mask=MultiBinary(3))
         self.action_space = Discrete(3, start=START)
-        self.fail_at, self.steps, self.place, self.length = fail_at, 0, 0, 0
+        self.fail_at, self.steps, self.position, self.length = fail_at, 0, 0, 0
 
     def _observe(self, wrong):
-        mask = np.int8([self.place > 0, 1, self.place < LENGTH])
-        if wrong:
-            mask = np.zeros(3, np.int8)
-        return {"observation": np.float32([10.0 * self.place, self.np_random.normal(-3.0, 0.1)]), "action_mask": mask}
+        mask = np.int8([self.position > 0, 1, self.position < LENGTH]) if not wrong else np.zeros(3, np.int8)
+        observation = np.float32([10.0 * self.position, self.np_random.normal(-3.0, 0.1)])
+        return {"observation": observation, "action_mask": mask}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.place, self.length = int(self.np_random.integers(0, LENGTH - 1)), 0
+        self.position, self.length = int(self.np_random.integers(0, LENGTH - 1)), 0
         return self._observe(False), {}
 
     def step(self, action):
         assert self.action_space.contains(action), action
         move = int(action) - START - 1
-        if not 0 <= self.place + move <= LENGTH:
+        if not 0 <= self.position + move <= LENGTH:
             raise ValueError(f"There is a wall. Received: {action}")
-        self.place, self.length, self.steps = self.place + move, self.length + 1, self.steps + 1
+        self.position, self.length, self.steps = self.position + move, self.length + 1, self.steps + 1
         observation = self._observe(self.steps == self.fail_at)
-        return observation, move - 0.1, self.place == LENGTH, self.length == 10, {}
+        return observation, move - 0.1, self.position == LENGTH, self.length == 10, {}
 
 
 if CORRIDOR not in gym.registry:
@@ -71,34 +70,32 @@ if CORRIDOR not in gym.registry:
 def tiny_run(
     level, kind=p.DiscreteSoftActorCriticAgentParameters, networks=p.discrete_soft_actor_critic_networks, **changes
 ):
-    """A tiny run, by default with discrete actions; its temperature is automatic."""
-    reads = {"policy_input": "agent_state", "critic_input": "global_state"} if level == CHOICES else {}
-    made = networks((16,), learning_rate=1e-3, batch_size=32, **reads)
-    agent = kind(memory=p.ExperienceReplayParameters(1000), networks=made)
+    """Returns the preset of a tiny run, by default with discrete actions, with automatic temperature."""
+    reads = {"policy_input": "agent_state", "critic_input": "global_state"} if level == TEAM else {}
+    created = networks((16,), learning_rate=1e-3, batch_size=32, **reads)
+    agent = kind(memory=p.ExperienceReplayParameters(1000), networks=created)
     return p.override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
 
-
-# -- interrupted runs --------------------------------------------------------------------------------------------------
 
 STATEFUL = {**CHANGES, "schedule.improve_steps": 80}
 GREEDY = {"agent.exploration": {"initial_epsilon": 0.9, "final_epsilon": 0.05, "decay_steps": 60}}
 
 
-@pytest.mark.parametrize("level", [CORRIDOR, pytest.param(CHOICES, marks=pytest.mark.acceptance)])
-def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, level):
+@pytest.mark.parametrize("level", [CORRIDOR, pytest.param(TEAM, marks=pytest.mark.acceptance)])
+def test_resumed_run_equals_uninterrupted_run(tmp_path, level):
     preset = tiny_run(level, **STATEFUL | GREEDY)
     uninterrupted = complete_run(tmp_path / "uninterrupted", preset)
     assert "temperature/0" in weights(uninterrupted) and uninterrupted.counters.updates > 60
-    crashed(tmp_path / "run", 167, preset)
+    crash_at(tmp_path / "run", 167, preset)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == 150
-    if level == CORRIDOR:  # the crash was in the middle of an episode, which goes on
+    if level == CORRIDOR:  # the run continues in the middle of an episode
         assert resumed.environments.length[0] > 0 and not resumed.environments.is_first[0]
     resumed.run()
-    same_run(resumed, uninterrupted)
+    assert_same_run(resumed, uninterrupted)
 
 
-def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path):
+def test_invalid_mask_stops_the_run_without_data_loss(tmp_path):
     preset = tiny_run(CORRIDOR, **{"environment.kwargs": {"fail_at": 134}})
     failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
     with pytest.raises(EnvironmentFailure, match=r"action_mask.*step 133"):
@@ -110,32 +107,27 @@ def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path):
     assert resumed.counters.updates == 33 and not tiny.newest(resumed.memory, 1)["truncated"].any()
     for name, value in weights(failed).items():
         np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
-    assert resumed.run().counters.env_steps == 200  # it counts its steps anew
+    assert resumed.run().counters.env_steps == 200  # the step counter restarts
     np.testing.assert_array_equal(resumed.memory.between(0, 133), before)
 
-
-# -- filters -----------------------------------------------------------------------------------------------------------
 
 NORMALISED = {"environment.filters.observation_normalization": True}
 
 
-def test_a_mask_is_not_normalised(tmp_path):
+def test_masks_are_not_normalised(tmp_path):
     trainer = Trainer(tiny_run(CORRIDOR, **NORMALISED), tmp_path / "run", RUN, quiet=True)
-    seen, update = [], trainer.agent.update
-    trainer.agent.update = lambda batch: seen.append(batch) or update(batch)
+    batches, update = [], trainer.agent.update
+    trainer.agent.update = lambda batch: batches.append(batch) or update(batch)
     trainer.run()
     assert trainer.filters.observations.keys() == {"observation"}
     assert trainer.filters.observations["observation"].mean[1] == pytest.approx(-3.0, abs=0.05)
-    mask, place = (np.concatenate([batch.observation[key] for batch in seen]) for key in ("action_mask", "observation"))
+    mask, at = (np.concatenate([batch.observation[key] for batch in batches]) for key in ("action_mask", "observation"))
     assert mask.dtype == bool and mask[..., 1].all() and (~mask[..., 0]).mean() > 0.1
-    assert place[~mask[..., 0], 0].max() < place[mask[..., 0], 0].min()  # at the left wall, and not there
-    assert np.abs(place).max() < 6 and np.abs(place.mean(axis=(0, 1))).max() < 0.5
+    assert at[~mask[..., 0], 0].max() < at[mask[..., 0], 0].min()  # at the left wall, and elsewhere
+    assert np.abs(at).max() < 6 and np.abs(at.mean(axis=(0, 1))).max() < 0.5
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=["masked", "team of numbers"])
+@pytest.fixture(scope="module", params=["masked", "continuous team"])
 def run_dir(request, tmp_path_factory):
     """A finished run."""
     folder = tmp_path_factory.mktemp("runs") / "run"
@@ -143,7 +135,7 @@ def run_dir(request, tmp_path_factory):
         preset = tiny_run(CORRIDOR, **NORMALISED)
     else:
         twin = p.TwinSoftActorCriticAgentParameters, p.twin_soft_actor_critic_networks
-        preset = tiny_run(CHOICES, *twin, **{"environment.kwargs": {"discrete": False}, **NORMALISED})
+        preset = tiny_run(TEAM, *twin, **{"environment.kwargs": {"discrete": False}, **NORMALISED})
     api.train(preset, folder, RUN, quiet=True)
     return folder
 
@@ -153,7 +145,7 @@ def policy_preset(run_dir):
 
 
 @pytest.mark.parametrize("format", ["saved_model", pytest.param("tflite", marks=pytest.mark.slow)])
-def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, format):
+def test_exported_policy_matches_live_policy(run_dir, tmp_path, capsys, format):
     if format == "tflite":
         pytest.importorskip("ai_edge_litert")
     out = tmp_path / "policy"
@@ -165,12 +157,12 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
     arrays = [as_arrays(observation, policy.acting.spec) for observation in observations]
     exported = exporting.load_exported(out)({key: np.stack([array[key] for array in arrays]) for key in arrays[0]})
     assert exported.dtype == policy.acting.spec.action.dtype
-    np.testing.assert_allclose(exported, [policy.act(seen) for seen in observations], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(exported, [policy.act(observation) for observation in observations], rtol=0, atol=1e-5)
     if policy_preset(run_dir).environment.level == CORRIDOR:
         assert set(exported.tolist()) <= {START, START + 1, START + 2}
 
 
-def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path):
+def test_recorded_actions_load_as_demonstrations(run_dir, tmp_path):
     out, preset = tmp_path / "expert.npz", policy_preset(run_dir)
     level, spec = preset.environment.level, loading.load_policy(run_dir).acting.spec
     assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6", "--seed=2"]) == 0
@@ -184,11 +176,11 @@ def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path):
 
 
 @pytest.mark.parametrize(("mask", "message"), [([0, 0, 0, 0], "allow an action"), ([1, 1], "shape")])
-def test_a_policy_refuses_masks_that_mean_nothing(mask, message):
+def test_policy_rejects_invalid_masks(mask, message):
     spec = discrete_spec(masked=True)
     networks = p.discrete_soft_actor_critic_networks((16,), batch_size=32)
     agent = DiscreteSoftActorCriticAgent(p.DiscreteSoftActorCriticAgentParameters(networks=networks), spec)
-    policy, seen = Policy(agent.policy, Filters(p.FilterParameters(), spec)), np.zeros(3, np.float32)
-    assert policy.act({"observation": seen, "action_mask": np.array([0, 1, 0, 0])}) == 1
+    policy, observation = Policy(agent.policy, Filters(p.FilterParameters(), spec)), np.zeros(3, np.float32)
+    assert policy.act({"observation": observation, "action_mask": np.array([0, 1, 0, 0])}) == 1
     with pytest.raises(ValueError, match=message):
-        policy.act({"observation": seen, "action_mask": np.array(mask)})
+        policy.act({"observation": observation, "action_mask": np.array(mask)})

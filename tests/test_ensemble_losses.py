@@ -1,4 +1,4 @@
-"""Reductions over critics, and projections and quantiles: by hand and by their properties; wrong ranks are refused."""
+"""Ensemble losses: reductions over critics, projections, quantiles, gradients and dtypes."""
 
 import numpy as np
 import pytest
@@ -15,17 +15,11 @@ def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-# -- subsets and reductions --------------------------------------------------------------------------------------------
-
-
-def test_own_keeps_every_critic_apart():
+def test_reduction_own_keeps_critics_separate():
     q, log_prob = tf.constant(normal(3, 2)), tf.constant([1.0, 2.0, 3.0])
     target = ensembles.soft_target(tf.ones([3]), tf.fill([3], 0.5), ensembles.reduce_q(q, "own"), log_prob, 0.1)
     np.testing.assert_allclose(target, 1.0 + 0.5 * (q - 0.1 * log_prob[:, None]), rtol=1e-6)
     np.testing.assert_allclose(ScalarCritics("own", huber=True).loss(3.0 + q, q), np.full([3, 2], 5.0), rtol=1e-6)
-
-
-# -- categorical -------------------------------------------------------------------------------------------------------
 
 
 def test_no_gradient_flows_into_targets():
@@ -38,17 +32,17 @@ def test_no_gradient_flows_into_targets():
         target = distributional.projected_target(prob, position)
         y = ensembles.soft_target(tf.ones([4]), tf.ones([4]), logits, log_prob, 0.2)
         huber = distributional.quantile_huber(tf.zeros([4, 2, 3]), logits)
-    for made in (loss, target, y, huber):
-        assert tape.gradient(made, [logits, log_prob]) == [None, None]
+    for result in (loss, target, y, huber):
+        assert tape.gradient(result, [logits, log_prob]) == [None, None]
 
 
-def test_everything_is_float32_for_networks_in_bfloat16():
+def test_bfloat16_inputs_are_computed_in_float32():
     def half(*shape):
         return tf.cast(normal(*shape), tf.bfloat16)
 
     prob, logits = tf.nn.softmax(half(4, 2, 101)), half(4, 2, 101)
     position = distributional.target_positions(half(4), half(4), half(4), tf.constant(0.2, tf.bfloat16), SUPPORT)
-    made = [
+    results = [
         position,
         distributional.projected_target(prob, position),
         distributional.clipped_mass(prob, half(4), half(4), half(4), tf.constant(0.2, tf.bfloat16), SUPPORT),
@@ -59,7 +53,7 @@ def test_everything_is_float32_for_networks_in_bfloat16():
         distributional.pooled_quantiles(logits, 1),
         distributional.quantile_huber(logits, half(4, 7)),
     ]
-    assert {tensor.dtype for tensor in made} == {tf.float32}
+    assert {tensor.dtype for tensor in results} == {tf.float32}
     exact = tf.nn.log_softmax(tf.cast(logits, tf.float32))
     expected = -tf.reduce_sum(tf.cast(prob, tf.float32) * exact, axis=-1)
     np.testing.assert_allclose(distributional.cross_entropy(logits, prob), expected, rtol=1e-6)
@@ -67,7 +61,7 @@ def test_everything_is_float32_for_networks_in_bfloat16():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("support", [Support(-5.0, 100.0, 51), Support(-1.0, 0.1, 7), Support(-0.3, 0.7, 101)])
-def test_a_target_on_an_end_of_the_support_is_not_clipped(support, dtype):
+def test_target_at_end_of_support_is_not_clipped(support, dtype):
     zeros, prob = tf.zeros([2], dtype), tf.ones([2, support.size])
     ends = tf.constant([support.low, support.high], dtype)
     assert not distributional.clipped_mass(prob, ends, zeros, zeros, 0.2, support).numpy().any()
@@ -76,12 +70,9 @@ def test_a_target_on_an_end_of_the_support_is_not_clipped(support, dtype):
     assert distributional.clipped_mass(prob, beyond, zeros, zeros, 0.2, support).numpy().all()
 
 
-# -- quantiles ---------------------------------------------------------------------------------------------------------
-
-
-def test_critics_with_targets_of_their_own():
+def test_quantile_huber_with_separate_targets():
     quantiles, target = tf.constant(normal(3, 2, 4)), tf.constant(normal(3, 2, 5, seed=1))
     both = distributional.quantile_huber(quantiles, target)
     for i in range(2):
-        alone = distributional.quantile_huber(quantiles[:, i : i + 1], target[:, i])
-        np.testing.assert_allclose(both[:, i], alone[:, 0], rtol=1e-6)
+        single = distributional.quantile_huber(quantiles[:, i : i + 1], target[:, i])
+        np.testing.assert_allclose(both[:, i], single[:, 0], rtol=1e-6)

@@ -1,6 +1,4 @@
-"""Soft actor-critic with an ensemble of critics: what the stack is, what moves running statistics and what does not,
-subsets, delays, unit weights, and options that do not go together.
-"""
+"""SAC with an ensemble of critics: subsets, running statistics, policy delay, unit weights and parameters."""
 
 import dataclasses
 import json
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from agent_tools import changed, one, weights
+from agent_tools import batch_at, changed, weights
 from tiny import one_step_task
 from toys import random_batches, team_spec, vector_spec
 
@@ -71,34 +69,35 @@ def batches(updates=1, seed=0):
 
 
 def statistics(agent):
-    """Returns the running statistics of every network, by name."""
+    """Returns the running statistics of every network, by name, for `changed`."""
     return {
-        f"{name}/{variable.path}": variable.numpy()
+        f"{name}/{variable.path}": [variable.numpy()]
         for name, network in agent.networks.items()
         for variable in network.model.non_trainable_variables
     }
 
 
-def observed(rows=ROWS):
+def random_observation(rows=ROWS):
     return {"observation": np.random.default_rng(4).standard_normal((rows, 3)).astype(np.float32)}
 
 
-def test_an_ensemble_learns_for_a_team():
-    made, spec = parameters(NORMALISED, critics=3, **JOINT), team_spec(2, discrete=False)
+def test_ensemble_trains_for_a_team():
+    agent_parameters, spec = parameters(NORMALISED, critics=3, **JOINT), team_spec(2, discrete=False)
     networks = {
-        name: dataclasses.replace(made.networks[name], input_embedders_parameters={key: InputEmbedderParameters(())})
+        name: dataclasses.replace(
+            agent_parameters.networks[name], input_embedders_parameters={key: InputEmbedderParameters(())}
+        )
         for name, key in (("policy", "agent_state"), ("q", "global_state"))
     }
-    agent = EnsembleSoftActorCriticAgent(dataclasses.replace(made, networks=networks), spec, seed=3, eager=True)
+    agent = EnsembleSoftActorCriticAgent(
+        dataclasses.replace(agent_parameters, networks=networks), spec, seed=3, eager=True
+    )
     before = weights(agent)
     assert np.isfinite(agent.update(random_batches(agent.spec, 2, ROWS)).metrics).all()
     assert {"policy", "q", "q_target"} <= changed(before, weights(agent))
 
 
-# -- a stack -----------------------------------------------------------------------------------------------------------
-
-
-def test_without_options_an_ensemble_of_two_learns_what_the_twin_agent_does():
+def test_plain_ensemble_of_two_equals_twin_agent():
     plain = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks((16, 16), batch_size=ROWS))
     twin, ensemble = TwinSoftActorCriticAgent(plain, SPEC, eager=True), agent_of()
     for name, network in ensemble.networks.items():
@@ -110,24 +109,21 @@ def test_without_options_an_ensemble_of_two_learns_what_the_twin_agent_does():
             np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
 
 
-# -- targets -----------------------------------------------------------------------------------------------------------
-
-
-def test_subsets_are_uniform_over_pairs_and_follow_from_seed_and_update():
-    agent, seen = agent_of(critics=4, critic_subset=2), {}
+def test_critic_subsets_are_uniform_and_reproducible():
+    agent, counts = agent_of(critics=4, critic_subset=2), {}
     for update in range(600):
         agent.updates.assign(update)
         pair = tuple(sorted(agent.subset().numpy()))
-        seen[pair] = seen.get(pair, 0) + 1
-    assert len(seen) == 6 and min(seen.values()) > 60 and all(a < b for a, b in seen)
+        counts[pair] = counts.get(pair, 0) + 1
+    assert len(counts) == 6 and min(counts.values()) > 60 and all(a < b for a, b in counts)
     again = agent_of(critics=4, critic_subset=2)
     again.updates.assign(599)
     np.testing.assert_array_equal(again.subset(), agent.subset())
 
 
-def test_only_the_subset_makes_the_target(monkeypatch):
+def test_target_uses_the_critic_subset_only(monkeypatch):
     agent = agent_of(critics=4, critic_subset=2)
-    batch = one(batches())
+    batch = batch_at(batches())
     first = agent.critic_step(batch).metrics["q/target"]
     out = agent.networks["q_target"].head.critics.output_layer.bias
     others = [i for i in range(4) if i not in agent.subset().numpy()]
@@ -137,11 +133,11 @@ def test_only_the_subset_makes_the_target(monkeypatch):
     assert agent.critic_step(batch).metrics["q/target"] > first + 50
 
 
-def test_a_target_without_entropy_is_higher_by_alpha_times_it():
+def test_entropy_in_target_false_drops_entropy_term():
     target = {}
     for entropy in (True, False):
         agent = agent_of(entropy_in_target=entropy)
-        batch = one(batches())._replace(discount=tf.ones(ROWS))
+        batch = batch_at(batches())._replace(discount=tf.ones(ROWS))
         target[entropy] = float(agent.critic_step(batch).metrics["q/target"])
     noise = agent.noise("next", [ROWS, 2])
     policy = SquashedGaussian(*agent.networks["policy"](batch.next_observation))
@@ -150,76 +146,66 @@ def test_a_target_without_entropy_is_higher_by_alpha_times_it():
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.3])
-def test_dropout_leaves_every_unit_out_as_often_and_independently(rate):
+def test_dropout_is_uniform_and_independent(rate):
     factors = np.stack([dropout_factors(rate, [64, 2, 255], tf.constant([i, 7])).numpy() for i in range(200)])
-    left_out = factors == 0.0
+    dropped = factors == 0.0
     assert set(np.unique(factors)) == {np.float32(0.0), np.float32(1.0 / (1.0 - rate))}
-    counts, size = left_out.reshape(200, -1).sum(1), 64 * 2 * 255
-    deviation = (size * rate * (1 - rate)) ** 0.5  # of a binomial number
+    counts, size = dropped.reshape(200, -1).sum(1), 64 * 2 * 255
+    deviation = (size * rate * (1 - rate)) ** 0.5  # standard deviation of the binomial distribution
     assert abs(counts.mean() - size * rate) < 5 * deviation / 200**0.5
     assert 0.75 < counts.std() / deviation < 1.25
     for axis in range(4):
-        along = np.moveaxis(left_out, axis, 0)
+        along = np.moveaxis(dropped, axis, 0)
         a, b = along[:-1].ravel(), along[1:].ravel()
         assert abs(np.corrcoef(a, b)[0, 1]) < 6 / a.size**0.5
 
 
-# -- running statistics ------------------------------------------------------------------------------------------------
-
-
-def test_statistics_move_where_a_network_learns_and_nowhere_else():
+def test_running_statistics_change_in_updates_only():
     agent = agent_of(NORMALISED, policy=NORMALISED, num_updates_between_policy_updates=2, **JOINT)
     first = statistics(agent)
-    agent.policy.act(observed(), mode="sample")
-    agent.policy.act(observed(1), mode="greedy")
-    agent.values(observed(), np.zeros((ROWS, 2), np.float32))
-    assert not changed_names(first, statistics(agent))
-    agent.update(batches())  # the policy's delay leaves its step out
-    assert {name.partition("/")[0] for name in changed_names(first, statistics(agent))} == {"q"}
+    agent.policy.act(random_observation(), mode="sample")
+    agent.policy.act(random_observation(1), mode="greedy")
+    agent.values(random_observation(), np.zeros((ROWS, 2), np.float32))
+    assert not changed(first, statistics(agent))
+    agent.update(batches())  # the policy delay skips the policy step
+    assert {name.partition("/")[0] for name in changed(first, statistics(agent))} == {"q"}
     second, before = statistics(agent), weights(agent)
     agent.update(batches(seed=1))
-    assert {name.partition("/")[0] for name in changed_names(second, statistics(agent))} == {"q", "policy"}
+    assert {name.partition("/")[0] for name in changed(second, statistics(agent))} == {"q", "policy"}
     assert "policy" in changed(before, weights(agent))
 
 
-def changed_names(before, after):
-    return {name for name in before if (before[name] != after[name]).any()}
-
-
 @pytest.mark.parametrize("together", [False, True])
-def test_the_first_update_of_a_delayed_policy_may_be_any_of_its_period(together):
+def test_first_policy_update_offsets_policy_delay(together):
     agent = agent_of(num_updates_between_policy_updates=3, first_policy_update=1)
     agent.trace(single=not together)
-    of_five = batches(5)
+    stacked = batches(5)
     calls = [slice(0, 5)] if together else [slice(i, i + 1) for i in range(5)]
-    found = [agent.update(tf.nest.map_structure(lambda x, call=call: x[call], of_five)).metrics for call in calls]
-    policy = np.concatenate(found)[:, agent.metric_names.index("loss/policy")]
+    metrics = [agent.update(tf.nest.map_structure(lambda x, call=call: x[call], stacked)).metrics for call in calls]
+    policy = np.concatenate(metrics)[:, agent.metric_names.index("loss/policy")]
     assert np.isfinite(policy).tolist() == [True, False, False, True, False]
     assert int(agent.optimizers["policy"].iterations) == 2
 
 
-@pytest.mark.parametrize("preset", ["xqc_mujoco", "simba_mujoco"])  # exports show it of others
-def test_numpy_acts_as_the_network_does(preset):
+@pytest.mark.parametrize("preset", ["xqc_mujoco", "simba_mujoco"])  # export tests cover others
+def test_numpy_forward_matches_network(preset):
     agent = build_agent(tiny.ensemble(preset), RunParameters(seed=1, eager=True), SPEC)
     agent.update(random_batches(SPEC, 1, agent.batch_size))
-    forward, observation = agent.policy.forwards["policy"], observed(1)
+    forward, observation = agent.policy.forwards["policy"], random_observation(1)
     assert type(forward).__name__ == "NumpyForward"
     for ours, theirs in zip(forward(observation), agent.networks["policy"](observation), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-# -- whole runs --------------------------------------------------------------------------------------------------------
-
-
-OTHERS = ("xqc", "droq", "tqc", "crossq", "flash_sac", "simba")
+SLOW_PRESETS = ("xqc", "droq", "tqc", "crossq", "flash_sac", "simba")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["redq", *(pytest.param(x, marks=pytest.mark.acceptance) for x in OTHERS)])
-def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
-    made = load_preset(f"{name}_mujoco")
+@pytest.mark.parametrize("name", ["redq", *(pytest.param(x, marks=pytest.mark.acceptance) for x in SLOW_PRESETS)])
+def test_every_preset_solves_one_step_task(name, tmp_path):
+    loaded = load_preset(f"{name}_mujoco")
     agent = override(
-        tiny.shrunk(made),
+        tiny.shrunk(loaded),
         {
             "agent.networks.*.learning_rate": 3e-3,
             "agent.networks.*.batch_size": 64,
@@ -232,15 +218,12 @@ def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
     filters = {"environment.filters.return_scaling": {"bound": 5.0}, "environment.filters.reward_rescale_factor": 1.0}
     preset = dataclasses.replace(override(one_step_task(), filters), agent=agent)
     result = tfsac.train(preset, run_dir=tmp_path / "run", run=RunParameters(seed=1), quiet=True)
-    assert result.best_return > -0.3  # a uniform policy gets -2.7, one that stays in the middle -1.1
-
-
-# -- unit weights ------------------------------------------------------------------------------------------------------
+    assert result.best_return > -0.3  # uniform actions get -2.7, zeros -1.1
 
 
 @pytest.mark.parametrize("kind", ["kernels", "all"])
 @pytest.mark.slow
-def test_unit_weights_stay_on_the_sphere(kind):
+def test_unit_weights_keep_unit_norm(kind):
     flash = ResidualMiddlewareParameters("flash", 8)
     agent = agent_of(flash, policy=flash, networks={"unit_weights": kind}, **JOINT)
     for stage in ("first", "learned"):
@@ -256,11 +239,8 @@ def test_unit_weights_stay_on_the_sphere(kind):
         agent.update(batches(4))
 
 
-# -- other classes -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
-def test_statistics_and_unit_weights_stay_float32_where_products_are_bfloat16():
+def test_statistics_and_unit_weights_stay_float32_with_bfloat16():
     agents = {}
     for narrow in (False, True):
         use_bfloat16(narrow)
@@ -275,13 +255,10 @@ def test_statistics_and_unit_weights_stay_float32_where_products_are_bfloat16():
     )
     statistics = [name for name in wide if name.endswith(("/mean", "/variance"))]
     assert statistics
-    for name in statistics:  # 0.99 in bfloat16 is wrong by 0.0017
+    for name in statistics:  # in bfloat16, 0.99 is off by 0.0017
         np.testing.assert_allclose(narrow[name], wide[name], atol=4e-4, err_msg=name)
     kernels = [x for name, x in narrow.items() if name.endswith("/kernel") and "target" not in name]
     assert kernels and all(np.abs(np.linalg.norm(x, axis=-2) - 1).max() < 1e-5 for x in kernels)
-
-
-# -- options that do not go together -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -296,12 +273,9 @@ def test_statistics_and_unit_weights_stay_float32_where_products_are_bfloat16():
         (lambda: override(load_preset("simba_mujoco"), {"agent.hidden_layers": [256, 256]}), "residual"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(make, word):
+def test_incompatible_options_are_rejected(make, word):
     with pytest.raises(ParameterError, match=word):
         make()
-
-
-# -- parameters --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -320,7 +294,7 @@ def test_options_that_do_not_go_together_are_refused(make, word):
         ),
     ],
 )
-def test_heads_of_earlier_configs_are_read(saved, head):
+def test_heads_of_older_configs_are_read(saved, head):
     assert from_json(HeadParameters, json.dumps(saved)) == head
 
 
@@ -334,7 +308,7 @@ def test_heads_of_earlier_configs_are_read(saved, head):
         ("redq_mujoco", EmbedderScheme.Empty, (32, 16), (32, 16)),
     ],
 )
-def test_hidden_layers_are_those_of_policy_and_critics(name, embedder, middleware, critics):
+def test_hidden_layers_apply_to_policy_and_critics(name, embedder, middleware, critics):
     networks = override(load_preset(name), {"agent.hidden_layers": [32, 16]}).agent.networks
     policy, q = networks["policy"], networks["q"]
     assert policy.input_embedders_parameters["observation"].scheme == embedder

@@ -1,4 +1,4 @@
-"""The memory of whole episodes: rollouts, replayed stretches, eviction, and coming back from a checkpoint."""
+"""Episodic memory: rollouts, replayed segments, eviction, and restoring."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ LSTM = {"policy": ArraySpec((2,), "float32"), "clock": ArraySpec((), "int32")}
 
 
 def number(step, env=0):
-    """Returns the number from which every field of a step is made: 31 is step 3 of the first environment."""
+    """Returns the number from which all fields of a step are computed: 31 is step 3 of environment 0."""
     return 10 * step + env + 1
 
 
@@ -29,32 +29,28 @@ def observation_of(n):
 
 
 def add(memory, step, terminated=(), truncated=(), **extras):
-    """Adds step number `step`, and half a number more as the observation after it; episodes end in the given
-    environments.
-    """
+    """Adds a step; `terminated` and `truncated` list environments. The next observation has the number plus 0.5."""
     envs = np.arange(memory.num_envs)
     n = number(step, envs)
     extras = {"behaviour/logits": np.stack([n, 2 * n, -n], axis=1).astype(np.float32), **extras}
     if memory.initial_state:
         extras |= {"state/policy": np.stack([n, n + 100], axis=1).astype(np.float32), "state/clock": n}
-    ends = [np.isin(envs, some) for some in (terminated, truncated)]
+    ends = [np.isin(envs, listed) for listed in (terminated, truncated)]
     memory.add(observation_of(n), n, n / 2, *ends, observation_of(n + 0.5), extras)
 
 
 def rollout_of(memory, columns):
-    """Takes the rollout, one batch `[T, B, ...]`."""
+    """Takes the rollout as one batch, `[T, B, ...]`."""
     return batch_of(memory.batches(0, columns, np.random.default_rng(0)), 0)
 
 
 def replayed(memory, updates, columns, rng):
-    """Returns replayed batches alone, `[U, T, B, ...]`."""
+    """Returns replayed batches without the rollout, `[U, T, B, ...]`."""
     return memory.batches(updates, columns, rng, online=False)
 
 
 def play(memory, steps, terminated=(), truncated=()):
-    """Adds steps, those in the sets of `(step, env)` end episodes, and returns the rollouts, each taken when
-    complete.
-    """
+    """Adds steps, ending episodes at `(step, env)` in the sets, and returns the completed rollouts."""
     rollouts = []
     for step in steps:
         add(memory, step, *([env for at, env in ends if at == step] for ends in (terminated, truncated)))
@@ -63,21 +59,21 @@ def play(memory, steps, terminated=(), truncated=()):
     return rollouts
 
 
-def of_lengths(*lengths, capacity=100, t_max=4):
-    """Returns the memory of one environment that finished episodes of these lengths, whose steps count on."""
+def memory_with_episodes(*lengths, capacity=100, t_max=4):
+    """Returns a memory of one environment with finished episodes of these lengths, numbered consecutively."""
     memory = EpisodicMemory(SPEC, capacity, t_max)
     play(memory, range(sum(lengths)), {(int(stop) - 1, 0) for stop in np.cumsum(lengths)})
     return memory
 
 
 def episodes_of(memory):
-    """Returns the records of each finished episode, with the one after its last step."""
+    """Returns the records of each finished episode, including its final observation."""
     return [memory.between(start, start + steps + 1) for start, steps in memory.episodes]
 
 
-def kept(memory):
-    """Returns first and last step of each finished episode, after comparing what is stored with them."""
-    stretches = []
+def stored_steps(memory):
+    """Checks the stored fields, and returns first and last step of each finished episode."""
+    steps_of_episodes = []
     for episode in episodes_of(memory):
         steps, after = episode[:-1], episode[-1]
         n = steps["action"]
@@ -86,8 +82,8 @@ def kept(memory):
         np.testing.assert_array_equal(steps["extra/behaviour/logits"], np.stack([n, 2 * n, -n], axis=1))
         np.testing.assert_array_equal(after["observation/speed"], [n[-1] + 0.5, -n[-1] - 0.5])
         assert not any(after[name].any() for name in after.dtype.names if not name.startswith("observation/"))
-        stretches.append((int(n[0]) // 10, int(n[-1]) // 10))
-    return stretches
+        steps_of_episodes.append((int(n[0]) // 10, int(n[-1]) // 10))
+    return steps_of_episodes
 
 
 def batch_of(stacked, update):
@@ -96,12 +92,12 @@ def batch_of(stacked, update):
 
 
 def check_column(batch, column, numbers, after):
-    """Compares a column with the numbers of its steps and of the observation after them; other rows are zero."""
+    """Asserts that a column has the numbers of these steps and of the next observation, padded with zeros."""
     n = np.zeros(len(batch.reward))
     n[: len(numbers)] = numbers
-    seen = np.append(n, after)
-    np.testing.assert_array_equal(batch.observation["speed"][:, column], np.stack([seen, -seen], axis=1))
-    np.testing.assert_array_equal(batch.observation["camera"][:, column, 0, 1, 0], seen.astype(int) % 256)
+    all_numbers = np.append(n, after)
+    np.testing.assert_array_equal(batch.observation["speed"][:, column], np.stack([all_numbers, -all_numbers], axis=1))
+    np.testing.assert_array_equal(batch.observation["camera"][:, column, 0, 1, 0], all_numbers.astype(int) % 256)
     np.testing.assert_array_equal(batch.action[:, column], n)
     np.testing.assert_array_equal(batch.reward[:, column], n / 2)
     np.testing.assert_array_equal(batch.extras["behaviour/logits"][:, column], np.stack([n, 2 * n, -n], axis=1))
@@ -110,14 +106,14 @@ def check_column(batch, column, numbers, after):
     assert batch.length[: len(numbers), column].all()
 
 
-def check_equal(one, other):
-    tf.nest.map_structure(np.testing.assert_array_equal, tuple(one), tuple(other))
+def check_equal(batch, other):
+    tf.nest.map_structure(np.testing.assert_array_equal, tuple(batch), tuple(other))
 
 
 # -- rollouts ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_rollout_goes_on_over_terminations_and_each_step_knows_the_length_of_its_segment():
+def test_rollout_continues_after_terminations():
     memory = EpisodicMemory(SPEC, 20, 5, num_envs=2)
     first, second = play(memory, range(10), terminated={(1, 0), (2, 0), (4, 1), (8, 0)})
     check_column(first, 0, [1, 11, 21, 31, 41], after=41.5)
@@ -131,7 +127,7 @@ def test_a_rollout_goes_on_over_terminations_and_each_step_knows_the_length_of_i
     np.testing.assert_array_equal(second.nonterminal, [[1, 1], [1, 1], [1, 1], [0, 1], [1, 1]])
 
 
-def test_an_episode_that_terminated_when_time_ran_out_does_not_complete_the_rollout():
+def test_terminated_and_truncated_step_does_not_end_rollout():
     memory = EpisodicMemory(SPEC, 20, 3)
     add(memory, 0, terminated=[0], truncated=[0])
     assert not memory.rollout_complete
@@ -139,7 +135,7 @@ def test_an_episode_that_terminated_when_time_ran_out_does_not_complete_the_roll
     np.testing.assert_array_equal(rollout_of(memory, 1).nonterminal[:, 0], [0, 1, 0])
 
 
-def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
+def test_initial_state_precedes_first_step_of_rollout():
     memory = EpisodicMemory(SPEC, 20, 3, num_envs=2, initial_state=LSTM)
     play(memory, range(3))
     for step in (3, 4, 5):
@@ -165,45 +161,45 @@ def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
         ((10, 1), [(10, 10)]),
     ],
 )
-def test_the_oldest_episodes_make_room_as_a_whole(lengths, expected):
-    memory = of_lengths(*lengths, capacity=10)
-    assert kept(memory) == expected
+def test_oldest_episodes_are_dropped_as_a_whole(lengths, expected):
+    memory = memory_with_episodes(*lengths, capacity=10)
+    assert stored_steps(memory) == expected
     assert len(memory) == sum(last - first + 1 for first, last in expected)
     assert memory.total_rows == sum(lengths) + len(lengths)
     assert memory.oldest_row == memory.total_rows - len(memory) - len(expected)
 
 
-def test_an_episode_longer_than_the_capacity_keeps_its_newest_steps_and_has_no_first_one():
-    memory = of_lengths(3, 25, capacity=10)
+def test_episode_longer_than_capacity_keeps_newest_steps():
+    memory = memory_with_episodes(3, 25, capacity=10)
     for each in (memory, restored(memory, EpisodicMemory(SPEC, 10, 4))):
-        assert kept(each) == [(18, 27)] and len(each) == 10 and each.total_rows == 4 + 11
+        assert stored_steps(each) == [(18, 27)] and len(each) == 10 and each.total_rows == 4 + 11
         assert not replayed(each, 5, 50, np.random.default_rng(0)).is_first.any()
     play(memory, [28], terminated={(28, 0)})
-    assert kept(memory) == [(28, 28)]
+    assert stored_steps(memory) == [(28, 28)]
     assert replayed(memory, 1, 1, np.random.default_rng(0)).is_first[0, 0, 0] == 1
 
 
-def test_where_episodes_are_short_the_oldest_make_room_for_observations_too():
+def test_short_episodes_are_dropped_for_final_observations():
     memory = EpisodicMemory(SPEC._replace(extras={}), 2000, 1, 100)  # 3000 records, two for each of these episodes
     envs = np.arange(100)
-    seen, ends = observation_of(envs), np.ones(100, bool)
+    observation, ends = observation_of(envs), np.ones(100, bool)
     for step in range(16):
-        memory.add(seen, 100 * step + envs, envs, ends, ~ends, seen, {})
+        memory.add(observation, 100 * step + envs, envs, ends, ~ends, observation, {})
         memory.batches(0, 100, np.random.default_rng(0))
     assert (len(memory), memory.oldest_row, memory.total_rows) == (1500, 200, 3200)
     actions = [int(episode["action"][0]) for episode in episodes_of(memory)]
     assert actions == list(range(100, 1600))
 
 
-# -- replayed stretches ------------------------------------------------------------------------------------------------
+# -- replayed segments -------------------------------------------------------------------------------------------------
 
 
-def test_replayed_columns_are_stretches_of_finished_episodes():
+def test_replayed_columns_are_segments_of_finished_episodes():
     memory = EpisodicMemory(SPEC, 30, 4, num_envs=2)
     play(memory, range(12), terminated={(1, 0), (9, 1)}, truncated={(7, 0)})
-    ends = {0: [(0, 1), (2, 7)], 1: [(0, 9)]}  # by environment; running steps do not count
+    ends = {0: [(0, 1), (2, 7)], 1: [(0, 9)]}  # by environment; running episodes are not replayed
     stack = replayed(memory, 3, 40, np.random.default_rng(0))
-    found = set()
+    starts = set()
     for update in range(3):
         batch = batch_of(stack, update)
         for column in range(40):
@@ -219,16 +215,16 @@ def test_replayed_columns_are_stretches_of_finished_episodes():
             terminates = (env, stop - 1) in {(0, 1), (1, 9)}
             goes_on = [1] * (count - 1) + [0 if terminates else 1] + [0] * (4 - count)
             assert batch.nonterminal[:, column].tolist() == goes_on
-            found.add((env, start))
+            starts.add((env, start))
     assert not stack.on_policy.any()
-    assert found == {(0, 0), *((0, step) for step in (2, 3, 4)), *((1, step) for step in range(7))}
+    assert starts == {(0, 0), *((0, step) for step in (2, 3, 4)), *((1, step) for step in range(7))}
 
 
-def test_every_episode_is_chosen_equally_often_and_every_stretch_of_it():
-    memory = of_lengths(1, 10, 4, 6)
+def test_episodes_and_their_segments_are_sampled_uniformly():
+    memory = memory_with_episodes(1, 10, 4, 6)
     starts = replayed(memory, 10, 4000, np.random.default_rng(1)).action[:, 0] // 10
     counts = np.bincount(starts.ravel(), minlength=21)
-    # Episodes begin at steps 0, 1, 11 and 15, and have 1, 7, 1 and 3 stretches of 4 steps, or one of all their steps.
+    # Episodes start at steps 0, 1, 11 and 15, and have 1, 7, 1 and 3 segments of at most 4 steps.
     expected = np.zeros(21)
     expected[0], expected[1:8], expected[11], expected[15:18] = 1, 1 / 7, 1, 1 / 3
     assert (counts[expected == 0] == 0).all()
@@ -236,15 +232,15 @@ def test_every_episode_is_chosen_equally_often_and_every_stretch_of_it():
 
 
 @pytest.mark.parametrize(("start_size", "ready_after"), [(0, 3), (3, 3), (4, 5), (5, 5)])
-def test_replay_begins_with_so_many_steps_of_finished_episodes(start_size, ready_after):
+def test_replay_starts_with_enough_finished_steps(start_size, ready_after):
     memory = EpisodicMemory(SPEC, 20, 20, replay_start_size=start_size)
     for step in range(6):
         assert memory.ready == (step >= ready_after)
         add(memory, step, terminated=[0] if step in (2, 4) else [])
 
 
-def test_the_replay_begins_though_whole_episodes_make_room_before_it_is_full():
-    memory = EpisodicMemory(SPEC, 10, 5, replay_start_size=10)  # of 6 + 6 steps only one episode can stay
+def test_replay_starts_even_if_memory_cannot_be_filled():
+    memory = EpisodicMemory(SPEC, 10, 5, replay_start_size=10)  # only one episode of 6 steps fits
     ready = []
     for step in range(18):
         add(memory, step, terminated=[0] if step % 6 == 5 else [])
@@ -253,7 +249,7 @@ def test_the_replay_begins_though_whole_episodes_make_room_before_it_is_full():
     assert ready == [False] * 11 + [True] * 7 and len(memory) == 6
 
 
-def test_rewards_are_filtered_where_there_is_a_step_and_stored_raw():
+def test_rewards_are_filtered_when_sampled_and_stored_raw():
     memory = EpisodicMemory(SPEC, 20, 4, reward_filter=lambda reward: 3.0 * reward + 7.0)
     play(memory, range(2), terminated={(1, 0)})
     stack = memory.batches(1, 2, np.random.default_rng(0))
@@ -263,23 +259,20 @@ def test_rewards_are_filtered_where_there_is_a_step_and_stored_raw():
     assert episodes_of(memory)[0]["reward"].tolist() == [0.5, 5.5, 0]
 
 
-# -- the stack for one call --------------------------------------------------------------------------------------------
-
-
-def test_the_rollout_comes_first_and_replayed_batches_after_it():
-    memory, other = (of_lengths(5, 2, t_max=3) for _ in range(2))
-    for one in (memory, other):
-        add(one, 7)
+def test_rollout_precedes_replayed_batches():
+    memory, other = (memory_with_episodes(5, 2, t_max=3) for _ in range(2))
+    for each in (memory, other):
+        add(each, 7)
     stack = memory.batches(2, 4, np.random.default_rng(5))
     check_equal(batch_of(stack, 0), rollout_of(other, 4))
     replays = replayed(other, 2, 4, np.random.default_rng(5))
     for update in (0, 1):
         check_equal(batch_of(stack, update + 1), batch_of(replays, update))
     assert stack.on_policy.sum(axis=(1, 2)).tolist() == [2, 0, 0]  # the rollout has the steps 6 and 7
-    assert memory.batches(0, 4, np.random.default_rng(5)) is None  # it has been taken
+    assert memory.batches(0, 4, np.random.default_rng(5)) is None  # already taken
 
 
-def test_replays_alone_end_the_rollout_too():
+def test_offline_batches_end_the_rollout():
     memory = EpisodicMemory(SPEC, 20, 2, num_envs=2)
     play(memory, range(2), terminated={(1, 1)})
     for replays, size in ((2, 2), (0, None), (None, None)):
@@ -293,24 +286,23 @@ def test_replays_alone_end_the_rollout_too():
     check_column(rollout_of(memory, 2), 0, [31], after=31.5)
 
 
-# -- the running episodes ----------------------------------------------------------------------------------------------
-
-
-def test_newest_actions_are_those_of_the_running_episode_or_nothing():
-    memory = of_lengths(3, t_max=2)
-    assert memory.newest_actions(0).shape == (0,)
+def test_newest_steps_are_from_running_episode_or_none():
+    memory = memory_with_episodes(3, t_max=2)
+    assert memory.newest_steps(0)[0].shape == (0,)
     play(memory, (3, 4, 5))
-    assert memory.newest_actions(2).tolist() == [41, 51]
-    assert memory.newest_actions(3).tolist() == [31, 41, 51]
-    assert memory.newest_actions(4) is None
+    actions, seen = memory.newest_steps(2)
+    assert actions.tolist() == [41, 51]
+    np.testing.assert_array_equal(seen["speed"], observation_of(np.array([41, 51]))["speed"])
+    assert memory.newest_steps(3)[0].tolist() == [31, 41, 51]
+    assert memory.newest_steps(4) is None
 
 
-def test_running_episodes_are_ended_as_if_they_were_cut_off():
+def test_end_episodes_truncates_running_episodes():
     memory = EpisodicMemory(SPEC, 20, 5, num_envs=3)
     play(memory, range(3), terminated={(0, 1), (2, 2)})
     assert len(memory) == 1 + 3
     memory.end_episodes()
-    assert kept(memory) == [(0, 0), (0, 2), (0, 2), (1, 2)]  # 1 and 2 on their own, then 0 and 1
+    assert stored_steps(memory) == [(0, 0), (0, 2), (0, 2), (1, 2)]  # two that terminated, then environments 0 and 1
     assert [episode["terminated"].any() for episode in episodes_of(memory)] == [True, True, False, False]
     assert memory.batches(0, 3, np.random.default_rng(0)) is None and not memory.rollout_complete
     add(memory, 3)
@@ -318,14 +310,11 @@ def test_running_episodes_are_ended_as_if_they_were_cut_off():
     assert rollout.is_first[0].tolist() == [1, 1, 1] and rollout.length[0].tolist() == [1, 1, 1]
 
 
-# -- checkpoints -------------------------------------------------------------------------------------------------------
-
-
-def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_step_when_restored():
+def test_restored_long_running_episode_lacks_its_first_step():
     old, new = EpisodicMemory(SPEC, 10, 2), EpisodicMemory(SPEC, 10, 2)
     play(old, range(25))
     new.restore(old.state())
-    assert len(new.tape) == 11  # what is needed, and the observation after it
-    assert new.newest_actions(10)[0] == number(15) and new.newest_actions(11) is None
+    assert len(new.tape) == 11  # the needed steps and the next observation
+    assert new.newest_steps(10)[0][0] == number(15) and new.newest_steps(11) is None
     add(new, 25, terminated=[0])
-    assert kept(new) == [(16, 25)] and new.cut
+    assert stored_steps(new) == [(16, 25)] and new.cut

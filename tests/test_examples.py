@@ -1,4 +1,4 @@
-"""The scripts of examples/ run as a reader runs them, with shorter schedules."""
+"""The scripts in examples/ run, with shorter schedules."""
 
 import contextlib
 import importlib
@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from cli_tools import ENVIRONMENT
+from cli_tools import SUBPROCESS_ENV
 from pages import ROOT
 
 import tfsac
@@ -25,22 +25,22 @@ OTHERS = {"serve_exported.py", "checkpoint_video.py", "image_reacher.py", "t_maz
 
 
 def run_example(name, folder):
-    """Copies a script into a folder, divides its steps by ten, runs it there and returns what it printed."""
+    """Runs a script in a folder with a tenth of its steps, and returns what it printed."""
     text = re.sub(r"\b(\d)_000\b", r"\g<1>00", (EXAMPLES / name).read_text(encoding="utf-8"))
     if "heatup_steps" not in text:
         text = text.replace('"schedule.improve_steps"', '"schedule.heatup_steps": 300, "schedule.improve_steps"')
     (folder / name).write_text(text, encoding="utf-8")
     command = [sys.executable, name]
-    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    return done.stdout
+    result = subprocess.run(command, cwd=folder, env=SUBPROCESS_ENV, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-3000:]
+    return result.stdout
 
 
-def test_every_example_is_run():
+def test_every_example_is_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == TRAINED | OTHERS
 
 
-def test_the_image_reacher_is_usable_and_a_policy_that_goes_to_the_target_succeeds(monkeypatch):
+def test_image_reacher_is_valid_and_solvable(monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
     module = importlib.import_module("image_reacher")
     assert tfsac.check_environment(module.ImageReacher, num_steps=100).usable
@@ -56,13 +56,13 @@ def test_the_image_reacher_is_usable_and_a_policy_that_goes_to_the_target_succee
 
 
 @pytest.mark.parametrize("turns_right", [True, False])
-def test_the_t_maze_is_usable_and_rewards_turning_to_the_side_of_its_sign(monkeypatch, turns_right):
+def test_t_maze_is_valid_and_rewards_the_correct_turn(monkeypatch, turns_right):
     monkeypatch.syspath_prepend(EXAMPLES)
     module = importlib.import_module("t_maze")
     assert tfsac.check_environment(module.TMaze, num_steps=100).usable
     env = gym.make("TMaze-v0")
     env.reset(seed=0)
-    assert [env.step(action)[1] for action in (1, 0, 2)] == [-0.1, 0.0, -0.1]  # who does not move loses
+    assert [env.step(action)[1] for action in (1, 0, 2)] == [-0.1, 0.0, -0.1]  # not moving along the corridor loses
     (sign, _), _ = env.reset(seed=0)
     observations, total, over = [], 0.0, False
     while not over:
@@ -87,7 +87,7 @@ def test_the_t_maze_is_usable_and_rewards_turning_to_the_side_of_its_sign(monkey
         ("exploration", "DecayingNoiseParameters", 1000),
     ],
 )
-def test_an_own_part_is_trained_and_resumed_in_a_process_that_has_not_seen_it(name, kind, steps, tmp_path):
+def test_custom_part_is_trained_and_resumed_in_new_process(name, kind, steps, tmp_path):
     printed, run_dir = run_example(f"own_{name}.py", tmp_path), tmp_path / "runs" / f"own_{name}"
     assert re.search(r"mean return -\d+\.\d", printed) and ("usable" in printed or name != "environment")
     assert (run_dir / "exported" / "saved_model.pb").is_file() == ("exported" in printed)
@@ -95,20 +95,20 @@ def test_an_own_part_is_trained_and_resumed_in_a_process_that_has_not_seen_it(na
         assert f'"own_{name}:{kind}"' in (run_dir / "config.json").read_text()
         longer = ["--set=schedule.improve_steps=700", "--resume"]
         command = [sys.executable, "-m", "tfsac", "train", f"--run_dir={run_dir}", *longer]
-        done = subprocess.run(command, cwd="/", env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == steps  # of warm-up, and then 700
+        result = subprocess.run(command, cwd="/", env=SUBPROCESS_ENV, capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stderr
+        assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == steps  # the warm-up and 700 steps
 
 
 @pytest.mark.acceptance
-def test_a_policy_with_privileged_critics_is_evaluated_and_exported_without_their_key(tmp_path):
+def test_privileged_critic_policy_is_exported_without_their_key(tmp_path):
     assert re.search(r"mean return -\d+\.\d\d without the simulator", run_example("privileged_critic.py", tmp_path))
     exported = tfsac.load_exported(tmp_path / "runs" / "privileged_critic" / "exported")
     assert [*exported.reads] == ["gauge"]
 
 
 @pytest.mark.acceptance
-def test_an_exported_own_head_acts_as_the_live_policy(tmp_path, run_python):
+def test_exported_custom_head_matches_live_policy(tmp_path, run_python):
     printed = run_example("own_head.py", tmp_path)
     assert re.search(r"best mean return -\d+\.\d; exported to runs/own_head/exported\n$", printed)
     run_dir = tmp_path / "runs" / "own_head"
@@ -122,9 +122,9 @@ value = head.log_std.value.numpy()
 assert type(head).__name__ == "ConstantStdHead" and value != -0.5, value  # trained
 exported = tf.saved_model.load({str(run_dir / "exported")!r})
 for seed in range(3):
-    seen = np.random.default_rng(seed).uniform(-1, 1, (16, 3)).astype(np.float32)
-    action = exported.signatures["serving_default"](observation=tf.constant(seen))["action"]
-    np.testing.assert_allclose(action, policy.act(seen), atol=1e-5)
+    observation = np.random.default_rng(seed).uniform(-1, 1, (16, 3)).astype(np.float32)
+    action = exported.signatures["serving_default"](observation=tf.constant(observation))["action"]
+    np.testing.assert_allclose(action, policy.act(observation), atol=1e-5)
 print("equal")
 """
     )
@@ -132,7 +132,7 @@ print("equal")
 
 
 @pytest.mark.acceptance
-def test_the_policies_of_checkpoints_are_those_of_their_steps_and_make_a_video_side_by_side(tmp_path):
+def test_checkpoint_policies_and_video_side_by_side(tmp_path):
     iio = pytest.importorskip("imageio.v2", reason="videos need: pip install 'tfsac[video]'")
     pytest.importorskip("imageio_ffmpeg", reason="videos need: pip install 'tfsac[video]'")
     run = tmp_path / "run"
@@ -147,17 +147,16 @@ def test_the_policies_of_checkpoints_are_those_of_their_steps_and_make_a_video_s
     with pytest.raises(ValueError, match="step"):
         tfsac.load_policy(run, step=70)
     command = [sys.executable, str(EXAMPLES / "checkpoint_video.py"), str(run), "learning.gif", "--steps", "50", "160"]
-    done = subprocess.run(
-        [*command, "--width=64", "--every=1"], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    command += ["--width=64", "--every=1"]
+    result = subprocess.run(command, cwd=tmp_path, env=SUBPROCESS_ENV, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     frames = iio.mimread(tmp_path / "learning.gif")
     assert frames[0].shape[:2] == (64, 128)
 
 
 @contextlib.contextmanager
 def served(path):
-    """Serves an export on a free port; yields a function that posts a body and returns status and answer."""
+    """Serves an export on a free port; yields a function that posts a body and returns status and response."""
     command = [sys.executable, str(EXAMPLES / "serve_exported.py"), str(path), "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -165,9 +164,9 @@ def served(path):
         with urllib.request.urlopen(address, timeout=60) as response:
             assert json.load(response)["model_version_status"][0]["state"] == "AVAILABLE"
 
-        def post(given):
+        def post(body):
             try:
-                with urllib.request.urlopen(f"{address}:predict", json.dumps(given).encode(), timeout=60) as response:
+                with urllib.request.urlopen(f"{address}:predict", json.dumps(body).encode(), timeout=60) as response:
                     return response.status, json.load(response)
             except urllib.error.HTTPError as error:
                 return error.code, json.load(error)
@@ -180,18 +179,18 @@ def served(path):
 
 
 @pytest.mark.slow
-def test_a_served_policy_acts_as_the_live_one_and_names_mistakes(tmp_path):
+def test_served_policy_matches_live_policy_and_reports_errors(tmp_path):
     policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1"), critics=True)
-    seen = np.random.default_rng(0).uniform(-1, 1, (4, 3)).astype(np.float32)
-    rows, acted = seen.tolist(), policy.act(seen)
+    observations = np.random.default_rng(0).uniform(-1, 1, (4, 3)).astype(np.float32)
+    rows, acted = observations.tolist(), policy.act(observations)
     with served(tfsac.export(policy, tmp_path / "exported", values=True)) as post:
         for body, field in (
             ({"inputs": rows, "signature_name": "serving_default"}, "outputs"),
             ({"instances": [{"observation": row} for row in rows]}, "predictions"),
         ):
-            status, done = post(body)
-            assert status == 200 and done.keys() == {field}
-            np.testing.assert_allclose(done[field], acted, atol=1e-5)
+            status, response = post(body)
+            assert status == 200 and response.keys() == {field}
+            np.testing.assert_allclose(response[field], acted, atol=1e-5)
         both = [{"observation": row, "action": action.tolist()} for row, action in zip(rows, acted, strict=True)]
         values = post({"instances": both, "signature_name": "values"})[1]["predictions"]
         assert len(values) == 4 and values[0].keys() == {"q", "v"}
@@ -200,13 +199,13 @@ def test_a_served_policy_acts_as_the_live_one_and_names_mistakes(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_served_policy_with_a_state_gets_it_back_with_the_next_request(tmp_path):
+def test_served_policy_state_is_passed_with_each_request(tmp_path):
     policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac()))
     with served(tfsac.export(policy, tmp_path / "exported")) as post:
         state = post({"inputs": {"rows": 1}, "signature_name": "initial_state"})[1]["outputs"]
         for i in range(5):
-            seen = np.float32([np.cos(i), np.sin(i), i])
-            status, after = post({"inputs": {"observation": [seen.tolist()], **state}})
+            observation = np.float32([np.cos(i), np.sin(i), i])
+            status, after = post({"inputs": {"observation": [observation.tolist()], **state}})
             assert status == 200
             state = after["outputs"]
-            np.testing.assert_allclose(state.pop("action")[0], policy.act(seen), atol=1e-5)
+            np.testing.assert_allclose(state.pop("action")[0], policy.act(observation), atol=1e-5)

@@ -1,4 +1,4 @@
-"""An exported policy acts exactly as the live one, without tfsac or Keras."""
+"""Exported policies match live policies, without tfsac or Keras."""
 
 import functools
 
@@ -18,9 +18,8 @@ from tfsac.training import Policy
 from tfsac.training.build import build_agent
 
 HEAD = "agent.networks.policy.head_parameters"
-# Preset, level, changes of the preset beside its size.
 NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
-CASES = {
+CASES = {  # preset, level, changes
     "pendulum": ("pendulum_sac", "Pendulum-v1", {}),
     "twin, normalised, log sigma by tanh": (
         "pendulum_twin_sac",
@@ -38,7 +37,7 @@ CASES = {
 
 
 class Case:
-    """A policy with weights far from their first values, and real observations of its environment."""
+    """A policy with perturbed weights, and observations of its environment."""
 
     def __init__(self, name, level, changes):
         tiny.register()
@@ -68,7 +67,7 @@ class Case:
         self.low, self.high = self.spec.action.low, self.spec.action.high
 
     def raw(self, rows=slice(None)):
-        """Returns a batch of observations as the environment would give it."""
+        """Returns a batch of raw observations."""
         batch = {key: array[rows] for key, array in self.batch.items()}
         return batch if isinstance(self.observations[0], dict) else batch["observation"]
 
@@ -76,7 +75,7 @@ class Case:
         return {key: tf.constant(array[rows]) for key, array in self.batch.items()}
 
     def gaussian(self, rows=slice(None)):
-        """Returns location and scale of the policy before it is squashed."""
+        """Returns location and scale of the policy before squashing."""
         observation = self.policy.filters.observation({key: array[rows] for key, array in self.batch.items()})
         loc, log_scale = self.policy.acting.forwards["policy"](observation)
         return loc, np.exp(np.clip(log_scale, *LOG_STD_BOUNDS))
@@ -85,28 +84,26 @@ class Case:
         return self.low + (action + 1.0) / 2.0 * (self.high - self.low)
 
     def live_values(self, action):
-        """Returns min Q, and V where there is one, of the agent's own networks for actions in the environment's
-        bounds.
-        """
+        """Returns min Q, and V if there is one, of the agent's networks for actions in the environment's bounds."""
         agent = self.policy.critics
         filtered = {k: tf.constant(x) for k, x in self.policy.filters.observation(self.batch).items()}
         inner = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
         q = agent.networks["q"](filtered, tf.constant(inner, tf.float32)).numpy()
-        if hasattr(agent, "critics"):  # distributions of returns
+        if hasattr(agent, "critics"):  # distributional critics
             q = np.asarray(agent.critics.q(q))
         v = {"v": agent.networks["v"](filtered).numpy()} if "v" in agent.networks else {}
         return {**v, "q": q.min(axis=-1)}
 
 
 @functools.cache
-def made(name):
-    """Returns the case of this name, which the test must leave as it is."""
+def cached_case(name):
+    """Returns a case that tests must not change."""
     return Case(*CASES[name])
 
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
-    return made(request.param)
+    return cached_case(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -125,35 +122,24 @@ def litert(case, tmp_path_factory):
     return exporting.export(case.policy, tmp_path_factory.mktemp("lite") / "policy", "tflite", values=True)
 
 
-@pytest.fixture(scope="module")
-def act_of_saved_model(saved_model):
-    return exporting.load_exported(saved_model)
-
-
-@pytest.fixture(scope="module")
-def act_of_litert(litert):
-    return exporting.load_exported(litert)
-
-
 # -- SavedModel --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_the_saved_model_acts_as_the_live_policy_in_batches_and_one_by_one(
-    case, saved_model, loaded, act_of_saved_model
-):
+def test_saved_model_matches_live_policy(case, saved_model, loaded):
     live = case.policy.act(case.raw())
-    assert (np.ptp(live, axis=0) > 0.05 * (case.high - case.low)).all()  # the policy does something
+    assert (np.ptp(live, axis=0) > 0.05 * (case.high - case.low)).all()  # actions vary
     exported = loaded.signatures["serving_default"](**case.tensors())["action"].numpy()
     assert exported.shape == live.shape == (40, len(case.low))
     np.testing.assert_allclose(exported, live, rtol=0, atol=1e-5)
     single = [{key: array[i : i + 1] for key, array in case.batch.items()} for i in range(5)]
-    one = np.stack([act_of_saved_model(seen)[0] for seen in single])
-    np.testing.assert_allclose(one, live[:5], rtol=0, atol=1e-5)
+    act = exporting.load_exported(saved_model)
+    single_actions = np.stack([act(observation)[0] for observation in single])
+    np.testing.assert_allclose(single_actions, live[:5], rtol=0, atol=1e-5)
     assert exporting.verify(case.policy, saved_model, case.observations) <= 1e-5
 
 
-def test_samples_of_the_saved_model_lie_in_the_bounds_and_have_the_policys_mean_and_deviation(case, loaded):
+def test_saved_model_samples_follow_the_policy(case, loaded):
     rows = np.full(4000, 7)
     sample = loaded.signatures["sample"]
     sampled = sample(**case.tensors())["action"].numpy()
@@ -169,26 +155,26 @@ def test_samples_of_the_saved_model_lie_in_the_bounds_and_have_the_policys_mean_
 
 
 @pytest.mark.slow
-def test_values_of_both_formats_equal_those_of_the_agents_networks(case, loaded, litert):
+def test_exported_values_match_agent_networks(case, loaded, litert):
     action = np.random.default_rng(3).uniform(case.low, case.high, (40, len(case.low))).astype(np.float32)
     exported = loaded.signatures["values"](**case.tensors(), action=tf.constant(action))
-    of_litert = litert_interpreter(litert).get_signature_runner("values")(**case.batch, action=action)
+    litert_values = litert_interpreter(litert).get_signature_runner("values")(**case.batch, action=action)
     live = case.live_values(action)
     assert exported.keys() == live.keys()
     for name, value in live.items():
         assert value.shape == (40,) and value.std() > 1e-3
         np.testing.assert_allclose(exported[name].numpy(), value, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(of_litert[name], value, rtol=1e-4, atol=1e-5)
-    whole, one = case.policy.values(case.raw(), action), case.policy.values(case.observations[7], action[7])
-    assert whole.keys() == one.keys() == live.keys()
+        np.testing.assert_allclose(litert_values[name], value, rtol=1e-4, atol=1e-5)
+    batched, single = case.policy.values(case.raw(), action), case.policy.values(case.observations[7], action[7])
+    assert batched.keys() == single.keys() == live.keys()
     for name, value in exported.items():
-        np.testing.assert_allclose(whole[name], value, rtol=1e-5, atol=1e-5)
-        assert one[name].shape == ()
-        np.testing.assert_allclose(one[name], value[7], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(batched[name], value, rtol=1e-5, atol=1e-5)
+        assert single[name].shape == ()
+        np.testing.assert_allclose(single[name], value[7], rtol=1e-5, atol=1e-5)
 
 
 class OddKeys(gym.Env):
-    """Observes under keys that Python could not name an argument by."""
+    """Has observation keys that are not valid Python identifiers."""
 
     observation_space = gym.spaces.Dict(
         {key: gym.spaces.Box(-1.0, 1.0, (2,)) for key in ("arm.angle", "left-arm", "1")}
@@ -203,9 +189,7 @@ class OddKeys(gym.Env):
 
 
 @pytest.mark.parametrize("format", ["saved_model", pytest.param("tflite", marks=pytest.mark.slow)])
-def test_keys_with_dots_dashes_and_digits_are_inputs_by_the_names_that_tensorflow_gives_them(
-    tmp_path, format, monkeypatch
-):
+def test_observation_keys_are_renamed_to_valid_input_names(tmp_path, format, monkeypatch):
     monkeypatch.setitem(gym.registry, "TfsacOddKeys-v0", gym.envs.registration.EnvSpec("TfsacOddKeys-v0", OddKeys))
     odd = Case("pendulum_twin_sac", "TfsacOddKeys-v0", {})
     path = exporting.export(odd.policy, tmp_path / "exported", format)
@@ -214,10 +198,10 @@ def test_keys_with_dots_dashes_and_digits_are_inputs_by_the_names_that_tensorflo
 
 
 @pytest.mark.slow
-def test_the_saved_model_acts_the_same_where_there_is_only_tensorflow(tmp_path, run_python):
-    case = made("camera, normalised")
+def test_saved_model_needs_tensorflow_only(tmp_path, run_python):
+    case = cached_case("camera, normalised")
     exporting.export(case.policy, tmp_path / "policy")
-    np.savez(tmp_path / "seen.npz", **case.batch)
+    np.savez(tmp_path / "observations.npz", **case.batch)
     program = """
 import os, sys
 import numpy as np
@@ -226,7 +210,7 @@ for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasiu
     sys.modules[absent] = None  # importing it raises
 import tensorflow as tf
 loaded = tf.saved_model.load("policy")
-with np.load("seen.npz") as file:
+with np.load("observations.npz") as file:
     observations = {key: tf.constant(file[key]) for key in file}
 np.save("actions", loaded.signatures["serving_default"](**observations)["action"].numpy())
 print(loaded.signatures["sample"](**observations)["action"].shape)
@@ -235,7 +219,7 @@ print(loaded.signatures["sample"](**observations)["action"].shape)
     np.testing.assert_allclose(np.load(tmp_path / "actions.npy"), case.policy.act(case.raw()), rtol=0, atol=1e-5)
 
 
-def test_the_tolerance_follows_the_units_of_an_action(tmp_path, monkeypatch):
+def test_verify_tolerance_scales_with_action_bounds(tmp_path, monkeypatch):
     class Scaled(OddKeys):
         action_space = gym.spaces.Box(np.float32([-60.0, -1e-6]), np.float32([400.0, 1e-6]))
 
@@ -245,17 +229,17 @@ def test_the_tolerance_follows_the_units_of_an_action(tmp_path, monkeypatch):
     act = case.policy.act
     # float32 rounds large actions; small ones have a small tolerance.
     for added, within in (([3e-5, 0.0], True), ([3e-2, 0.0], False), ([0.0, 1e-9], False), ([np.nan, 0.0], False)):
-        monkeypatch.setattr(case.policy, "act", lambda seen, added=added: act(seen) + np.array(added))
+        monkeypatch.setattr(case.policy, "act", lambda observation, added=added: act(observation) + np.array(added))
         assert (exporting.verify(case.policy, path, case.observations) <= exporting.TOLERANCE) == within
 
 
-def test_verify_finds_changed_statistics_and_weights(tmp_path):
+def test_verify_detects_changed_statistics_and_weights(tmp_path):
     case = Case(*CASES["twin, normalised, log sigma by tanh"])
     path = exporting.export(case.policy, tmp_path / "policy")
     case.policy.filters.learn({key: (array * 3 + 1).astype(array.dtype) for key, array in case.batch.items()})
     assert exporting.verify(case.policy, path, case.observations) > 0.01
     path = exporting.export(case.policy, tmp_path / "again")
-    assert set(tf.saved_model.load(str(path)).signatures) == {"serving_default", "sample"}  # values on request alone
+    assert set(tf.saved_model.load(str(path)).signatures) == {"serving_default", "sample"}  # values are optional
     for variable in case.policy.acting.networks["policy"].trainable_variables:
         variable.assign(variable * 1.1)
     case.policy.acting.refresh()
@@ -267,7 +251,7 @@ def test_verify_finds_changed_statistics_and_weights(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 5])
-def test_the_litert_file_acts_as_the_live_policy_and_samples_with_the_given_noise(case, litert, rows):
+def test_litert_matches_live_policy_and_uses_given_noise(case, litert, rows):
     interpreter, live = litert_interpreter(litert), case.policy.act(case.raw(slice(rows)))
     inputs = {key: array[:rows] for key, array in case.batch.items()}
     exported = interpreter.get_signature_runner("serving_default")(**inputs)["action"]
@@ -280,29 +264,26 @@ def test_the_litert_file_acts_as_the_live_policy_and_samples_with_the_given_nois
     assert np.abs(sampled - live).max() > 1e-3
 
 
-@pytest.mark.parametrize("act", ["act_of_saved_model", "act_of_litert"])
-def test_an_exported_policy_takes_and_refuses_what_act_does(case, act, request):
-    act, one = request.getfixturevalue(act), case.observations[3]
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_exported_policy_accepts_and_rejects_inputs_like_act(case, format, request):
+    act, observation = exporting.load_exported(request.getfixturevalue(format)), case.observations[3]
     np.testing.assert_allclose(act(case.raw()), case.policy.act(case.raw()), atol=1e-5)
-    assert act(one).shape == case.low.shape
-    np.testing.assert_allclose(act(one), case.policy.act(one), atol=1e-5)
+    assert act(observation).shape == case.low.shape
+    np.testing.assert_allclose(act(observation), case.policy.act(observation), atol=1e-5)
     *others, last = case.batch
     with pytest.raises(ValueError, match=last):
         act({**{key: case.batch[key] for key in others}, "other": np.zeros((40, 1), np.float32)})
     assert act({**case.batch, "other": np.zeros((40, 1))}).shape == (40, len(case.low))
-    if not isinstance(one, dict):
+    if not isinstance(observation, dict):
         np.testing.assert_array_equal(act(case.raw()[:12].reshape(3, 4, -1)), act(case.raw()[:12]).reshape(3, 4, -1))
-        for wrong in (one[:-1], "left", np.full_like(one, np.nan)):
+        for wrong in (observation[:-1], "left", np.full_like(observation, np.nan)):
             with pytest.raises(ValueError):
                 act(wrong)
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
-
-
-def test_what_cannot_be_exported_or_is_no_export_is_refused(tmp_path):
+def test_invalid_export_options_and_folders_are_rejected(tmp_path):
     with pytest.raises(TfsacError, match="quantize"):
-        exporting.export(made("pendulum").policy, tmp_path / "out", quantize="float16")  # which only LiteRT has
+        exporting.export(cached_case("pendulum").policy, tmp_path / "out", quantize="float16")  # LiteRT only
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "config.json").touch()
     with pytest.raises(FileNotFoundError, match="a run"):

@@ -1,4 +1,4 @@
-"""Exports as small devices take them: LiteRT with float16."""
+"""LiteRT exports with float16 weights."""
 
 import re
 
@@ -23,36 +23,36 @@ pytest.importorskip("ai_edge_litert")
         pytest.param("CartPole-v1", tiny.acer(lstm=True), id="lstm"),
     ],
 )
-def test_a_float16_file_acts_as_the_live_policy_but_for_its_rounded_weights(level, preset, tmp_path, capsys):
+def test_float16_export_matches_live_policy_approximately(level, preset, tmp_path, capsys):
     run = tiny.untrained_run(tmp_path / "run", level, preset)
     out = tmp_path / "float16"
     line = ["export", f"--run_dir={run}", f"--out={out}", "--format=tflite", "--quantize=float16", "--verify"]
     assert cli.run(line) == 0
-    told = re.search(r"observations: (\S+) \(of float16, without a tolerance\)", capsys.readouterr().out)[1]
-    assert 0 < float(told) < 5e-3
+    error = re.search(r"observations: (\S+) \(of float16, without a tolerance\)", capsys.readouterr().out)[1]
+    assert 0 < float(error) < 5e-3
 
 
 class Weather(gym.Env):
-    """Observes pressure, a clock and a constant, which float16 does not hold; acts between bounds that it does not."""
+    """Has observations and action bounds that float16 cannot represent."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (3,))
     action_space = gym.spaces.Box(np.float32([-2.3, -0.7]), np.float32([2.3, 0.7]))
 
-    def _observed(self):
+    def _observe(self):
         return np.float32([self.np_random.normal(101325, 100), self.np_random.normal(2010.3, 0.1), 9.81])
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.steps = 0
-        return self._observed(), {}
+        return self._observe(), {}
 
     def step(self, action):
         self.steps += 1
-        return self._observed(), 0.0, False, self.steps >= 60, {}
+        return self._observe(), 0.0, False, self.steps >= 60, {}
 
 
 @pytest.mark.slow
-def test_a_float16_file_rounds_neither_statistics_nor_bounds(tmp_path):
+def test_float16_export_keeps_statistics_and_bounds_exact(tmp_path):
     changes = {"environment.filters.observation_normalization": True, **tiny.SHORTER}
     preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **changes)
     result = tfsac.train(preset, tmp_path / "run", env_fn=Weather, quiet=True)

@@ -1,4 +1,4 @@
-"""More steps for a run, and new runs that begin with another one's weights."""
+"""Fine-tuning: more steps for a run, and runs that start with the weights and memory of another run."""
 
 import json
 import shutil
@@ -25,8 +25,8 @@ PRESETS = {
 }
 
 
-def disturbed(trainer, folder):
-    """Saves a run whose weights, targets, temperatures and statistics are none that a run begins with."""
+def save_randomized(trainer, folder):
+    """Saves a run with random weights, target networks, temperatures and statistics."""
     rng = np.random.default_rng(7)
     variables = [variable for network in trainer.agent.networks.values() for variable in network.trainable_variables]
     variables += [variable for some in trainer.agent.trained.values() for variable in some]
@@ -41,12 +41,12 @@ def disturbed(trainer, folder):
     return folder
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("no_tracing")
 @pytest.mark.parametrize("name", ["v", *(pytest.param(x, marks=pytest.mark.acceptance) for x in ("acer", "taac"))])
-def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(name, tmp_path):
+def test_run_starts_with_all_weights_of_another_run(name, tmp_path):
     preset = PRESETS[name]()
     source = Trainer(preset, tmp_path / "unused", quiet=True)
-    disturbed(source, tmp_path / "source")
+    save_randomized(source, tmp_path / "source")
     slower = override(preset, {"agent.networks.*.learning_rate": 1e-5})
     trainer = Trainer(slower, tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
     theirs, ours = weights(source), weights(trainer)
@@ -57,50 +57,44 @@ def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(n
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["initial_weights"] == str(tmp_path / "source")
     assert float(trainer.agent.optimizers["policy"].learning_rate) == np.float32(1e-5)
-    seen = trainer.environments.observation
-    theirs, ours = (one.agent.policy.act(seen, mode="greedy").action for one in (source, trainer))
+    observation = trainer.environments.observation
+    theirs, ours = (each.agent.policy.act(observation, mode="greedy").action for each in (source, trainer))
     np.testing.assert_array_equal(theirs, ours)
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("no_tracing")
 @pytest.mark.slow
-def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
+def test_fixed_temperature_is_not_loaded(tmp_path):
     learned = tiny.shrunk(
         load_preset("pendulum_twin_sac"), **tiny.SHORTER, **{"agent.algorithm.temperature": AutoAlphaParameters(0.7)}
     )
     fixed = override(learned, {"agent.algorithm.temperature": FixedAlphaParameters(0.3)})
-    disturbed(Trainer(learned, tmp_path / "a", quiet=True), tmp_path / "learned")
+    save_randomized(Trainer(learned, tmp_path / "a", quiet=True), tmp_path / "learned")
     for i, (preset, alpha) in enumerate([(fixed, 0.3), (learned, None)]):
         trainer = Trainer(preset, tmp_path / f"run{i}", quiet=True, initial_weights=tmp_path / "learned")
-        found = float(trainer.agent.temperature.value())
-        assert found == pytest.approx(alpha) if alpha else abs(found - 0.7) > 0.01
-
-
-def other_agent(folder):
-    return tiny.untrained_run(folder, "Pendulum-v1", PRESETS["twin"]())
+        value = float(trainer.agent.temperature.value())
+        assert value == pytest.approx(alpha) if alpha else abs(value - 0.7) > 0.01
 
 
 def other_statistics(folder):
-    return disturbed(Trainer(PRESETS["v"](), folder.with_name("unused"), quiet=True), folder)
+    return save_randomized(Trainer(PRESETS["v"](), folder.with_name("unused"), quiet=True), folder)
 
 
 WRONG = {
-    "another agent": (other_agent, "other networks"),
-    "normalised": (other_statistics, "observation_normalization"),
+    "other agent": (lambda folder: tiny.untrained_run(folder, "Pendulum-v1", PRESETS["twin"]()), "other networks"),
+    "normalised observations": (other_statistics, "observation_normalization"),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
-def test_weights_that_do_not_fit_are_refused_before_anything_is_written(name, tmp_path):
+def test_incompatible_weights_are_rejected_before_writing(name, tmp_path):
     make, message = WRONG[name]
     source = make(tmp_path / "source")
     with pytest.raises(TfsacError, match=message):
         tfsac.train(tiny.short_preset(), tmp_path / "run", quiet=True, initial_weights=source)
     assert not (tmp_path / "run").exists()
 
-
-# -- the memory of another run ----------------------------------------------------------------------------------------
 
 MEMORIES = {
     "uniform": lambda: tiny.short_preset(environment__filters__reward_normalization=True),
@@ -111,36 +105,36 @@ MEMORIES = {
 
 
 def stored(memory):
-    """Returns what a memory samples from."""
+    """Returns all stored transitions of a memory."""
     return memory.between(memory.oldest_row, memory.total_rows).copy()
 
 
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.parametrize(
     "name", [pytest.param(x, marks=pytest.mark.acceptance if x in ("taac", "prioritised") else ()) for x in MEMORIES]
 )
 @pytest.mark.slow
-def test_a_new_run_begins_with_weights_and_memory_of_another(name, tmp_path):
+def test_run_starts_with_weights_and_memory_of_another_run(name, tmp_path):
     preset = MEMORIES[name]()
     source = Trainer(preset, tmp_path / "source", quiet=True)
     source.run()
     source.memory.end_episodes()
     slower = override(preset, {"agent.networks.*.learning_rate": 1e-5, "schedule.improve_steps": 20})
-    begun = {"initial_weights": tmp_path / "source", "restore_memory": True}
-    unfinished = tmp_path / "source" / "checkpoints" / ".000000070.1"  # the other run may be writing it
+    options = {"initial_weights": tmp_path / "source", "restore_memory": True}
+    unfinished = tmp_path / "source" / "checkpoints" / ".000000070.1"  # the source run may be writing it
     unfinished.mkdir()
-    trainer = Trainer(slower, tmp_path / "run", quiet=True, **begun)
+    trainer = Trainer(slower, tmp_path / "run", quiet=True, **options)
     assert unfinished.is_dir()
     np.testing.assert_array_equal(stored(trainer.memory), stored(source.memory))
     assert trainer.memory.total_rows == source.memory.total_rows and trainer.counters.env_steps == 0
     for key, value in source.memory.state().items():
-        if key not in ("sampled", "tape", "begin", "rollout_begin", "rollout_first"):  # of what was running
+        if key not in ("sampled", "tape", "begin", "rollout_begin", "rollout_first"):  # state of running episodes
             np.testing.assert_array_equal(trainer.memory.state()[key], value, err_msg=key)
     if name == "uniform":
         best = json.loads(str(np.load(tmp_path / "source" / "best.npz")["filters"]))
         assert trainer.filters.state()["reward"] == best["reward"]
     trainer.train_one_step()
-    if name != "acer":  # which learns from complete rollouts
+    if name != "acer":  # learns from complete rollouts only
         assert trainer.counters.updates == 1
     trainer.close()
     config = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -156,18 +150,18 @@ def with_memory(tmp_path_factory):
     return folder
 
 
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-def test_a_run_that_began_with_a_memory_is_resumed_and_saved_whole(with_memory, tmp_path):
-    begun = {"initial_weights": with_memory, "restore_memory": True}
+def test_run_with_restored_memory_resumes(with_memory, tmp_path):
+    options = {"initial_weights": with_memory, "restore_memory": True}
     preset = override(MEMORIES["uniform"](), {"schedule.improve_steps": 15})
     run = tfsac.RunParameters(memory_on_disk=True)
-    first = Trainer(preset, tmp_path / "run", run, quiet=True, **begun)
+    first = Trainer(preset, tmp_path / "run", run, quiet=True, **options)
     assert first.run().counters.updates == 15
     resumed = Trainer(load_preset(tmp_path / "run" / "config.json"), tmp_path / "run", quiet=True, resume=True)
     np.testing.assert_array_equal(*(stored(trainer.memory) for trainer in (resumed, first)))
     resumed.close()
-    changes = {"schedule.improve_steps": 25, "schedule.random_action_steps": 1000}  # its own script has a warm-up
+    changes = {"schedule.improve_steps": 25, "schedule.random_action_steps": 1000}
     longer = override(MEMORIES["uniform"](), changes)
     assert tfsac.train(longer, tmp_path / "run", resume=True, quiet=True).counters.updates == 25
     config = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -175,15 +169,13 @@ def test_a_run_that_began_with_a_memory_is_resumed_and_saved_whole(with_memory, 
     assert config["preset"]["schedule"]["random_action_steps"] is None
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("no_tracing")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "damaged", "word"),
     [({"agent.memory.max_size": 500}, False, "max_size"), ({"environment.visible_entries": [0, 1, 2]}, True, "rows-")],
 )
-def test_a_memory_that_does_not_fit_is_refused_before_anything_is_written(
-    with_memory, tmp_path, changes, damaged, word
-):
+def test_incompatible_memory_is_rejected_before_writing(with_memory, tmp_path, changes, damaged, word):
     source = tmp_path / "source"
     shutil.copytree(with_memory, source)
     if damaged:
@@ -194,29 +186,29 @@ def test_a_memory_that_does_not_fit_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_memory_is_that_of_the_run_whose_weights_are_taken(tmp_path):
+def test_restore_memory_requires_initial_weights(tmp_path):
     with pytest.raises(TfsacError, match="initial_weights"):
         Trainer(tiny.short_preset(), tmp_path / "run", quiet=True, restore_memory=True)
 
 
-class Interrupted(tfsac.Callback):
-    """Ends a run as a signal does, at its first step."""
+class Interrupt(tfsac.Callback):
+    """Interrupts a run at its first step, like a signal."""
 
     def on_step(self, trainer):
         trainer._signals.received = signal.SIGTERM
 
 
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, capsys):
+def test_finished_run_can_be_extended(tmp_path, capsys):
     preset, run = tiny.short_preset(), tfsac.RunParameters(seed=3, checkpoint_save_steps=50)
     tfsac.train(preset, tmp_path / "run", run, quiet=True)
     capsys.readouterr()
     same = tfsac.train(preset, tmp_path / "run", resume=True)
     assert same.counters.env_steps == 60 and "has completed its schedule" in capsys.readouterr().out
     longer = override(preset, {"schedule.improve_steps": 35})
-    (tmp_path / "run" / "policy").mkdir()  # as if it had been exported
-    interrupted = tfsac.train(longer, tmp_path / "run", resume=True, callbacks=[Interrupted()], quiet=True)
+    (tmp_path / "run" / "policy").mkdir()  # like an exported policy
+    interrupted = tfsac.train(longer, tmp_path / "run", resume=True, callbacks=[Interrupt()], quiet=True)
     assert interrupted.signal and not (tmp_path / "run" / "policy").exists()
     longer = tfsac.train(longer, tmp_path / "run", resume=True)
     printed = capsys.readouterr().out

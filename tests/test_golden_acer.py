@@ -1,7 +1,7 @@
-"""Actor-critic with experience replay against the golden vectors: returns, and the updates of both agents.
+"""ACER returns and the updates of both agents match golden vectors.
 
-The files have what networks compute in every step. Here observations are one-hot numbers of the steps, so that linear
-networks are tables of the files' values, and the gradients of their kernels are those of the files.
+The files have the outputs of the networks in every step. Observations are one-hot encodings of the step, so that linear
+networks are tables of these outputs, and the gradients of their kernels are the gradients in the files.
 """
 
 import golden_tools
@@ -22,14 +22,14 @@ from tfsac.parameters import (
 from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
 
 DTYPES = [tf.float64, tf.float32]
-# On-policy, or off-policy with no truncation, 5 and 10; each with and without trust region and q_opc.
+# On-policy, and off-policy with truncation at infinity, 5 and 10; each with and without trust region and q_opc.
 COMBOS = range(16)
 GEOMETRIES = {
     "discrete": {"chainerrl": "logits", "pfrl": "log_probs"},
     "gaussian": {"chainerrl": "variance", "pfrl": "scale"},
 }
-RATE, ALPHA = 0.1, 0.75  # the learning rate, and how much of the average policy stays
-NOWHERE = 7.0  # V after a terminated step
+RATE, ALPHA = 0.1, 0.75  # learning rate, decay of the average policy
+IGNORED_V = 7.0  # V after a terminated step
 
 
 def close(ours, golden, name, rtol=1e-4, atol=2e-5):
@@ -67,22 +67,24 @@ def single(x):
 
 
 def rows(z, name):
-    """Reads an input as rows `[S * T, ...]`, one segment after the other."""
+    """Reads an input `[S, T, ...]` as `[S * T, ...]`."""
     return z[f"input/{name}"].reshape(-1, *z[f"input/{name}"].shape[2:])
 
 
-def with_ends(of_rows, ends=0.0):
-    """Appends what a table has for the observations after the segments, `[S]` or the same for both."""
+def with_ends(values_R, ends=0.0):
+    """Appends the table entries of the observations after the segments, `[S]` or one for both."""
     return np.concatenate(
-        [of_rows, np.broadcast_to(np.reshape(ends, (-1, *[1] * (of_rows.ndim - 1))), (2, *of_rows.shape[1:]))]
+        [values_R, np.broadcast_to(np.reshape(ends, (-1, *[1] * (values_R.ndim - 1))), (2, *values_R.shape[1:]))]
     )
 
 
 def segments(z, meta, on_policy, **stored):
-    """Returns the file's segments as one update, `[1, T, B, ...]`; the first one terminates."""
+    """Returns the segments of a file as one update, `[1, T, B, ...]`; the first segment terminates."""
     steps, columns = meta["length"], meta["segments"]
     number = np.arange(steps * columns).reshape(columns, steps)
-    number = np.concatenate([number, steps * columns + np.arange(columns)[:, None]], axis=1).T  # of steps and ends
+    number = np.concatenate(
+        [number, steps * columns + np.arange(columns)[:, None]], axis=1
+    ).T  # also final observations
 
     def column(x):
         return np.moveaxis(x, 0, 1)[None]
@@ -118,35 +120,33 @@ def algorithm_of(meta, combo, statistics):
     }
 
 
-def trained(meta):
-    # With this epsilon Adam's first step is the rate times g / (|g| + 1).
+def network_options(meta):
+    # With this epsilon, Adam's first step is the rate times g / (|g| + 1).
     return {"layers": (), "q_loss_weight": meta["q_coef"], "learning_rate": RATE, "batch_size": meta["segments"],
             "optimizer_epsilon": 0.001**0.5}  # fmt: skip
 
 
-def put(layer, table):
+def assign(layer, table):
     layer.kernel.assign(table)
     layer.bias.assign(tf.zeros_like(layer.bias))
 
 
 def discrete(z, meta, number, geometry, eager):
-    """Returns an agent with the file's logits and Q, its update, and kernels with what their gradients are of the
-    file's.
-    """
+    """Returns an agent with the logits and Q of the file, its batch, and kernels with their expected gradients."""
     combo = meta["combos"][number]
     parameters = DiscreteACERAgentParameters(
         DiscreteACERAlgorithmParameters(**algorithm_of(meta, combo, GEOMETRIES["discrete"][geometry])),
-        networks=discrete_acer_networks(**trained(meta)),
+        networks=discrete_acer_networks(**network_options(meta)),
     )
     width = (meta["length"] + 1) * meta["segments"]
     spec = Spec({"observation": ArraySpec((width,), "float32")}, DiscreteSpec(meta["actions"]))
     agent = DiscreteACERAgent(parameters, spec, eager=eager)
     policy, average = (agent.networks[name].head.logits for name in ("policy", "policy_target"))
-    put(policy, with_ends(rows(z, "logits")))
-    put(average, with_ends(rows(z, "avg_logits")))
-    ends = [NOWHERE, z["input/bootstrap"][1]]  # of every action, and so V
+    assign(policy, with_ends(rows(z, "logits")))
+    assign(average, with_ends(rows(z, "avg_logits")))
+    ends = [IGNORED_V, z["input/bootstrap"][1]]  # Q of every action, so also V
     out = agent.networks["q"].head.critics.output_layer
-    put(out, with_ends(rows(z, "q"), ends)[None])
+    assign(out, with_ends(rows(z, "q"), ends)[None])
     update = segments(z, meta, not combo["off_policy"], logits=z["input/mu_logits"])
     kernels = [
         (policy.kernel, lambda grad: with_ends(grad("logits"))),
@@ -156,57 +156,56 @@ def discrete(z, meta, number, geometry, eager):
 
 
 def gaussian(z, meta, number, geometry, eager):
-    """The same with the file's means and variances, V, and an advantage that is theirs at the file's two actions in
-    each step.
+    """Does the same with means, variances and V, and advantages at the two actions of each step of the file.
 
-    Seen from the baseline the action taken and the fresh one are a basis: a hidden layer computes both coordinates, of
-    the own step alone. All draws of the baseline are the same action, where the advantage is zero.
+    Relative to the baseline, the taken action and the fresh one are a basis. A hidden layer computes both coordinates,
+    for its own step only. All samples of the baseline are the same action, at which the advantage is zero.
     """
     combo, min_variance = meta["combos"][number], 1e-6
     count, width, size = meta["length"] * meta["segments"], (meta["length"] + 1) * meta["segments"], meta["act"]
     parameters = GaussianACERAgentParameters(
         GaussianACERAlgorithmParameters(**algorithm_of(meta, combo, GEOMETRIES["gaussian"][geometry])),
         networks=gaussian_acer_networks(
-            **trained(meta), advantage_layers=(size * count,), bound_mean=False, min_variance=min_variance
+            **network_options(meta), advantage_layers=(size * count,), bound_mean=False, min_variance=min_variance
         ),
     )
     spec = Spec({"observation": ArraySpec((width,), "float32")}, ArraySpec((size,), "float32"))
     agent = GaussianACERAgent(parameters, spec, eager=eager)
     policy, average = agent.networks["policy"].head, agent.networks["policy_target"].head
     for head, mean, variance in ((policy, "mean", "var"), (average, "avg_mean", "avg_var")):
-        put(head.mean, with_ends(rows(z, mean)))
-        put(head.variance, with_ends(np.log(np.expm1(rows(z, variance) - min_variance))))
+        assign(head.mean, with_ends(rows(z, mean)))
+        assign(head.variance, with_ends(np.log(np.expm1(rows(z, variance) - min_variance))))
     v, (hidden, _, out) = agent.networks["v"].head.out, agent.networks["advantage"].head.critics.layers
-    put(v, with_ends(rows(z, "v")[:, None], [NOWHERE, z["input/bootstrap"][1]]))
+    assign(v, with_ends(rows(z, "v")[:, None], [IGNORED_V, z["input/bootstrap"][1]]))
     taken, fresh = rows(z, "action"), rows(z, "correction_action")
     baseline = taken + (fresh - taken)[:, ::-1] * [-1.0, 1.0]  # at a right angle
     basis = np.linalg.inv(np.stack([taken - baseline, fresh - baseline], axis=1))  # [R, A, 2]
     kernel = np.full((width + size, count, size), -1e6)
     kernel[np.arange(count), np.arange(count)] = -np.einsum("ra,rak->rk", baseline, basis)
     kernel[width:] = np.moveaxis(basis, 0, 1)
-    put(hidden, kernel.reshape(1, width + size, -1))
-    of_both = np.stack([rows(z, "q") - rows(z, "v"), rows(z, "q_correction") - rows(z, "v")], axis=1)
-    put(out, of_both.reshape(1, -1, 1))
+    assign(hidden, kernel.reshape(1, width + size, -1))
+    advantages = np.stack([rows(z, "q") - rows(z, "v"), rows(z, "q_correction") - rows(z, "v")], axis=1)
+    assign(out, advantages.reshape(1, -1, 1))
     noise = [(action - rows(z, "mean")) / np.sqrt(rows(z, "var")) for action in (baseline, fresh)]
     noise = [single(x).reshape(meta["segments"], meta["length"], 1, size).swapaxes(0, 1) for x in noise]
     agent.noise = lambda name, shape: tf.broadcast_to(noise[name == "correction"], shape)
-    slope = 1.0 - np.exp(min_variance - rows(z, "var"))  # of softplus
+    slope = 1.0 - np.exp(min_variance - rows(z, "var"))  # derivative of softplus
     update = segments(z, meta, not combo["off_policy"], mean=z["input/mu_mean"], variance=z["input/mu_var"])
     kernels = [
         (policy.mean.kernel, lambda grad: with_ends(grad("mean"))),
         (policy.variance.kernel, lambda grad: with_ends(grad("var") * slope)),
-        # V is a part of Q. The fresh action trains no critic.
+        # Q includes V. The fresh action does not train the critic.
         (v.kernel, lambda grad: with_ends((grad("v") + grad("q"))[:, None])),
         (out.kernel, lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(1, -1, 1)),
     ]
     return agent, update, kernels
 
 
-MADE = {"discrete": discrete, "gaussian": gaussian}
-CASES = [(kind, "chainerrl", number, True) for kind in MADE for number in COMBOS]
-# Without a trust region the numbers of both geometries are the same.
-CASES += [(kind, "pfrl", number, True) for kind in MADE for number in COMBOS if number % 4 >= 2]
-CASES += [(kind, "chainerrl", number, False) for kind in MADE for number in (3, 15)]
+AGENTS = {"discrete": discrete, "gaussian": gaussian}
+CASES = [(kind, "chainerrl", number, True) for kind in AGENTS for number in COMBOS]
+# Without a trust region, both geometries give the same numbers.
+CASES += [(kind, "pfrl", number, True) for kind in AGENTS for number in COMBOS if number % 4 >= 2]
+CASES += [(kind, "chainerrl", number, False) for kind in AGENTS for number in (3, 15)]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +215,7 @@ CASES += [(kind, "chainerrl", number, False) for kind in MADE for number in (3, 
 )
 def test_updates_match(kind, geometry, number, eager, monkeypatch):
     z, meta = golden_tools.read(f"acer_{kind}.npz")
-    agent, update, kernels = MADE[kind](z, meta, number, geometry, eager)
+    agent, update, kernels = AGENTS[kind](z, meta, number, geometry, eager)
 
     def golden(name):
         return z[f"{geometry}/{name}"][number]
@@ -224,28 +223,28 @@ def test_updates_match(kind, geometry, number, eager, monkeypatch):
     def gradient(name):  # of the mean over segments
         return golden(f"grad_{name}").reshape(-1, *golden(f"grad_{name}").shape[2:]) / meta["segments"]
 
-    def of_segments(x_R):
+    def by_segment(x_R):
         return np.reshape(x_R, (meta["length"], meta["segments"])).T
 
-    seen, expected = {}, [(variable, variable.numpy(), of(gradient)) for variable, of in kernels]
+    calls, expected = {}, [(variable, variable.numpy(), of(gradient)) for variable, of in kernels]
     averages = agent.networks["policy_target"].head.outputs
     average_before = [layer.kernel.numpy() for layer in averages]
-    golden_tools.record(seen, monkeypatch, agent, "update")
+    golden_tools.record(calls, monkeypatch, agent, "update")
     if eager:
         for owner, name in ((agent, "row_values"), (losses, "retrace_returns"), (losses, "constrained")):
-            golden_tools.record(seen, monkeypatch, owner, name)
+            golden_tools.record(calls, monkeypatch, owner, name)
         received = golden_tools.first_gradients(agent, update, monkeypatch)
-        (_, steps), (_, returns), (_, (_, region)) = seen["row_values"], seen["retrace_returns"], seen["constrained"]
-        found = {"v": steps.v_R, "rho": np.exp(steps.log_ratio_R), "q_ret": returns.q_ret, "q_opc": returns.q_opc}
-        if geometry == "chainerrl":  # the file has no others
-            found["trust_region_factor"] = region.factor
-        for name, ours in found.items():
-            close(of_segments(ours), z[f"inter/{name}"][number], name)
+        (_, steps), (_, returns), (_, (_, region)) = calls["row_values"], calls["retrace_returns"], calls["constrained"]
+        computed = {"v": steps.v_R, "rho": np.exp(steps.log_ratio_R), "q_ret": returns.q_ret, "q_opc": returns.q_opc}
+        if geometry == "chainerrl":  # only these are in the file
+            computed["trust_region_factor"] = region.factor
+        for name, ours in computed.items():
+            close(by_segment(ours), z[f"inter/{name}"][number], name)
         for variable, _, values in expected:
             close(received[id(variable)], values, variable.path, atol=1e-5)
     else:
         agent.update(update)
-    metrics = dict(zip(agent.metric_names, seen["update"][1].metrics[0], strict=True))
+    metrics = dict(zip(agent.metric_names, calls["update"][1].metrics[0], strict=True))
     close(metrics["loss/policy"], golden("pi_loss").mean(), "policy loss")
     critic_losses = sum(metrics[f"loss/{name}"] for name in agent.network_parameters if name != "policy")
     close(critic_losses, golden("q_loss").mean(), "critic losses")

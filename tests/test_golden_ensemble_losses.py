@@ -1,4 +1,4 @@
-"""Reductions over critics and distributional losses against the golden vectors: values and gradients."""
+"""Reductions over critics and distributional losses match golden vectors: values and gradients."""
 
 import golden_tools
 import numpy as np
@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfsac.losses import distributional, ensembles
 from tfsac.losses.critics import ScalarCritics
 
-# Allowed errors of max(1, absolute value).
+# Tolerances relative to max(1, absolute value).
 EVERY_DTYPE = pytest.mark.parametrize(
     ("dtype", "values", "gradients"), [("float32", 5e-5, 5e-5), ("float64", 2e-6, 1e-6)]
 )
@@ -21,11 +21,12 @@ def close(ours, expected, allowed, name=""):
 
 
 def inputs(golden, dtype=tf.float32):
-    return {name: tf.constant(x, None if name == "subset" else dtype) for name, x in golden.under("input/").items()}
+    arrays = golden.with_prefix("input/")
+    return {name: tf.constant(x, None if name == "subset" else dtype) for name, x in arrays.items()}
 
 
 def differentiated(loss, x):
-    """Returns what a function computes and its gradient."""
+    """Returns the value of a function and its gradient."""
     with tf.GradientTape() as tape:
         tape.watch(x)
         value = loss(x)
@@ -33,13 +34,13 @@ def differentiated(loss, x):
 
 
 def summed(rows_BN, weight_B=None):
-    """Returns the sum over critics of the mean over rows."""
+    """Returns the sum over critics of the mean over batch entries."""
     rows_BN = rows_BN if weight_B is None else weight_B[:, None] * rows_BN
     return tf.reduce_sum(tf.reduce_mean(rows_BN, axis=0))
 
 
 @EVERY_DTYPE
-def test_scalar_critics(dtype, values, gradients):
+def test_scalar_critics_match(dtype, values, gradients):
     golden, meta = golden_tools.read("modern_redq_target.npz")
     x, alpha = inputs(golden, dtype), tf.constant(meta["alpha"], dtype)
 
@@ -73,7 +74,7 @@ def test_scalar_critics(dtype, values, gradients):
 
 
 @EVERY_DTYPE
-def test_categorical_critics(dtype, values, gradients):
+def test_categorical_critics_match(dtype, values, gradients):
     golden, meta = golden_tools.read("modern_categorical.npz")
     x, support = inputs(golden, dtype), distributional.Support(meta["low"], meta["high"], meta["atoms"])
     close(support.atoms(), golden["atoms"], 1e-6)
@@ -118,14 +119,14 @@ def test_categorical_critics(dtype, values, gradients):
 
 
 @EVERY_DTYPE
-def test_quantile_critics(dtype, values, gradients):
+def test_quantile_critics_match(dtype, values, gradients):
     golden, meta = golden_tools.read("modern_quantile.npz")
     x = inputs(golden, dtype)
     next_q = distributional.q_of_quantiles(x["next_quantiles"])
-    kept = {f"drop_{drop}": distributional.pooled_quantiles(x["next_quantiles"], drop) for drop in meta["drops"]}
-    kept["mean"] = ensembles.reduce_distributions(x["next_quantiles"], next_q, "mean")
+    reduced = {f"drop_{drop}": distributional.pooled_quantiles(x["next_quantiles"], drop) for drop in meta["drops"]}
+    reduced["mean"] = ensembles.reduce_distributions(x["next_quantiles"], next_q, "mean")
     targets = {}
-    for name, next_quantiles in kept.items():
+    for name, next_quantiles in reduced.items():
         y = targets[name] = ensembles.soft_target(
             x["reward"], x["discount"], next_quantiles, x["next_log_prob"], meta["alpha"]
         )

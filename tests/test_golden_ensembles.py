@@ -1,6 +1,4 @@
-"""Ensembles of critics against the golden vectors: targets, losses, gradients, statistics and weights of two updates
-of REDQ's relatives, and the step of a policy with batch normalisation.
-"""
+"""Ensembles of critics match golden vectors: two critic updates, the policy step, and batch (re)normalisation."""
 
 import dataclasses
 
@@ -76,8 +74,8 @@ def agent_of(meta):
     return EnsembleSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), eager=True)
 
 
-def named(network):
-    """Yields a network's trained weights and running statistics with their names in the file."""
+def weights_of(network):
+    """Yields the weights and running statistics of a network with their names in the file."""
     layers = network.head.critics.layers if hasattr(network.head, "critics") else [*network.middleware]
     for layer in layers:
         for inner in getattr(layer, "layers", [layer]):
@@ -87,40 +85,40 @@ def named(network):
                 yield variable, f"{inner.name.removeprefix('body_').replace('block_0_', 'block_0/')}/{name}", statistic
 
 
-def put(network, golden, prefix, statistics):
-    for variable, name, statistic in named(network):
-        places = [f"{statistics}/{name}", f"stats/{name}"] if statistic else [f"{prefix}/{name}"]
-        found = [golden[place] for place in places if place in golden]
-        if found:
-            variable.assign(found[0])
+def load(network, golden, prefix, statistics):
+    for variable, name, statistic in weights_of(network):
+        keys = [f"{statistics}/{name}", f"stats/{name}"] if statistic else [f"{prefix}/{name}"]
+        values = [golden[key] for key in keys if key in golden]
+        if values:
+            variable.assign(values[0])
         else:
             assert statistic, name
 
 
 def check(network, golden, prefix, statistics, allowed):
-    seen = 0
-    for variable, name, statistic in named(network):
-        place = f"{statistics if statistic else prefix}/{name}"
+    checked = 0
+    for variable, name, statistic in weights_of(network):
+        key = f"{statistics if statistic else prefix}/{name}"
         if statistics is None and statistic:
             continue
         tolerance = allowed.get(name, 5e-6 if statistic else 1e-5)
-        np.testing.assert_allclose(variable.numpy(), golden[place], rtol=tolerance, atol=tolerance, err_msg=place)
-        seen += 1
-    assert seen > 4
+        np.testing.assert_allclose(variable.numpy(), golden[key], rtol=tolerance, atol=tolerance, err_msg=key)
+        checked += 1
+    assert checked > 4
 
 
 def noise(golden, meta, place, shape, step=None):
-    """Returns the file's dropout masks, which are factors here, and zeros for other noise."""
+    """Returns the dropout masks of the file as factors, and zeros for other noise."""
     if not place.startswith("dropout"):
         return tf.zeros(shape)
-    _, where, layer, _ = place.split("/")
-    mask = golden[f"batch/mask/{where}/{layer.replace('dropout', 'dense')}"]
-    mask = mask if where == "policy" else mask[step]
+    _, step_name, layer, _ = place.split("/")
+    mask = golden[f"batch/mask/{step_name}/{layer.replace('dropout', 'dense')}"]
+    mask = mask if step_name == "policy" else mask[step]
     return tf.transpose(tf.constant(mask / (1.0 - meta["dropout"]), tf.float32), [1, 0, 2])
 
 
 class GivenPolicy:
-    """A policy whose next action and log-probability are given."""
+    """A policy that returns given actions and log-probabilities."""
 
     def __init__(self, batches):
         self.batches = iter(batches)
@@ -135,8 +133,10 @@ class GivenPolicy:
 def critic_batches(golden):
     names = ("obs", "action", "reward", "discount", "next_obs", "next_action", "next_log_prob")
     for i in range(2):
-        obs, action, reward, discount, next_obs, *given = (tf.constant(golden[f"batch/{name}"][i]) for name in names)
-        yield Transition({"observation": obs}, action, reward, discount, {"observation": next_obs}), given
+        obs, action, reward, discount, next_obs, *next_sample = (
+            tf.constant(golden[f"batch/{name}"][i]) for name in names
+        )
+        yield Transition({"observation": obs}, action, reward, discount, {"observation": next_obs}), next_sample
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -154,14 +154,14 @@ def test_two_critic_updates_match(case, at_once, monkeypatch):
                 layer.momentum, layer.epsilon = meta["momentum"], meta["batch_epsilon"]
                 layer.unbiased = meta.get("unbiased", False)
                 layer.bounds, layer.warm_up = (meta.get("r_max", 3), meta.get("d_max", 5)), meta.get("warm_up", 0)
-    put(q, golden, "init/q", f"{under}stats")
+    load(q, golden, "init/q", f"{under}stats")
     if meta["target_network"]:
-        put(agent.targets["q"], golden, "init/q_target", f"{under}stats")
+        load(agent.targets["q"], golden, "init/q_target", f"{under}stats")
     step = 0
 
     monkeypatch.setattr(agent, "noise", lambda place, shape, *_: noise(golden, meta, place, shape, step))
     batches = list(critic_batches(golden))
-    monkeypatch.setattr(ensemble_sac, "SquashedGaussian", GivenPolicy([given for _, given in batches]))
+    monkeypatch.setattr(ensemble_sac, "SquashedGaussian", GivenPolicy([next_sample for _, next_sample in batches]))
     for step, (batch, _) in enumerate(batches):
         result = agent.critic_step(batch)
         loss = sum(result.metrics[f"loss/q{i + 1}"].numpy() for i in range(meta["critics"]))
@@ -173,31 +173,31 @@ def test_two_critic_updates_match(case, at_once, monkeypatch):
                 atol=5e-5,
             )
             gradients = dict(zip((v.path for v in agent.trained["q"]), result.gradients[0].values, strict=True))
-            for variable, place, statistic in named(q):
+            for variable, place, statistic in weights_of(q):
                 if not statistic:
-                    wanted = golden[f"{under}grad/q/{place}"]
-                    np.testing.assert_allclose(gradients[variable.path], wanted, rtol=5e-5, atol=5e-5, err_msg=place)
+                    expected = golden[f"{under}grad/q/{place}"]
+                    np.testing.assert_allclose(gradients[variable.path], expected, rtol=5e-5, atol=5e-5, err_msg=place)
             if f"{under}first_stats/norm_0/mean" in golden:
-                for variable, place, statistic in named(q):
+                for variable, place, statistic in weights_of(q):
                     if statistic:
-                        wanted = golden[f"{under}first_stats/{place}"]
-                        np.testing.assert_allclose(variable.numpy(), wanted, rtol=5e-6, atol=5e-6)
+                        expected = golden[f"{under}first_stats/{place}"]
+                        np.testing.assert_allclose(variable.numpy(), expected, rtol=5e-6, atol=5e-6)
         agent.apply(*result.gradients)
         agent.update_target("q")
-    # A bias that batch normalisation removes has no gradient but rounding, which Adam turns into steps.
+    # The gradient of a bias before batch normalisation is rounding noise, which Adam turns into steps.
     allowed = {"norm_0/bias": 2 * meta["lr"]} if name == "xqc" else {}
     check(q, golden, f"{under}after_keras/q", f"{under}after_keras_stats", allowed)
     if meta["target_network"]:
         check(agent.targets["q"], golden, f"{under}after_keras/q_target", None, allowed)
 
 
-def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
+def test_policy_uses_running_statistics_and_dropout(monkeypatch):
     for case in CASES:
         name, _, variant = case.partition("/")
         golden, meta = golden_tools.read(f"modern_{name}.npz")
         under = f"{variant}/" if variant else ""
         agent = agent_of(meta)
-        put(agent.networks["q"], golden, f"{under}after/q", f"{under}after_stats")
+        load(agent.networks["q"], golden, f"{under}after/q", f"{under}after_stats")
         for layer in normalizations(agent.networks["q"]):
             if isinstance(layer, BatchNormalization):
                 layer.epsilon = meta["batch_epsilon"]
@@ -224,7 +224,7 @@ def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
 
 
 class GivenCritics:
-    """Critics `Q_i = offset_i - 2 |a - center_i|^2`, in the place of those of a network."""
+    """Critics `Q_i = offset_i - 2 |a - center_i|^2` that replace those of a network."""
 
     def __init__(self, golden):
         self.offset, self.center = golden["input/offset"], golden["input/center"]
@@ -235,26 +235,26 @@ class GivenCritics:
 
 
 @pytest.mark.parametrize("variant", ["single", "joint"])
-def test_the_step_of_a_policy_with_batch_normalisation_matches(variant, monkeypatch):
+def test_policy_step_with_batch_normalisation_matches(variant, monkeypatch):
     golden, meta = golden_tools.read("modern_policy.npz")
-    given = meta[variant]
+    config = meta[variant]
     normalised = FCMiddlewareParameters(
         tuple(meta["hidden"]), normalization=NormalizationParameters("batch", "before", normalize_input=True)
     )
-    head = SACPolicyHeadParameters(log_std=given["log_std"], log_std_bounds=(meta["log_std_min"], meta["log_std_max"]))
+    head = SACPolicyHeadParameters(log_std=config["log_std"], log_std_bounds=(meta["log_std_min"], meta["log_std_max"]))
     parameters = TwinSoftActorCriticAgentParameters(
         algorithm=TwinSoftActorCriticAlgorithmParameters(
             temperature=FixedAlphaParameters(meta["alpha"]),
             joint_critic_forward=True,
-            joint_policy_forward=given["joint"],
+            joint_policy_forward=config["joint"],
         ),
         networks=ensemble_soft_actor_critic_networks(QHeadParameters(), normalised, head, batch_size=meta["batch"]),
     )
     agent = EnsembleSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), eager=True)
     policy = agent.networks["policy"]
     for layer in normalizations(policy):
-        layer.momentum, layer.epsilon, layer.unbiased = meta["momentum"], given["batch_epsilon"], given["unbiased"]
-    put(policy, golden, "init/policy", "stats")
+        layer.momentum, layer.epsilon, layer.unbiased = meta["momentum"], config["batch_epsilon"], config["unbiased"]
+    load(policy, golden, "init/policy", "stats")
     policy.head.output.kernel.assign(golden["init/policy/out/kernel"])
     policy.head.output.bias.assign(golden["init/policy/out/bias"])
     monkeypatch.setattr(agent, "noise", lambda name, shape: tf.constant(golden["input/eps"]))
@@ -264,11 +264,13 @@ def test_the_step_of_a_policy_with_batch_normalisation_matches(variant, monkeypa
     rows = tf.zeros(meta["batch"])
     step = agent.policy_step(Transition(observation, rows, rows, rows, following))
     np.testing.assert_allclose(step.metrics["loss/policy"], golden[f"{variant}/loss"], rtol=5e-5)
-    wanted = {name: golden[f"{variant}/grad/policy/{name}"] for _, name, statistic in named(policy) if not statistic}
-    wanted |= {f"out/{name}": golden[f"{variant}/grad/policy/out/{name}"] for name in ("kernel", "bias")}
-    for (name, value), gradient in zip(wanted.items(), step.gradients[0].values, strict=True):
+    expected = {
+        name: golden[f"{variant}/grad/policy/{name}"] for _, name, statistic in weights_of(policy) if not statistic
+    }
+    expected |= {f"out/{name}": golden[f"{variant}/grad/policy/out/{name}"] for name in ("kernel", "bias")}
+    for (name, value), gradient in zip(expected.items(), step.gradients[0].values, strict=True):
         np.testing.assert_allclose(gradient, value, rtol=1e-4, atol=1e-4, err_msg=name)
-    for variable, name, statistic in named(policy):
+    for variable, name, statistic in weights_of(policy):
         if statistic:
             np.testing.assert_allclose(variable.numpy(), golden[f"{variant}/after_stats/{name}"], rtol=5e-6, atol=5e-6)
     agent.policy.refresh()
@@ -299,12 +301,11 @@ def test_batch_normalisation_and_renormalisation_match(variant, at_once):
             total = tf.reduce_sum(y * upstream)
         gradients = tape.gradient(total, [x, layer.scale.value, layer.bias.value])
         layer.update_statistics(moments[layer])
-        place = f"{variant}/"
-        np.testing.assert_allclose(y, golden[place + "y"][step], rtol=5e-5, atol=5e-5)
-        np.testing.assert_allclose(layer.mean.numpy(), golden[place + "mean"][step], rtol=5e-6, atol=5e-6)
-        np.testing.assert_allclose(layer.variance.numpy(), golden[place + "var"][step], rtol=5e-6, atol=5e-6)
+        np.testing.assert_allclose(y, golden[f"{variant}/y"][step], rtol=5e-5, atol=5e-5)
+        np.testing.assert_allclose(layer.mean.numpy(), golden[f"{variant}/mean"][step], rtol=5e-6, atol=5e-6)
+        np.testing.assert_allclose(layer.variance.numpy(), golden[f"{variant}/var"][step], rtol=5e-6, atol=5e-6)
         for gradient, name in zip(gradients, ("grad_x", "grad_scale", "grad_bias"), strict=True):
-            np.testing.assert_allclose(gradient, golden[place + name][step], rtol=5e-5, atol=5e-5, err_msg=name)
+            np.testing.assert_allclose(gradient, golden[f"{variant}/{name}"][step], rtol=5e-5, atol=5e-5, err_msg=name)
     inference = normalised(layer, tf.constant(golden["input/inference_x"]), at_once)
     np.testing.assert_allclose(inference, golden[f"{variant}/inference_y"], rtol=5e-5, atol=5e-5)
 

@@ -1,4 +1,4 @@
-"""Hindsight replay agrees with the golden vectors: which transitions, which goals, rewards, ends, and statistics."""
+"""Hindsight replay matches golden vectors: transitions, goals, rewards, terminations and statistics."""
 
 import numpy as np
 import pytest
@@ -36,19 +36,11 @@ class Goals:
 
 
 def filled(which, n_step, kind):
-    """The ring of the file, whose observation is the slot of its record; what was overwritten is zero."""
-    memory = HindsightMemory(
-        SPEC,
-        ROWS * ENVS,
-        ENVS,
-        goals=Goals(kind),
-        strategy=which,
-        goals_per_step=META["goals_per_step"],
-        discount=META["gamma"],
-        n_step=n_step,
-    )
+    """Returns a memory with the contents of the file; observations are slot numbers, and overwritten entries zero."""
+    options = {"goals_per_step": META["goals_per_step"], "discount": META["gamma"], "n_step": n_step}
+    memory = HindsightMemory(SPEC, ROWS * ENVS, ENVS, goals=Goals(kind), strategy=which, **options)
     for time in range(TOTAL):
-        fields = {name: x[time % ROWS] for name, x in GOLDEN.under("memory/").items()}
+        fields = {name: x[time % ROWS] for name, x in GOLDEN.with_prefix("memory/").items()}
         slot = np.float32((time % ROWS) * ENVS + np.arange(ENVS))
         observation = {"observation": slot, **{key: fields[key] for key in ("achieved_goal", "desired_goal")}}
         after = {**observation, "achieved_goal": fields["next_achieved_goal"]}
@@ -58,8 +50,8 @@ def filled(which, n_step, kind):
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_samples_are_those_of_the_golden_vectors(variant):
-    want = GOLDEN.under("{}_{}_{}/".format(*variant))
+def test_samples_match(variant):
+    want = GOLDEN.with_prefix("{}_{}_{}/".format(*variant))
     memory = filled(*variant)
     index, goal = memory.draw(GOLDEN["input/uniform"][None])
     np.testing.assert_array_equal(index[0], want["slot"])
@@ -75,7 +67,7 @@ def test_samples_are_those_of_the_golden_vectors(variant):
     assert batch.reward.dtype == batch.discount.dtype == np.float32
 
 
-def test_both_goals_have_the_statistics_of_the_golden_vectors():
+def test_goal_statistics_match():
     filters = Filters(FilterParameters(observation_normalization=True), SPEC, shared=("achieved_goal", "desired_goal"))
     for row in range(ROWS):
         goals = {key: GOLDEN[f"memory/{key}"][row] for key in ("achieved_goal", "desired_goal")}
@@ -86,7 +78,7 @@ def test_both_goals_have_the_statistics_of_the_golden_vectors():
         np.testing.assert_allclose(1 / inverse**2, GOLDEN["normalization/goal_variance"], rtol=1e-5)
     restored = Filters(FilterParameters(observation_normalization=True), SPEC, shared=("achieved_goal", "desired_goal"))
     restored.restore(filters.state())
-    for one in (filters, restored):
-        one.learn({"observation": np.zeros(ENVS), **goals})
+    for each in (filters, restored):
+        each.learn({"observation": np.zeros(ENVS), **goals})
     assert restored.state() == filters.state() and filters.state()["counts"]["observation"] == (ROWS + 1) * ENVS
     assert filters.state()["counts"]["desired_goal"] == 2 * (ROWS + 1) * ENVS

@@ -1,12 +1,10 @@
-"""Soft actor-critic for factored and hybrid actions against the golden vectors, and its degenerate cases against those of
-discrete soft actor-critic and of that with twin critics.
-"""
+"""Hybrid SAC matches golden vectors; its degenerate cases match those of discrete SAC and twin SAC."""
 
 import golden_tools
 import numpy as np
 import pytest
 import tensorflow as tf
-from agent_tools import one
+from agent_tools import batch_at
 from toys import hybrid_spec
 
 from tfsac.agents import HybridSoftActorCriticAgent
@@ -42,21 +40,21 @@ def parameters_of(meta, **algorithm):
 
 
 def hybrid_agent(case, monkeypatch, eager):
-    """Returns an agent with the file's first weights, the file's arrays and meta data, and its batches."""
+    """Returns an agent with the initial weights of a file, the arrays of the file, and its batches."""
     golden, meta = golden_tools.read(f"{case}.npz")
     algorithm, size = {}, meta["act"]
     for part, automatic, target in (
         ("discrete", DiscreteAutoAlphaParameters, {"target_entropy_ratio": meta["ratio"]}),
         ("continuous", AutoAlphaParameters, {"target_entropy": meta["target_entropy_continuous"]}),
     ):
-        given = meta["temperatures"].get(part)
-        if given is not None:
-            learned = automatic(given["alpha"], meta["lr_alpha"], **target)
-            algorithm[f"{part}_temperature"] = learned if given["learned"] else FixedAlphaParameters(given["alpha"])
+        config = meta["temperatures"].get(part)
+        if config is not None:
+            learned = automatic(config["alpha"], meta["lr_alpha"], **target)
+            algorithm[f"{part}_temperature"] = learned if config["learned"] else FixedAlphaParameters(config["alpha"])
     reductions = {name: meta[name] for name in ("target_reduction", "policy_reduction")}
     spec = hybrid_spec(meta["factors"], size, meta["obs"], meta["masked"])
     agent = HybridSoftActorCriticAgent(parameters_of(meta, **algorithm, **reductions), spec, eager=eager)
-    golden_tools.put(agent, golden, monkeypatch)
+    golden_tools.load_weights(agent, golden, monkeypatch)
     for part in learned_parts(golden):
         temperature_of(agent, part).variable.assign(golden[f"init/log_alpha_{part}"])
     return agent, golden, batches(golden, meta)
@@ -116,16 +114,15 @@ def test_gradients_of_the_first_update_match(case, monkeypatch):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_the_first_update_computes_on_the_way_matches(case, monkeypatch):
+def test_intermediate_values_of_the_first_update_match(case, monkeypatch):
     agent, golden, stacked = hybrid_agent(case, monkeypatch, eager=True)
-    batch = one(stacked)
+    batch = batch_at(stacked)
 
-    def assert_policy(policy, prefix, drawn):
+    def assert_policy(policy, prefix, sample):
         prob, log_prob = policy.joint()
-        names = [f"{prefix}prob", f"{prefix}log_prob_discrete"]
-        ours = {names[0]: prob, names[1]: log_prob}
+        ours = {f"{prefix}prob": prob, f"{prefix}log_prob_discrete": log_prob}
         if policy.continuous is not None:
-            ours |= {f"{prefix}action": drawn[0], f"{prefix}log_prob_continuous": drawn[1]}
+            ours |= {f"{prefix}action": sample[0], f"{prefix}log_prob_continuous": sample[1]}
         for name, value in ours.items():
             np.testing.assert_allclose(value, golden[f"inter/{name}"], **TOLERANCE, err_msg=name)
 
@@ -140,10 +137,8 @@ def test_what_the_first_update_computes_on_the_way_matches(case, monkeypatch):
     q = agent.q("q", batch.observation, continuous)
     np.testing.assert_allclose(q, golden["inter/q"], **TOLERANCE)
     np.testing.assert_array_equal(agent.joint_index(discrete, q), golden["batch/joint_action"][0])
-    of_stored = losses.q_of_actions(q, agent.joint_index(discrete, q))
-    np.testing.assert_allclose(
-        tf.reduce_mean(abs(of_stored - golden["inter/y"][:, None]), -1), golden["inter/td_error"], **TOLERANCE
-    )
+    td_error = abs(losses.q_of_actions(q, agent.joint_index(discrete, q)) - golden["inter/y"][:, None])
+    np.testing.assert_allclose(tf.reduce_mean(td_error, -1), golden["inter/td_error"], **TOLERANCE)
     agent.apply(*agent.critic_step(batch).gradients)
     _, policy, log_prob, q_policy = agent.policy_loss(batch)
     assert_policy(policy, "", agent.sampled(policy, "policy"))
@@ -153,7 +148,7 @@ def test_what_the_first_update_computes_on_the_way_matches(case, monkeypatch):
 @pytest.mark.parametrize("case", CASES)
 def test_actions_match(case, monkeypatch):
     agent, golden, stacked = hybrid_agent(case, monkeypatch, eager=True)
-    observation = one(stacked).observation
+    observation = batch_at(stacked).observation
     numpy = {key: value.numpy() for key, value in observation.items()}
     noise = np.float32(golden["act/uniform"])
     if agent.action.action_size:
@@ -174,7 +169,7 @@ def test_actions_match(case, monkeypatch):
 
 
 def degenerate_agent(case, monkeypatch, eager):
-    """Returns the agent with one factor, or with none, with the first weights of an older file, and its batches."""
+    """Returns an agent with one factor or none and the initial weights of another algorithm's file, and its batches."""
     golden, meta = golden_tools.read(f"{case}.npz")
     rate = 1 - meta["polyak"] if "polyak" in meta else meta["tau"]
     hidden = meta["hidden"] if isinstance(meta["hidden"], list) else [meta["hidden"]] * 2
@@ -186,22 +181,21 @@ def degenerate_agent(case, monkeypatch, eager):
     spec = hybrid_spec(sizes, size, meta["obs"], bool(meta.get("masked")))
     parameters = parameters_of({**meta, "tau": rate, "hidden": hidden}, **{part: learned})
     agent = HybridSoftActorCriticAgent(parameters, spec, eager=eager)
-    golden_tools.put(agent, golden, monkeypatch)
+    golden_tools.load_weights(agent, golden, monkeypatch)
     stacked = golden_tools.batches(golden, meta)
     return agent, golden, stacked._replace(action=stacked.action[..., None]) if discrete else stacked
 
 
 @pytest.mark.parametrize("case", DEGENERATE)
-def test_one_factor_is_discrete_sac_and_no_factor_twin_sac(case, monkeypatch):
+def test_one_factor_equals_discrete_sac_and_none_twin_sac(case, monkeypatch):
     agent, golden, stacked = degenerate_agent(case, monkeypatch, eager=False)
     result = agent.update(stacked)
     column = {name: result.metrics[:, i] for i, name in enumerate(agent.metric_names)}
     prefix = "loss_stable" if "loss_stable/policy" in golden else "loss"
     part = "discrete" if case.startswith("discrete") else "continuous"
     for name in ("q1", "q2", "policy"):
-        np.testing.assert_allclose(
-            column[f"loss/{name}"], golden[f"{prefix}/{name}"], rtol=1e-4, atol=2e-5, err_msg=name
-        )
+        expected = golden[f"{prefix}/{name}"]
+        np.testing.assert_allclose(column[f"loss/{name}"], expected, rtol=1e-4, atol=2e-5, err_msg=name)
     np.testing.assert_allclose(column[f"loss/{part}_temperature"], golden[f"{prefix}/alpha"], rtol=1e-4, atol=2e-5)
     for variable, name in golden_tools.names(agent):
         np.testing.assert_allclose(variable.numpy(), golden[f"after_keras/{name}"], atol=1e-5, err_msg=name)

@@ -1,4 +1,4 @@
-"""Recurrent soft actor-critic against the golden vectors: hidden states, targets, losses, gradients, weights, acting."""
+"""Recurrent SAC matches golden vectors: hidden states, targets, losses, gradients, weights and acting."""
 
 import golden_tools
 import numpy as np
@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import RecurrentDiscreteSoftActorCriticAgent, RecurrentSoftActorCriticAgent
-from tfsac.losses import soft_actor_critic as losses
 from tfsac.parameters import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -21,7 +20,7 @@ from tfsac.policies.base_policy import with_reward
 from tfsac.types import EMPTY, PREVIOUS_ACTION, PREVIOUS_REWARD, STATE, Sequence
 
 KINDS = ("recurrent", "recurrent_discrete")
-COLUMNS = 6  # the discrete file has one fewer; an empty one changes nothing, and two replicas can share them
+COLUMNS = 6  # the discrete file has five; an empty column has no effect, and two replicas can share six
 LOSSES = {"loss/q": "loss/q", "loss/policy": "loss/policy", "loss/temperature": "loss/alpha"}
 
 
@@ -32,12 +31,12 @@ def close(got, expected, name, atol=5e-5):
 
 
 def names(agent):
-    """Pairs every variable of an agent's networks with its name in the file."""
+    """Pairs each variable of an agent's networks with its name in the file."""
     pairs = []
     for name, network in agent.networks.items():
-        of_policy = name == "policy"
+        is_policy = name == "policy"
         layers = {"dense_0": network.middleware[0], "lstm": network.lstm.layer}
-        if of_policy:
+        if is_policy:
             layers |= {layer.name: layer for layer in network.head.outputs}
         else:
             hidden, out = (layer for layer in network.head.critics.layers if layer.weights)
@@ -49,7 +48,7 @@ def names(agent):
 
 
 def golden_agent(kind, monkeypatch, **more):
-    """Returns an agent with the file's first weights and noise, the file's arrays and meta data, and its batches."""
+    """Returns an agent with the initial weights and noise of a file, the arrays and metadata of the file, and its batches."""
     golden, meta = golden_tools.read(f"family_{kind}.npz")
     shared = {
         "memory": SequenceReplayParameters(sequence_length=meta["steps"] + 1),
@@ -66,36 +65,33 @@ def golden_agent(kind, monkeypatch, **more):
     algorithm["rate_for_copying_weights_to_target"] = meta["tau"]
     alpha = meta["temperatures"]["alpha"]["alpha"], meta["lr_alpha"]
     if kind == "recurrent":
-        temperature = AutoAlphaParameters(*alpha, target_entropy=meta["target_entropy"])
-        parameters = RecurrentSoftActorCriticAgentParameters(
-            algorithm=RecurrentSoftActorCriticAlgorithmParameters(temperature=temperature, **algorithm), **shared
-        )
-        agent = RecurrentSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), **more)
+        algorithm["temperature"] = AutoAlphaParameters(*alpha, target_entropy=meta["target_entropy"])
+        shared["algorithm"] = RecurrentSoftActorCriticAlgorithmParameters(**algorithm)
+        agent_class, parameters = RecurrentSoftActorCriticAgent, RecurrentSoftActorCriticAgentParameters(**shared)
     else:
-        temperature = DiscreteAutoAlphaParameters(*alpha, target_entropy_ratio=meta["ratio"])
-        parameters = RecurrentDiscreteSoftActorCriticAgentParameters(
-            algorithm=RecurrentDiscreteSoftActorCriticAlgorithmParameters(temperature=temperature, **algorithm),
-            **shared,
-        )
-        agent = RecurrentDiscreteSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), **more)
+        algorithm["temperature"] = DiscreteAutoAlphaParameters(*alpha, target_entropy_ratio=meta["ratio"])
+        shared["algorithm"] = RecurrentDiscreteSoftActorCriticAlgorithmParameters(**algorithm)
+        agent_class = RecurrentDiscreteSoftActorCriticAgent
+        parameters = RecurrentDiscreteSoftActorCriticAgentParameters(**shared)
+    agent = agent_class(parameters, golden_tools.spec_of(meta), **more)
     for variable, name in names(agent):
         variable.assign(golden[f"init/{name}"])
     agent.policy.refresh()
     if kind == "recurrent":
         noise = {key: tf.constant(golden[f"noise/{key}"][:, meta["burn_in"] :]) for key in ("policy", "next")}
 
-        def given(name, shape):
+        def golden_noise(name, shape):
             now = noise[name][agent.updates]
             assert now.shape == shape
             return agent.replica_slice(now, agent.replicas)
 
-        monkeypatch.setattr(agent, "noise", given)
+        monkeypatch.setattr(agent, "noise", golden_noise)
     return agent, golden, meta, sequences(golden)
 
 
 def sequences(golden):
-    """Returns the file's batches, stacked."""
-    z = golden.under("batch/")
+    """Returns the stacked batches of a file."""
+    z = golden.with_prefix("batch/")
     empty = COLUMNS - z["reward"].shape[2]
     if empty:
         z = {name: np.pad(x, [(0, 0), (0, 0), (0, empty), *[(0, 0)] * (x.ndim - 3)]) for name, x in z.items()}
@@ -109,21 +105,19 @@ def sequences(golden):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_losses_and_gradients_of_the_first_update_match(kind, monkeypatch):
+def test_values_and_gradients_of_the_first_update_match(kind, monkeypatch):
     agent, golden, meta, stacked = golden_agent(kind, monkeypatch, eager=True)
-    burn_in, seen, states = meta["burn_in"], {}, []
-    golden_tools.record(seen, monkeypatch, agent, "critic_result")
-    golden_tools.record(seen, monkeypatch, agent, "policy_step")
+    burn_in, calls, states = meta["burn_in"], {}, []
+    golden_tools.record(calls, monkeypatch, agent, "critic_result")
+    golden_tools.record(calls, monkeypatch, agent, "policy_step")
     values, compute = [], agent.value
-    monkeypatch.setattr(agent, "value", lambda *given: values.append((given, compute(*given))) or values[-1][1])
+    monkeypatch.setattr(agent, "value", lambda *args: values.append((args, compute(*args))) or values[-1][1])
     features = agent.features
-    monkeypatch.setattr(agent, "features", lambda *given: states.append(features(*given)) or states[-1])
-    targets, target = [], losses.bootstrap_target
-    monkeypatch.setattr(losses, "bootstrap_target", lambda *given: targets.append(given) or target(*given))
+    monkeypatch.setattr(agent, "features", lambda *args: states.append(features(*args)) or states[-1])
     received = golden_tools.first_gradients(agent, stacked, monkeypatch)
     columns = slice(meta["batch"])
     mask = golden["inter/loss_mask"][burn_in:]
-    # The order: the policy, the target critics, the critics, and these after their step.
+    # In order: the policy, the target critics, the critics, and the critics after their step.
     close(states[0][:, columns], golden["inter/policy_hidden"][burn_in:], "policy_hidden")
     close(states[1][:, columns], golden["inter/q_target_hidden"][burn_in:], "q_target_hidden")
     close(states[2][:-1, columns], golden["inter/q_hidden"][burn_in:], "q_hidden")
@@ -134,8 +128,8 @@ def test_values_losses_and_gradients_of_the_first_update_match(kind, monkeypatch
         got = np.asarray(got).reshape(len(mask), COLUMNS, *got.shape[1:])[:, columns]
         close(got[is_step], scale * golden[f"inter/{name}"][burn_in:][is_step], name, atol)
 
-    weight = mask.shape[0] * COLUMNS / mask.sum()  # of a step in the means over all entries
-    (_, q, y, *_), _ = seen["critic_result"]
+    weight = mask.shape[0] * COLUMNS / mask.sum()  # weight of a step in means over all entries
+    (_, q, y, *_), _ = calls["critic_result"]
     close_steps(q, "q", weight)
     close_steps(y, "y", weight)
     ((_, policy, _, _), following), ((_, current, _, _), now) = values
@@ -171,7 +165,7 @@ def test_updates_match(kind, eager, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_acting_step_by_step_matches(kind, monkeypatch):
     agent, golden, _, _ = golden_agent(kind, monkeypatch, eager=True)
-    z, state = golden.under("act/"), None
+    z, state = golden.with_prefix("act/"), None
     for t, observation in enumerate(z["obs"]):
         result = agent.policy.act({"observation": observation}, state, z["is_first"][t] == 1, "greedy")
         for field, expected in (("hidden", z["hidden"]), ("cell", z["cell"])):

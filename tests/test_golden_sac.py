@@ -1,6 +1,4 @@
-"""Soft actor-critic with V, with twin targets, with discrete actions, of teams and from demonstrations against the
-golden vectors: losses, gradients, weights and alpha.
-"""
+"""SAC with V, twin SAC, discrete SAC, teams and SQIL match golden vectors: losses, gradients, weights and alpha."""
 
 import golden_tools
 import numpy as np
@@ -28,10 +26,10 @@ from tfsac.parameters import (
 
 FIXED, WEIGHTED = ["sac_fixed_alpha", "discrete_sac_fixed"], "sac_auto_alpha_is_single"
 CASES = ["sac_v", *FIXED, "sac_auto_alpha", WEIGHTED, "discrete_sac", "discrete_sac_masked"]
-CASES += ["multi_agent_discrete", "multi_agent_continuous", "sqil", "sqil, by turns"]
+CASES += ["multi_agent_discrete", "multi_agent_continuous", "sqil", "sqil, alternating"]
 
 
-def with_v(meta, shared):
+def sac_with_v(meta, shared):
     algorithm = SoftActorCriticAlgorithmParameters(
         num_steps_between_copying_online_weights_to_target=EnvironmentSteps(1), **shared
     )
@@ -49,7 +47,7 @@ def twin(case, meta, temperature, shared, trained, layers):
     )
     memory = PrioritizedExperienceReplayParameters() if case == WEIGHTED else ExperienceReplayParameters()
     if case.startswith("sqil"):
-        memory = SQILExperienceReplayParameters(demonstrations="not read here")
+        memory = SQILExperienceReplayParameters(demonstrations="unused")
     parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
     return TwinSoftActorCriticAgent, parameters
 
@@ -61,17 +59,17 @@ def discrete(temperature, shared, trained, layers):
 
 
 def golden_agent(case, monkeypatch, eager):
-    """Returns an agent with the file's first weights, the file's arrays, and its batches."""
+    """Returns an agent with the initial weights of a file, the arrays of the file, and its batches."""
     golden, meta = golden_tools.read(f"{case.partition(',')[0]}.npz")
     expert = np.repeat(np.float32([[0, 1]]), meta["batch"] // 2, axis=1)
-    if case == "sqil, by turns":  # entries of both halves
+    if case == "sqil, alternating":  # entries of both halves
         order = np.argsort(np.arange(meta["batch"]) % (meta["batch"] // 2), kind="stable")
         golden.update({name: golden[name][:, order] for name in golden if name.startswith(("batch/", "noise/"))})
         expert = expert[:, order]
     rate = 1 - meta["polyak"] if "polyak" in meta else meta["tau"]
     shared = {"discount": meta["gamma"], "rate_for_copying_weights_to_target": rate}
     if case == "sac_v":
-        agent_class, parameters = with_v(meta, shared)
+        agent_class, parameters = sac_with_v(meta, shared)
     else:
         trained = {"learning_rate": meta["lr"], "batch_size": meta["batch"]}
         if "agents" in meta:
@@ -87,7 +85,7 @@ def golden_agent(case, monkeypatch, eager):
         else:
             agent_class, parameters = twin(case, meta, temperature, shared, trained, layers)
     agent = agent_class(parameters, golden_tools.spec_of(meta), eager=eager)
-    golden_tools.put(agent, golden, monkeypatch)
+    golden_tools.load_weights(agent, golden, monkeypatch)
     stacked = golden_tools.batches(golden, meta)
     return agent, golden, stacked._replace(extras={"expert": expert}) if agent.imitates else stacked
 
@@ -97,9 +95,9 @@ def test_updates_match(case, monkeypatch):
     agent, golden, stacked = golden_agent(case, monkeypatch, eager=False)
     result = agent.update(stacked)
     column = {name: result.metrics[:, i] for i, name in enumerate(agent.metric_names)}
-    # DI-engine's log-density is an approximation; its files have the losses with the exact one too.
+    # DI-engine approximates the log-density; its files also have the losses with the exact one.
     prefix = "loss_stable" if "loss_stable/policy" in golden else "loss"
-    losses = golden.under(f"{prefix}/")
+    losses = golden.with_prefix(f"{prefix}/")
     assert len(losses) >= 3 and ("alpha" in losses) == (case not in ["sac_v", *FIXED])
     special = {"alpha": "loss/temperature", "cosine": "imitation/gradient_cosine"}
     if agent.imitates:
@@ -125,7 +123,7 @@ def test_updates_match(case, monkeypatch):
         errors = [column[f"imitation/td_error_{half}"] for half in ("agent", "expert")]
         np.testing.assert_allclose(np.sum(errors, axis=0), column["q/td_error1"] + column["q/td_error2"], rtol=1e-5)
     if case == WEIGHTED:
-        # The file's priority is DI-engine's squared error; ours is the absolute one.
+        # DI-engine's priority is the squared error, ours the absolute error.
         np.testing.assert_allclose(result.priority[0], np.sqrt(golden["inter/priority"]), rtol=1e-4, atol=2e-5)
 
 

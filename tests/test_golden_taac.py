@@ -1,4 +1,4 @@
-"""Temporally abstract actor-critic against the golden vectors: trajectories, choices, returns, losses and gradients."""
+"""TAAC matches golden vectors: trajectories, switching, returns, losses and gradients."""
 
 import golden_tools
 import numpy as np
@@ -60,21 +60,21 @@ def test_choices_match(suffix, clipped, tiny, convert):
     golden, meta = golden_tools.read("taac_tables.npz")
     clipping = (meta["clip_low"], meta["clip_high"]) if clipped else None
     alpha = 1e-12 if tiny else meta["alpha_beta"]
-    found = choice(convert(golden["beta/q0"]), convert(golden["beta/q1"]), alpha, clipping)
-    np.testing.assert_allclose(found.keep_B, golden[f"beta/probs{suffix}"][:, 0], rtol=0.0, atol=1e-12)
-    np.testing.assert_allclose(found.switch_B, golden[f"beta/probs{suffix}"][:, 1], rtol=0.0, atol=1e-12)
-    np.testing.assert_allclose(found.entropy_B, golden[f"beta/entropy{suffix}"], rtol=0.0, atol=1e-12)
+    result = choice(convert(golden["beta/q0"]), convert(golden["beta/q1"]), alpha, clipping)
+    np.testing.assert_allclose(result.keep_B, golden[f"beta/probs{suffix}"][:, 0], rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(result.switch_B, golden[f"beta/probs{suffix}"][:, 1], rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(result.entropy_B, golden[f"beta/entropy{suffix}"], rtol=0.0, atol=1e-12)
 
 
 def test_returns_and_errors_match():
     golden, meta = golden_tools.read("taac_tables.npz")
-    z = golden.under("returns/")
+    z = golden.with_prefix("returns/")
     last, switched, would_switch = z["step_type"] == 2, z["rollout_b"] > 0, z["b"] > 0
-    # The file has V alone, and with equal Qs V is either of them.
+    # The file has V only, which equals Q if both Qs are equal.
     value = tf.constant(z["target_value"][..., None])
     returns = losses.compare_through_returns(
-        tf.constant(golden_tools.beside_actions(z["reward"])[..., None]),
-        tf.constant(golden_tools.beside_actions(z["discount"])),
+        tf.constant(golden_tools.align_with_actions(z["reward"])[..., None]),
+        tf.constant(golden_tools.align_with_actions(z["discount"])),
         tf.constant([meta["gamma"]], tf.float64),
         value,
         value,
@@ -90,13 +90,13 @@ def test_returns_and_errors_match():
 
 
 def test_target_entropies_match():
-    # Actions of this package lie in [-1, 1], whatever the environment's bounds.
+    # Actions in tfsac are always in [-1, 1].
     golden, _ = golden_tools.read("taac_tables.npz")
     rows = [row for row in golden["target_entropy/rows"] if tuple(row[2:4]) == (-1.0, 1.0)]
     assert len(rows) == 9
-    for min_prob, size, _, _, of_choice, of_action in rows:
-        assert discrete_target_entropy(min_prob, 2) == pytest.approx(of_choice, abs=1e-8)
-        assert continuous_target_entropy(min_prob, int(size)) == pytest.approx(of_action, abs=1e-7)
+    for min_prob, size, _, _, choice_entropy, action_entropy in rows:
+        assert discrete_target_entropy(min_prob, 2) == pytest.approx(choice_entropy, abs=1e-8)
+        assert continuous_target_entropy(min_prob, int(size)) == pytest.approx(action_entropy, abs=1e-7)
 
 
 # -- updates -----------------------------------------------------------------------------------------------------------
@@ -116,15 +116,15 @@ def golden_agent(kind, variant, monkeypatch, eager):
         networks=temporally_abstract_networks(batch_size=meta["batch"]),
     )
     agent = TemporallyAbstractActorCriticAgent(
-        parameters, golden_tools.spec_of(meta), eager=eager, models=golden_tools.models_of(meta)
+        parameters, golden_tools.spec_of(meta), eager=eager, models=golden_tools.make_models(meta)
     )
-    golden_tools.put_into_switching(agent, golden, monkeypatch)
-    values = golden.under(f"{variant}/")
-    # Clipping changes nothing in the first stage, whose values the file has for one variant only.
+    golden_tools.load_taac_weights(agent, golden, monkeypatch)
+    values = golden.with_prefix(f"{variant}/")
+    # Clipping does not affect the first stage; the file has its values for one variant only.
     unclipped = "plain" if kind == "taac" else "inverse"
     for name in ("q", "q0", "q1", "action", "mean", "log_std", "action_entropy"):
         values.setdefault(f"inter/{name}", golden[f"{unclipped}/inter/{name}"])
-    return agent, values, golden_tools.sequence_of(golden, meta)
+    return agent, values, golden_tools.load_sequence(golden, meta)
 
 
 def close(ours, golden, name, rtol=1e-4, atol=1e-5):
@@ -134,13 +134,13 @@ def close(ours, golden, name, rtol=1e-4, atol=1e-5):
 
 
 def actor_loss(golden):
-    """ALF writes the actor's loss as a square with the same gradient."""
+    """Converts ALF's actor loss, a square with the same gradient."""
     square = 0.5 * (golden["inter/dqda"] ** 2).sum(-1)
     return golden["loss/actor"] - square - golden["inter/beta_probs"][..., 1] * golden["inter/q1"]
 
 
 def check_metrics(agent, result, golden, stacked):
-    """Compares losses and norms of gradients."""
+    """Compares losses and gradient norms."""
     metrics = dict(zip(agent.metric_names, result.metrics[0], strict=True))
     counts = stacked.step_type[0] != 2
     actor = actor_loss(golden)
@@ -161,21 +161,21 @@ def check_metrics(agent, result, golden, stacked):
 
 
 @pytest.mark.parametrize(("kind", "variant"), VARIANTS)
-def test_values_losses_and_gradients_of_an_update_match(kind, variant, monkeypatch):
+def test_values_losses_and_gradients_match(kind, variant, monkeypatch):
     agent, golden, stacked = golden_agent(kind, variant, monkeypatch, eager=True)
-    seen, checked = {}, 0
-    golden_tools.record(seen, monkeypatch, agent, "update")
-    golden_tools.record(seen, monkeypatch, taac, "choice")
+    calls, checked = {}, 0
+    golden_tools.record(calls, monkeypatch, agent, "update")
+    golden_tools.record(calls, monkeypatch, taac, "choice")
     for name in ("compare_through_returns", "critic_loss", "policy_loss"):
-        golden_tools.record(seen, monkeypatch, losses, name)
-    golden_tools.record(seen, monkeypatch, agent, "propose")
-    golden_tools.record(seen, monkeypatch, agent.policy.trajectory, "plan")
+        golden_tools.record(calls, monkeypatch, losses, name)
+    golden_tools.record(calls, monkeypatch, agent, "propose")
+    golden_tools.record(calls, monkeypatch, agent.policy.trajectory, "plan")
     received = golden_tools.first_gradients(agent, stacked, monkeypatch)
-    check_metrics(agent, seen["update"][1], golden, stacked)
-    (_, proposed), (arguments, found) = seen["propose"], seen["choice"]
+    check_metrics(agent, calls["update"][1], golden, stacked)
+    (_, proposed), (arguments, result) = calls["propose"], calls["choice"]
     close(proposed.policy.loc, golden["inter/mean"], "mean")
     close(proposed.policy.log_scale, golden["inter/log_std"], "log_std")
-    close(seen["plan"][0][0], golden["inter/action"], "action")
+    close(calls["plan"][0][0], golden["inter/action"], "action")
     close(-proposed.log_prob_R, golden["inter/action_entropy"], "action entropy")
     for prefix, tau in (("tau0", proposed.kept), ("tau1", proposed.planned)):
         for name in agent.policy.trajectory.fields:
@@ -183,21 +183,21 @@ def test_values_losses_and_gradients_of_an_update_match(kind, variant, monkeypat
                 close(tau[name], golden[f"inter/{prefix}/{name[-1]}"], f"{prefix} {name}")
     close(arguments[0], golden["inter/q0"], "q0")
     close(arguments[1], golden["inter/q1"], "q1")
-    close(found.keep_B, golden["inter/beta_probs"][..., 0], "keep")
-    close(found.switch_B, golden["inter/beta_probs"][..., 1], "switch")
+    close(result.keep_B, golden["inter/beta_probs"][..., 0], "keep")
+    close(result.switch_B, golden["inter/beta_probs"][..., 1], "switch")
     if "inter/advantage" in golden:
-        close(found.advantage_B, golden["inter/advantage"], "advantage")
-        close(found.entropy_B, golden["inter/beta_entropy"], "entropy of the choice")
-    arguments, returns = seen["compare_through_returns"]
+        close(result.advantage_B, golden["inter/advantage"], "advantage")
+        close(result.entropy_B, golden["inter/beta_entropy"], "entropy of the choice")
+    arguments, returns = calls["compare_through_returns"]
     keep_q, switch_q, keep, would_switch = arguments[3][..., 0], arguments[4][..., 0], arguments[5], arguments[8]
     close(keep * keep_q + (1.0 - keep) * switch_q, golden["inter/target_q"], "target value")
     np.testing.assert_array_equal(would_switch, golden["b"] > 0)
     close(returns, golden["inter/returns"], "returns")
-    arguments, loss = seen["critic_loss"]
+    arguments, loss = calls["critic_loss"]
     close(arguments[0], golden["inter/q"], "q")
     close(tf.reduce_sum(loss, axis=-1), golden["loss/critic"], "critic loss")
-    close(seen["policy_loss"][1], actor_loss(golden), "policy loss")
-    for variable, name in golden_tools.names_of_models(agent):
+    close(calls["policy_loss"][1], actor_loss(golden), "policy loss")
+    for variable, name in golden_tools.model_names(agent):
         if "_target" not in name:
             close(received[id(variable)], golden[f"grad/{name}"], name)
             checked += 1
@@ -206,6 +206,6 @@ def test_values_losses_and_gradients_of_an_update_match(kind, variant, monkeypat
     close(np.array([received[id(variable)] for variable in temperatures]), golden["grad/log_alpha"], "log_alpha")
 
 
-def test_a_compiled_update_matches(monkeypatch):
+def test_compiled_update_matches(monkeypatch):
     agent, golden, stacked = golden_agent("taacq", "inverse_clipped", monkeypatch, eager=False)
     check_metrics(agent, agent.update(stacked), golden, stacked)

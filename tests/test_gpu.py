@@ -1,4 +1,4 @@
-"""What only a GPU can show; `benchmarks/gpu.py` runs these tests on a machine that has one."""
+"""Tests that need a GPU; `benchmarks/gpu.py` runs them on a GPU machine."""
 
 import dataclasses
 
@@ -20,21 +20,21 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def float32():
-    """Multiplies matrices in float32, which TF32 would round."""
+    """Disables TF32 for matrix products."""
     tf.config.experimental.enable_tensor_float_32_execution(False)
     yield
     tf.config.experimental.enable_tensor_float_32_execution(True)
 
 
 @pytest.mark.parametrize("name", ["twin, automatic temperature", "ensemble, subset", "discrete, team"])
-def test_a_whole_call_of_xla_learns_what_the_graph_does(name):
-    graph, xla = (tools.updated(name, noise=False, jit_compile=jit_compile) for jit_compile in (False, True))
+def test_xla_updates_match_the_graph(name):
+    graph, xla = (tools.run_updates(name, noise=False, jit_compile=jit_compile) for jit_compile in (False, True))
     for key, value in graph["variables"].items():
         np.testing.assert_allclose(xla["variables"][key], value, rtol=1e-3, atol=1e-4, err_msg=key)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_a_run_has_its_memory_on_the_gpu_and_resumes(tmp_path, jit_compile):
+def test_run_with_memory_on_the_gpu_resumes(tmp_path, jit_compile):
     changes = {
         "agent.memory": {"kind": "uniform", "max_size": 1000, "device": "auto"},
         "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(10)",
@@ -51,12 +51,12 @@ def test_a_run_has_its_memory_on_the_gpu_and_resumes(tmp_path, jit_compile):
     assert resumed.counters.updates == 120 and resumed.agent.updates.numpy() == 120
 
 
-def test_a_deterministic_run_resumes_to_the_bit(tmp_path):  # the last test: a process cannot take determinism back
+def test_deterministic_run_resumes_bit_identically(tmp_path):  # must be last: determinism cannot be disabled again
     preset = resume_tools.preset(**{"agent.memory": {"kind": "uniform", "max_size": 120, "device": "accelerator"}})
     run = dataclasses.replace(resume_tools.RUN, deterministic=True)
-    uninterrupted = Trainer(preset, tmp_path / "whole", run, quiet=True)
+    uninterrupted = Trainer(preset, tmp_path / "uninterrupted", run, quiet=True)
     uninterrupted.run()
-    resume_tools.crashed(tmp_path / "run", 170, preset, run)
+    resume_tools.crash_at(tmp_path / "run", 170, preset, run)
     resumed = Trainer(preset, tmp_path / "run", run, resume=True, quiet=True)
     resumed.run()
-    resume_tools.same_run(resumed, uninterrupted)
+    resume_tools.assert_same_run(resumed, uninterrupted)

@@ -1,4 +1,4 @@
-"""The guides: their commands run, and the parameters and columns that they name exist."""
+"""Pages of the documentation run, and the parameters in the troubleshooting page exist."""
 
 import json
 import re
@@ -17,9 +17,7 @@ PRESET = "--preset="
 
 
 def tiny_presets(folder, *names):
-    """Writes tiny presets beside a page and returns what to replace, names or `--preset=NAME`, so that the page trains
-    them for a second.
-    """
+    """Writes tiny versions of presets to a folder, and returns replacements of their names or `--preset=NAME`."""
     for name in (text.removeprefix(PRESET) for text in names):
         fitting = {path: value for path, value in tiny.SHORTER.items() if "acer" not in name or "heatup" not in path}
         content = {"preset": to_json(tiny.shrunk(load_preset(name), **fitting)), "run": to_json(RunParameters())}
@@ -28,7 +26,7 @@ def tiny_presets(folder, *names):
 
 
 @pytest.mark.acceptance
-def test_the_first_steps_can_be_taken(tmp_path):
+def test_first_steps_page_runs(tmp_path):
     shorter = {"4_000": "20", "5_000": "20", "--num_seeds=3": "--num_seeds=1"}
     shorter |= {"--last_evaluations=3": "--last_evaluations=1"}
     shorter |= tiny_presets(tmp_path, "pendulum_twin_sac", "--preset=continuous")
@@ -41,7 +39,7 @@ def test_the_first_steps_can_be_taken(tmp_path):
 
 
 @pytest.mark.acceptance
-def test_the_page_about_serving_runs(tmp_path, monkeypatch):
+def test_serving_section_runs(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples")
     from serve_exported import predict
 
@@ -59,7 +57,7 @@ def test_the_page_about_serving_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.acceptance
-def test_the_page_about_partial_observability_runs(tmp_path):
+def test_partial_observability_page_runs(tmp_path):
     shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "acer_partially_observable")
     shorter[" --set=schedule.improve_steps=4_000"] = ""
     run_page(ROOT / "docs" / "partial_observability.md", tmp_path, shorter, ["--notensorboard"])
@@ -67,7 +65,7 @@ def test_the_page_about_partial_observability_runs(tmp_path):
         assert len(np.load(tmp_path / "runs" / name / "best.npz")["policy/0"]) == inputs
 
 
-def test_the_loop_of_the_page_about_recurrent_sac_runs(tmp_path):
+def test_recurrent_sac_acting_section_runs(tmp_path):
     preset = tiny.shrunk(load_preset("recurrent_discrete_sac"))
     (tmp_path / "runs").mkdir()
     tiny.untrained_run(tmp_path / "runs" / "recurrent", "CartPole-v1", preset)
@@ -75,7 +73,7 @@ def test_the_loop_of_the_page_about_recurrent_sac_runs(tmp_path):
 
 
 @pytest.mark.acceptance
-def test_the_page_about_images_runs(tmp_path):
+def test_images_page_runs(tmp_path):
     shorter = {"--preset=images": "--preset=images --set=schedule.heatup_steps=64", "15_000": "20"}
     shorter |= {'"num_filters":16': '"num_filters":2'}
     page = run_page(ROOT / "docs" / "images_and_atari.md", tmp_path, shorter, ["--notensorboard"])
@@ -93,13 +91,13 @@ def test_the_page_about_images_runs(tmp_path):
         ("exports", "Model cards", {"--out=": "--episodes=2 --out="}),
     ],
 )
-def test_a_section_of_a_page_runs(page, section, shorter, tmp_path):
+def test_section_runs(page, section, shorter, tmp_path):
     replaced = {**tiny_presets(tmp_path, "pendulum_twin_sac"), **shorter}
     run_page(ROOT / "docs" / f"{page}.md", tmp_path, replaced, section=section)
 
 
 @pytest.mark.slow
-def test_policies_are_asked_as_the_page_about_runs_says(tmp_path, monkeypatch, capsys):
+def test_policy_examples_of_the_runs_page(tmp_path, monkeypatch, capsys):
     preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **{"environment.max_episode_steps": 20})
     tiny.untrained_run(tmp_path / "runs" / "pendulum", "Pendulum-v1", preset)
     monkeypatch.chdir(tmp_path)
@@ -112,14 +110,12 @@ def test_policies_are_asked_as_the_page_about_runs_says(tmp_path, monkeypatch, c
     assert printed[2].startswith("{'q': ") and printed[3].count(", ") == 3
 
 
-# -- troubleshooting ---------------------------------------------------------------------------------------------------
-
 TROUBLE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 PRESETS = ("pendulum_sac", "pendulum_twin_sac", "atari_discrete_sac", "taac_simple_control", "acer_cartpole")
 
 
-def test_the_parameters_that_the_page_changes_exist():
-    """What stands together between backticks is set together; some preset of the five kinds of agents takes it."""
+def test_troubleshooting_parameters_exist():
+    """Flags within the same backticks are set together; at least one preset must accept them."""
     flags = re.compile(r"--set=('[^']+'|[^\s`']+)")
     together = {tuple(flags.findall(code)) for code in re.findall(r"`([^`\n]*--set=[^`\n]+)`", TROUBLE)} - {("seed=1",)}
     assert len(together) > 20
@@ -134,7 +130,7 @@ def test_the_parameters_that_the_page_changes_exist():
         assert len(refused) < len(presets), (changes, refused)
 
 
-def test_metrics_csv_is_read_as_the_page_about_runs_says(tmp_path, monkeypatch):
+def test_metrics_csv_example_of_the_runs_page(tmp_path, monkeypatch):
     (tmp_path / "runs" / "pendulum").mkdir(parents=True)
     (tmp_path / "runs" / "pendulum" / "metrics.csv").write_text("env_steps,q/q1\n1000,\n2000,-1.5\n3000,-2.5\n")
     monkeypatch.chdir(tmp_path)

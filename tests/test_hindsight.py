@@ -1,4 +1,4 @@
-"""Hindsight replay: which transitions and goals are sampled, which environments it takes, and what it learns."""
+"""Hindsight replay: sampled transitions and goals, supported environments, runs, and learning."""
 
 import dataclasses
 
@@ -6,8 +6,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from goal_tools import BITS, REACH, BitFlipping, Reach, Reaches
-from resume_tools import RUN, complete_run, crashed, same_run
+from goal_tools import BITS, REACH, BitFlipping, Reach, ReachVectorEnv
+from resume_tools import RUN, assert_same_run, complete_run, crash_at
 from toys import restored, tiny_preset
 
 import tfsac
@@ -28,13 +28,13 @@ from tfsac.types import ArraySpec, Spec
 
 NUMBER = ArraySpec((1,), "float32")
 SPEC = Spec({"observation": NUMBER, "achieved_goal": NUMBER, "desired_goal": NUMBER}, NUMBER)
-# Environment 0 ends after rows 4, 9 and 12, environment 1 after 6 and 13, environment 2 never; there are 16 rows.
+# Episodes of environment 0 end after steps 4, 9 and 12, of environment 1 after 6 and 13, of environment 2 never.
 LENGTHS, STEPS = [[5, 5, 3], [7, 7], []], 16
-DRAWS = np.random.default_rng(0).random((1, 40_000, 3))
+UNIFORM = np.random.default_rng(0).random((1, 40_000, 3))
 
 
 class Numbers:
-    """Goals are numbers; the reward is minus their distance, and equal ones terminate if `terminates`."""
+    """Goals are numbers; the reward is minus the distance, and reaching a goal terminates if `terminates`."""
 
     time_limit = None
 
@@ -49,9 +49,9 @@ class Numbers:
 
 
 def filled(cls=HindsightMemory, capacity=3000, **fields):
-    """A memory whose environments have episodes of `LENGTHS`; those of the second terminate, others are truncated.
+    """Returns a memory with episodes of `LENGTHS`; those of environment 1 terminate, the others are truncated.
 
-    In environment e, step t achieves 1000 * e + t + 1, and its goal is below 0. Rewards are their numbers.
+    In environment e, step t achieves goal 1000 * e + t + 1. Desired goals are negative.
     """
     if cls is HindsightMemory:
         fields = {"goals": Numbers(), **fields}
@@ -62,47 +62,47 @@ def filled(cls=HindsightMemory, capacity=3000, **fields):
     for t in range(STEPS):
         number = np.float32(1000 * np.arange(len(LENGTHS)) + t)[:, None]
         goal = np.full_like(number, -1 - t)
-        seen = {"observation": number, "achieved_goal": number, "desired_goal": goal}
+        observation = {"observation": number, "achieved_goal": number, "desired_goal": goal}
         after = {"observation": number + 1, "achieved_goal": number + 1, "desired_goal": goal}
         terminated = ends[t] & [False, True, False]
-        memory.add(seen, number, number[:, 0] / 8, terminated, ends[t] & ~terminated, after)
+        memory.add(observation, number, number[:, 0] / 8, terminated, ends[t] & ~terminated, after)
     return memory
 
 
-def drawn(memory, uniform=DRAWS):
-    """Returns row and environment of the transitions drawn, and the row of each goal, -1 for none."""
+def sample_indices(memory, uniform=UNIFORM):
+    """Returns step and environment of sampled transitions, and the step of each goal, -1 for none."""
     index, goal = (slots[0] for slots in memory.draw(uniform))
     row, env = memory._absolute(index) // memory.num_envs, index % memory.num_envs
     assert (goal[goal >= 0] % memory.num_envs == env[goal >= 0]).all()
     return row, env, np.where(goal < 0, -1, memory._absolute(goal) // memory.num_envs)
 
 
-# -- which transitions and goals ---------------------------------------------------------------------------------------
+# -- sampled transitions and goals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [1000, 10])  # a ring of 10 has lost the first 6
-def test_steps_of_finished_episodes_are_sampled_and_no_others(rows):
-    row, env, _ = drawn(filled(capacity=3 * rows))
+@pytest.mark.parametrize("rows", [1000, 10])  # a ring buffer of 10 has lost the first 6
+def test_only_finished_episodes_are_sampled(rows):
+    row, env, _ = sample_indices(filled(capacity=3 * rows))
     oldest = max(STEPS - rows, 0)
     assert {*zip(env, row, strict=True)} == {(e, t) for e, end in ((0, 13), (1, 14)) for t in range(oldest, end)}
 
 
-def test_the_memory_is_ready_with_the_first_finished_episode_that_it_still_has():
+def test_memory_is_ready_while_it_has_a_finished_episode():
     memory = HindsightMemory(SPEC, 4, 1, goals=Numbers())
-    seen, zero, ready = dict.fromkeys(SPEC.observation, np.zeros((1, 1))), np.zeros(1), []
+    observation, zero, ready = dict.fromkeys(SPEC.observation, np.zeros((1, 1))), np.zeros(1), []
     for step in range(8):
-        memory.add(seen, zero, zero, np.array([False]), np.array([step in (2, 7)]), seen)
+        memory.add(observation, zero, zero, np.array([False]), np.array([step in (2, 7)]), observation)
         ready.append(memory.ready)
     assert ready == [False, False, True, True, True, True, False, True]
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("terminates", [False, True])
-def test_without_hindsight_goals_transitions_are_those_of_the_plain_memory(n_step, terminates):
+def test_zero_hindsight_goals_match_transition_memory(n_step, terminates):
     options = {"discount": 0.9, "n_step": n_step, "capacity": 33, "reward_filter": lambda reward: np.clip(reward, 0, 9)}
     plain = filled(TransitionMemory, **options)
     hindsight = filled(goals=Numbers(terminates), goals_per_step=0, **options)
-    index, goal = hindsight.draw(DRAWS)
+    index, goal = hindsight.draw(UNIFORM)
     assert (goal == -1).all()
     for ours, theirs in zip(flat(hindsight.relabel(index, goal)), flat(plain.gather(index)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -112,10 +112,10 @@ def flat(batch):
     return [*batch.observation.values(), batch.action, batch.reward, batch.discount, *batch.next_observation.values()]
 
 
-def test_a_window_has_one_goal_and_ends_where_it_is_reached_or_the_episode_ends():
-    """By hand, of environment 0 with rows 5 to 9 of one episode: the goal 8 is achieved after row 7."""
+def test_n_step_window_ends_at_goal_or_episode_end():
+    # Steps 5 to 9 of environment 0 are one episode, and goal 8 is achieved after step 7.
     options = {"discount": 0.5, "n_step": 4}
-    reached, kept = filled(goals=Numbers(terminates=True), **options), filled(**options)
+    reached, continuing = filled(goals=Numbers(terminates=True), **options), filled(**options)
     index, goal = np.array([[3 * 5, 3 * 8, 3 * 5]]), np.array([[3 * 7, 3 * 8, -1]])
     batch = reached.relabel(index, goal)
     np.testing.assert_allclose(batch.reward, [[-2 - 0.5 * 1 - 0, 0, (5 + 6 / 2 + 7 / 4 + 8 / 8) / 8]])
@@ -123,38 +123,39 @@ def test_a_window_has_one_goal_and_ends_where_it_is_reached_or_the_episode_ends(
     np.testing.assert_array_equal(batch.next_observation["observation"][0, :, 0], [8, 9, 9])
     np.testing.assert_array_equal(batch.observation["desired_goal"][0, :, 0], [8, 9, -6])
     np.testing.assert_array_equal(batch.next_observation["desired_goal"][0, :, 0], [8, 9, -9])
-    batch = kept.relabel(index, goal)  # nothing terminates: row 8 is followed by row 9, the last one
+    batch = continuing.relabel(index, goal)  # goals do not terminate: step 8 is followed by step 9, the last one
     np.testing.assert_allclose(batch.reward, [[-2 - 0.5 * 1 - 0 - 1 / 8, -0.5, (5 + 6 / 2 + 7 / 4 + 8 / 8) / 8]])
     np.testing.assert_allclose(batch.discount, [[0.5**4, 0.5**2, 0.5**4]])
-    for memory, bootstraps in ((reached, True), (kept, False)):  # a stored termination that the goal does not confirm
+    # The stored step terminates, but the goal is not reached.
+    for memory, bootstraps in ((reached, True), (continuing, False)):
         batch = memory.relabel(np.array([[3 * 13 + 1]]), np.array([[3 * 12 + 1]]))
         assert batch.discount.item() == 0.5 * bootstraps and batch.reward.item() == -1
 
 
-def test_a_restored_memory_samples_the_same_and_running_episodes_that_end_count_as_truncated():
+def test_restored_memory_samples_the_same():
     memory = filled(capacity=30)
     memory.sample(2, 8, np.random.default_rng(0))
     copy = restored(memory, HindsightMemory(SPEC, 30, 3, goals=Numbers()))
-    for one in (memory, copy):
-        one.end_episodes()
+    for each in (memory, copy):
+        each.end_episodes()  # truncates running episodes
     for _ in range(2):
-        row, env, _ = drawn(copy)
+        row, env, _ = sample_indices(copy)
         assert {*zip(env, row, strict=True)} == {(e, t) for e in range(3) for t in range(6, STEPS)}
-        for ours, theirs in zip(memory.draw(DRAWS), copy.draw(DRAWS), strict=True):
+        for ours, theirs in zip(memory.draw(UNIFORM), copy.draw(UNIFORM), strict=True):
             np.testing.assert_array_equal(ours, theirs)
     assert copy.metrics() == memory.metrics() and np.isnan(memory.metrics()["replay/relabelled"])
 
 
-def test_steps_that_only_begin_an_episode_are_never_sampled_and_make_no_memory_ready():
+def test_autoreset_steps_are_never_sampled():
     memory, no = HindsightMemory(SPEC, 6, 1, goals=Numbers(), autoreset=True), np.zeros(1, bool)
     sampled = []
-    for row in range(16):  # episodes of three steps, each after a row without one, and a longer one from row 11 on
-        seen = {key: np.float32([[row]]) for key in SPEC.observation}
-        autoreset = np.array([row in (3, 7)])
-        memory.add(seen, np.zeros((1, 1)), np.zeros(1), no, np.array([row in (2, 6, 10)]), seen, autoreset=autoreset)
+    for row in range(16):  # episodes of three steps, separated by autoreset steps, and a longer one from 11 on
+        observation = {key: np.float32([[row]]) for key in SPEC.observation}
+        autoreset, truncated = np.array([row in (3, 7)]), np.array([row in (2, 6, 10)])
+        memory.add(observation, np.zeros((1, 1)), np.zeros(1), no, truncated, observation, autoreset=autoreset)
         if memory.ready:
             copy = restored(memory, HindsightMemory(SPEC, 6, 1, goals=Numbers(), autoreset=True))
-            batches = [one.sample(1, 200, np.random.default_rng(row)) for one in (memory, copy)]
+            batches = [each.sample(1, 200, np.random.default_rng(row)) for each in (memory, copy)]
             for ours, theirs in zip(*map(flat, batches), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
             sampled.append(sorted({int(number) for number in batches[0].observation["observation"][0, :, 0]}))
@@ -163,7 +164,7 @@ def test_steps_that_only_begin_an_episode_are_never_sampled_and_make_no_memory_r
     assert sampled == expected
 
 
-def test_metrics_are_the_share_of_relabelled_samples_and_rewards_of_both_kinds():
+def test_metrics_are_relabelled_share_and_rewards():
     memory = filled()
     memory.relabel(np.array([[0, 3, 6]]), np.array([[3 * 2, -1, 3 * 2]]))
     assert memory.metrics() == pytest.approx(
@@ -171,7 +172,7 @@ def test_metrics_are_the_share_of_relabelled_samples_and_rewards_of_both_kinds()
     )
 
 
-# -- which environments ------------------------------------------------------------------------------------------------
+# -- supported environments --------------------------------------------------------------------------------------------
 
 
 def goals_of(env, limit=20):
@@ -190,30 +191,30 @@ def goals_of(env, limit=20):
         ("own goal", "depend on desired_goal"),
     ],
 )
-def test_rewards_that_goals_do_not_decide_are_refused_before_training(wrong, words, tmp_path):
+def test_rewards_not_determined_by_goals_are_rejected(wrong, words, tmp_path):
     with pytest.raises(TfsacError, match=words):
         Trainer(preset(), tmp_path / "run", quiet=True, env_fn=lambda: gym.wrappers.TimeLimit(Reach(wrong), 50))
     assert not (tmp_path / "run").exists()
 
 
-def test_a_wrapper_that_changes_rewards_and_an_environment_without_goals_are_refused():
+def test_reward_wrapper_and_missing_time_limit_are_rejected():
     with pytest.raises(TfsacError, match="goals alone"):
         goals_of(gym.wrappers.TransformReward(Reach(), lambda reward: 2 * reward - 1))
     with pytest.raises(TfsacError, match="max_episode_steps"):
-        GoalFunctions(Reach())  # no episode ends
+        GoalFunctions(Reach())  # episodes would not end
     assert goals_of(Reach()).time_limit == 20
 
 
 @pytest.mark.parametrize("mode", gym.vector.AutoresetMode)
-def test_a_vector_environment_may_compute_the_rewards(mode, tmp_path):
+def test_vector_environment_may_compute_rewards(mode, tmp_path):
     short = preset(**{"schedule.improve_steps": 45, "environment.evaluation": "separate", **MORE})
-    result = tfsac.train(short, tmp_path / "run", quiet=True, env_fn=lambda: Reaches(3, mode))
+    result = tfsac.train(short, tmp_path / "run", quiet=True, env_fn=lambda: ReachVectorEnv(3, mode))
     assert result.counters.updates == 45
     with pytest.raises(TfsacError, match="compute_reward"):
         Trainer(short, tmp_path / "none", quiet=True, env_fn=lambda: gym.vector.SyncVectorEnv([Reach] * 2))
 
 
-def test_a_termination_for_one_goal_is_called_for_each_and_the_check_tells_so():
+def test_scalar_termination_is_called_per_goal_and_reported():
     goals, several = goals_of(Reach("scalar termination")), goals_of(BitFlipping(3))
     assert goals.pair_by_pair and "called for each one" in goals.notes[0] and not several.pair_by_pair
     points = np.float32([[0, 0], [1, 1]])
@@ -234,13 +235,10 @@ def test_a_termination_for_one_goal_is_called_for_each_and_the_check_tells_so():
         ({"environment.level": "Pendulum-v1"}, "'achieved_goal'"),
     ],
 )
-def test_what_does_not_go_with_hindsight_is_refused(changes, words, tmp_path):
+def test_incompatible_options_are_rejected(changes, words, tmp_path):
     with pytest.raises(TfsacError, match=words):
         Trainer(override(preset(), changes), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
-
-
-def test_agents_with_another_memory_refuse_hindsight():
     with pytest.raises(TfsacError, match="kind"):
         override(tiny.taac(), {"agent.memory": {"kind": "hindsight"}})
 
@@ -257,7 +255,7 @@ MORE = {"agent.algorithm.n_step": 3, "environment.filters.observation_normalizat
 
 
 def preset(level=REACH, **changes):
-    """A tiny run of SAC with twin critics on the point, or of discrete SAC on bits."""
+    """Returns the preset of a tiny run: twin SAC on Reach, or discrete SAC on bit flipping."""
     if level == BITS:
         base = tiny.shrunk(load_preset("cart_pole_discrete_sac"))
     else:
@@ -268,26 +266,26 @@ def preset(level=REACH, **changes):
 
 
 @pytest.mark.parametrize("level", [REACH, pytest.param(BITS, marks=pytest.mark.slow)])
-def test_a_run_that_crashed_continues_exactly_and_reports_its_samples(level, tmp_path):
+def test_resumed_run_equals_uninterrupted_run_and_exports(level, tmp_path):
     changed = preset(level, **MORE)
-    whole = complete_run(tmp_path / "whole", changed)
-    assert whole.counters.updates == 60
-    crashed(tmp_path / "parts", 72, changed)  # in an episode, after the checkpoint at 50
+    uninterrupted = complete_run(tmp_path / "uninterrupted", changed)
+    assert uninterrupted.counters.updates == 60
+    crash_at(tmp_path / "parts", 72, changed)  # within an episode, after the checkpoint at step 50
     resumed = Trainer(changed, tmp_path / "parts", RUN, quiet=True, resume=True)
     resumed.run()
-    same_run(resumed, whole)
-    rows = tiny.rows(tmp_path / "whole")
+    assert_same_run(resumed, uninterrupted)
+    rows = tiny.rows(tmp_path / "uninterrupted")
     shares = [float(row["replay/relabelled"]) for row in rows if row["replay/relabelled"]]
     assert shares and all(0.7 < share < 0.9 for share in shares)
     assert all(-1 <= float(row["replay/reward_relabelled"]) <= 0 for row in rows if row["replay/relabelled"])
     assert rows[-1]["evaluation/is_success"] != ""
-    policy = tfsac.load_policy(tmp_path / "whole")
+    policy = tfsac.load_policy(tmp_path / "uninterrupted")
     assert [*policy.reads.observation] == ["observation", "desired_goal"]
     path = tfsac.export(policy, tmp_path / "exported")
     env = maker(EnvironmentParameters(level))()
-    seen = [env.reset(seed=seed)[0] for seed in range(5)]
-    assert tfsac.verify(policy, path, seen) < 1e-5
-    assert len(tfsac.evaluate(tmp_path / "whole", episodes=2).returns) == 2
+    observations = [env.reset(seed=seed)[0] for seed in range(5)]
+    assert tfsac.verify(policy, path, observations) < 1e-5
+    assert len(tfsac.evaluate(tmp_path / "uninterrupted", episodes=2).returns) == 2
 
 
 @pytest.mark.parametrize(
@@ -299,7 +297,7 @@ def test_a_run_that_crashed_continues_exactly_and_reports_its_samples(level, tmp
     ],
     ids=str,
 )  # fmt: skip
-def test_environments_may_be_several_and_elsewhere(changes, settings, tmp_path):
+def test_several_and_subprocess_environments(changes, settings, tmp_path):
     run = RunParameters(seed=1, **settings)
     shorter = {"schedule.improve_steps": 40, "environment.max_episode_steps": 8}
     result = tfsac.train(preset(**shorter, **changes), tmp_path / "run", run, quiet=True)
@@ -307,8 +305,8 @@ def test_environments_may_be_several_and_elsewhere(changes, settings, tmp_path):
     assert 0.6 < float(tiny.rows(tmp_path / "run")[-1]["replay/relabelled"]) < 1.0
 
 
-@pytest.mark.usefixtures("untraced")
-def test_updates_that_no_finished_episode_allowed_are_made_up(tmp_path):
+@pytest.mark.usefixtures("no_tracing")
+def test_updates_skipped_before_first_episode_are_made_up(tmp_path):
     late = preset(
         **{"schedule.heatup_steps": 32, "environment.max_episode_steps": 50, "agent.networks.*.batch_size": 16}
     )
@@ -320,8 +318,8 @@ def test_updates_that_no_finished_episode_allowed_are_made_up(tmp_path):
     assert pending[:49] == [0] * 49 and pending[49] == 50 - 32  # at the end of the first episode
 
 
-@pytest.mark.usefixtures("untraced")
-def test_achieved_and_desired_goals_share_their_statistics(tmp_path):
+@pytest.mark.usefixtures("no_tracing")
+def test_goals_share_their_statistics(tmp_path):
     trainer = Trainer(preset(**MORE), tmp_path / "run", quiet=True)
     trainer.close()
     statistics = trainer.filters.observations
@@ -333,12 +331,9 @@ def test_achieved_and_desired_goals_share_their_statistics(tmp_path):
     assert [*other.agent.networks["policy"].embedders] == ["observation", "achieved_goal", "desired_goal"]
 
 
-# -- learning ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "success"), [("hindsight", 1.0), ("uniform", 0.0)])
-def test_twelve_bits_are_flipped_with_hindsight_and_not_without(kind, success, tmp_path):
+def test_bit_flipping_is_solved_only_with_hindsight(kind, success, tmp_path):
     changes = {
         "environment.level": BITS,
         "agent.memory": {"kind": kind, "max_size": 100_000},

@@ -1,6 +1,4 @@
-"""Spaces of several actions: their specs, the way between their structure and an agent's arrays, masks, and what the
-check of an environment refuses.
-"""
+"""Hybrid action spaces: specs, conversion between nested actions and agent arrays, masks, and validation."""
 
 import importlib
 
@@ -27,7 +25,7 @@ SPACES = {
         }
     ),
     "tuple": Tuple((Box(-1, 1, (2, 3), np.float64), Discrete(4), Box(0, 5, (1,)))),
-    "box alone": Dict(turn=Box(-1, 1, (2,))),
+    "only a box": Dict(turn=Box(-1, 1, (2,))),
     "one factor": Tuple((Discrete(2),)),
     "parametrised": Tuple((Discrete(3), Tuple((Box(0, 30, (1,)), Box(0, 720, (1,)), Box(0, 430, (1,)))))),
     "dict in dict": Dict(arm=Dict(grip=Discrete(2), move=Box(-1, 1, (3,))), leg=MultiDiscrete([3, 2])),
@@ -35,7 +33,7 @@ SPACES = {
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_actions_with_leading_dimensions_are_those_of_each_row(name):
+def test_batched_actions_match_single_actions(name):
     action, space = action_spec(SPACES[name]), SPACES[name]
     rng, action_map = np.random.default_rng(0), HybridActionMap(action)
     discrete = rng.integers(0, action.sizes, (4, len(action.sizes))).astype(np.int32) if action.sizes else None
@@ -57,9 +55,9 @@ def test_actions_with_leading_dimensions_are_those_of_each_row(name):
             assert x.dtype == y.dtype
 
 
-def test_factors_come_in_the_order_of_the_space():
+def test_factors_follow_the_order_of_the_space():
     action = action_spec(SPACES["dict"])
-    assert [*action.leaves] == ["choose", "press", "turn"]  # Gymnasium sorts the keys
+    assert [*action.leaves] == ["choose", "press", "turn"]  # Gymnasium sorts keys
     assert action.sizes == (3, 2, 2) and action.action_size == 2 and action.num_joint_actions == 12
     assert action.leaves["choose"] == FactorsSpec((3,), (7,), (), "int64")
     unfolded = HybridActionMap(action)({"discrete": np.int32([2, 0, 1]), "continuous": np.float32([0.5, -1])})
@@ -70,7 +68,7 @@ def test_factors_come_in_the_order_of_the_space():
 
 
 @pytest.mark.parametrize("name", ["multi_discrete", "matrix", "dict", "tuple", "parametrised"])
-def test_masks_go_between_both_forms(name):
+def test_flat_and_nested_masks_convert(name):
     space, action = SPACES[name], action_spec(SPACES[name])
     rng = np.random.default_rng(1)
     for _ in range(5):
@@ -78,17 +76,17 @@ def test_masks_go_between_both_forms(name):
         flat[action.offsets] = True
         nested = nested_mask(flat, action)
         np.testing.assert_array_equal(flat_mask(nested, action), flat)
-        for _ in range(20):  # Gymnasium accepts it
+        for _ in range(20):  # Gymnasium accepts the mask
             discrete, _ = action.parts(HybridActionMap(action).inverse(space.sample(mask=nested)))
             assert flat[discrete + action.offsets].all()
     with pytest.raises(TfsacError, match="array for each factor"):
         flat_mask((np.ones(2), np.ones(2)), action)
 
 
-def test_a_nested_mask_of_other_key_order_or_in_lists_is_the_same():
+def test_nested_mask_ignores_key_order_and_accepts_lists():
     action = action_spec(Dict({"b": Discrete(2), "a": Discrete(3)}))
     np.testing.assert_array_equal(flat_mask({"b": [1, 0], "a": [0, 1, 1]}, action), [False, True, True, True, False])
-    lists = [np.int8([1, 0]), [0, 1, 1]]  # as a Tuple space may have them
+    lists = [np.int8([1, 0]), [0, 1, 1]]  # allowed for Tuple spaces
     np.testing.assert_array_equal(
         flat_mask(lists, action_spec(MultiDiscrete([2, 3]))), [True, False, False, True, True]
     )
@@ -102,11 +100,11 @@ class Env(gym.Env):
 
 
 WRONG = {
-    "too many": (MultiDiscrete([17] * 3), None, "4096"),
+    "too many combinations": (MultiDiscrete([17] * 3), None, "4096"),
     "MultiBinary": (MultiBinary(3), None, "MultiDiscrete of twos"),
     "integers in a Box": (Dict(a=Box(0, 5, (2,), np.int64)), None, "floats"),
     "an unbounded Box": (Tuple((Discrete(2), Box(-np.inf, np.inf, (2,)))), None, "finite bounds"),
-    "the key of an export": (Dict(action=Discrete(3), b=Discrete(2)), None, "keys of actions"),
+    "reserved key": (Dict(action=Discrete(3), b=Discrete(2)), None, "keys of actions"),
     "a mask of combinations": (MultiDiscrete([3, 2]), MultiBinary(6), "combinations"),
     "a mask of continuous actions": (Dict(a=Box(-1, 1, (2,))), MultiBinary(2), "discrete actions"),
     "a nested mask of other sizes": (MultiDiscrete([3, 2]), Tuple((MultiBinary(3), MultiBinary(3))), "shape"),
@@ -114,7 +112,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("action", "mask", "word"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_learned_is_refused(action, mask, word):
+def test_unsupported_spaces_are_rejected(action, mask, word):
     with pytest.raises(TfsacError, match=word):
         checked(Env(action, mask))
 
@@ -122,7 +120,7 @@ def test_what_cannot_be_learned_is_refused(action, mask, word):
 @pytest.mark.parametrize(
     ("structure", "mask"), [("dict", "nested"), ("tuple", "nested"), ("multi_discrete", "nested"), ("nested", "flat")]
 )
-def test_the_check_makes_valid_steps(structure, mask):
+def test_check_makes_valid_steps(structure, mask):
     report = check_environment(lambda: HybridIdentity(structure, mask), num_steps=50)
     assert report.usable, report
     assert "the same seed and actions give the same trajectory" in report.facts
@@ -130,25 +128,23 @@ def test_the_check_makes_valid_steps(structure, mask):
 
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
 @pytest.mark.parametrize(("structure", "mask"), [("dict", "nested"), ("tuple", "flat"), ("nested", "")])
-def test_vector_environments_take_actions_batched_by_leaf(structure, mask, mode):
+def test_vector_environments_accept_actions_batched_by_leaf(structure, mask, mode):
     mode = gym.vector.AutoresetMode[mode]
     makers = [lambda: HybridIdentity(structure, mask)] * 3
     report = check_environment(lambda: gym.vector.SyncVectorEnv(makers, autoreset_mode=mode), num_steps=20)
     assert report.usable, report
 
 
-def test_the_spec_of_platform_is_json_as_minari_records_it():
-    importlib.import_module("tfsac.environments.platform")  # registers it, without the package
+def test_platform_env_spec_is_json_serialisable():
+    importlib.import_module("tfsac.environments.platform")  # registers the environment, even without gym_platform
     assert "make_platform" in gym.spec("HybridPlatform-v0").to_json()
 
 
-def test_a_mask_without_a_value_of_a_factor_is_refused():
+def test_mask_with_an_empty_factor_is_rejected():
     env = checked(HybridIdentity("dict", "flat"))
     env.reset(seed=0)
-    env.unwrapped._observe = lambda: {
-        "observation": np.zeros(10, np.float32),
-        "action_mask": np.int8([1, 1, 1, 0, 0, 1, 1, 1]),
-    }
+    observation = {"observation": np.zeros(10, np.float32), "action_mask": np.int8([1, 1, 1, 0, 0, 1, 1, 1])}
+    env.unwrapped._observe = lambda: observation
     with pytest.raises(TfsacError, match="action_mask"):
         env.reset()
 
@@ -161,12 +157,12 @@ def test_a_mask_without_a_value_of_a_factor_is_refused():
         ({"choose": 5, "press": [0, 1], "turn": [0.0, 11.0]}, "'turn'"),
     ],
 )
-def test_wrong_actions_of_scripts_are_refused(action, word):
+def test_invalid_actions_of_scripts_are_rejected(action, word):
     with pytest.raises(TfsacError, match=word):
         checked_action("act returns", action, action_spec(HybridIdentity().action_space))
 
 
-def test_demonstrations_of_a_script_obey_the_mask():
+def test_demonstrate_rejects_masked_actions():
     env = make("toys:HybridIdentity-v0", mask="flat")
 
     def act(observation):

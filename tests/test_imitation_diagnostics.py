@@ -1,18 +1,16 @@
-"""Diagnostics of soft Q imitation learning: errors and losses of both halves of a batch, and the cosine of their
-gradients.
-"""
+"""Diagnostics of SQIL: errors and losses of both halves of a batch, and the cosine of their gradients."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 import strategy_tools
-from agent_tools import assert_same, named, one
+from agent_tools import assert_same_weights, batch_at, last_metrics
 from toys import random_batches
 
 from tfsac import parameters as p
 
-pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+pytestmark = pytest.mark.slow
 
 BATCH = strategy_tools.BATCH
 SQIL = strategy_tools.SQIL
@@ -32,29 +30,23 @@ def batches(agent, updates=1, expert=ALTERNATING):
     return stacked._replace(extras={"expert": np.tile(np.float32(expert), (updates, 1))})
 
 
-# -- which agents have them --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", AGENTS)
-def test_they_are_there_where_batches_are_half_demonstrated_and_change_nothing_of_what_is_learned(name):
+def test_imitation_metrics_do_not_change_learning(name):
     imitating, plain = make_agent(name), make_agent(name, p.ExperienceReplayParameters())
     stacked = batches(imitating, 2)
     first = imitating.update(stacked).metrics
     second = plain.update(stacked._replace(extras={})).metrics
-    assert_same(imitating, plain)
+    assert_same_weights(imitating, plain)
     assert imitating.imitates and not plain.imitates and "expert" not in plain.spec.extras
-    kept = [i for i, metric in enumerate(imitating.metric_names) if metric not in NAMES]
-    assert len(kept) + len(NAMES) == len(imitating.metric_names)
-    np.testing.assert_array_equal(first[:, kept], second)
-
-
-# -- means of the halves -----------------------------------------------------------------------------------------------
+    common = [i for i, metric in enumerate(imitating.metric_names) if metric not in NAMES]
+    assert len(common) + len(NAMES) == len(imitating.metric_names)
+    np.testing.assert_array_equal(first[:, common], second)
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_errors_and_losses_are_means_over_each_half(name):
     agent, expert = make_agent(name), np.array([1, 0, 0, 1, 1, 1, 0, 0], bool)
-    batch = one(batches(agent, expert=expert))
+    batch = batch_at(batches(agent, expert=expert))
     for step, metric in ((agent.critic_step(batch), "td_error"), (agent.policy_step(batch), "policy_loss")):
         for half, rows in (("agent", ~expert), ("expert", expert)):
             mean = step.values_B.numpy()[rows].mean()
@@ -62,21 +54,18 @@ def test_errors_and_losses_are_means_over_each_half(name):
     assert float(step.metrics["loss/policy"]) == pytest.approx(step.values_B.numpy().mean(), rel=1e-4)
 
 
-def test_a_demonstrated_step_of_a_team_counts_for_each_agent():
+def test_team_errors_are_means_over_members():
     agent, same = (make_agent("discrete, team", memory) for memory in (SQIL, p.PrioritizedExperienceReplayParameters()))
     stacked = batches(agent)
-    metrics = named(agent, stacked)
+    metrics = last_metrics(agent, stacked)
     weighted = stacked._replace(extras={}, weight=np.ones((1, BATCH), np.float32))
-    error = same.update(weighted).priority[0]  # by team, mean over its agents
+    error = same.update(weighted).priority[0]  # per team, mean over its members
     assert metrics["imitation/td_error_agent"] == pytest.approx(error[::2].mean(), rel=1e-5)
     assert metrics["imitation/td_error_expert"] == pytest.approx(error[1::2].mean(), rel=1e-5)
 
 
-# -- the cosine --------------------------------------------------------------------------------------------------------
-
-
-def test_a_half_without_gradient_has_a_cosine_of_zero():
+def test_empty_half_has_zero_gradient_cosine():
     agent = make_agent("discrete, imitation")
-    metrics = named(agent, batches(agent, expert=np.zeros(BATCH)))
+    metrics = last_metrics(agent, batches(agent, expert=np.zeros(BATCH)))
     assert metrics["imitation/gradient_cosine"] == metrics["imitation/td_error_expert"] == 0.0
     assert metrics["imitation/td_error_agent"] > 0.0

@@ -1,6 +1,4 @@
-"""Whole runs with demonstrations or prior data: rewards have no effect on imitation, runs resume exactly, and the data
-stay as they were.
-"""
+"""Runs with demonstrations or prior data: rewards do not affect SQIL, runs resume exactly, and data are raw."""
 
 import dataclasses
 import functools
@@ -10,9 +8,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from cli_tools import tree
+from cli_tools import folder_contents
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
-from resume_tools import RUN, complete_run, crashed, preset, rows_without_clocks, same_run, weights
+from resume_tools import RUN, assert_same_run, complete_run, crash_at, preset, rows_without_clocks, weights
 from toys import tiny_preset
 
 import tfsac
@@ -24,15 +22,11 @@ from tfsac.memories import TransitionMemory, save_demonstrations
 from tfsac.training import Trainer
 
 POLE, PENDULUM = "TfsacGarbagePole-v0", "TfsacGarbagePendulum-v0"
-MADE = {"discrete": POLE, "twin": PENDULUM}  # the levels of the kinds of agents
+LEVELS = {"discrete": POLE, "twin": PENDULUM}
 
 
 class Garbage:
-    """Gives rewards around a million that have nothing to do with the task.
-
-    Args:
-        reward_seed: of the rewards, together with each episode's.
-    """
+    """Returns random rewards around a million; `reward_seed` and the episode's seed determine them."""
 
     def __init__(self, reward_seed=0, **kwargs):
         super().__init__(**kwargs)
@@ -47,17 +41,8 @@ class Garbage:
         return observation, 1e6 * self.rewards.standard_normal(), terminated, truncated, info
 
 
-class GarbagePole(Garbage, CartPoleEnv):
-    pass
-
-
-class GarbagePendulum(Garbage, PendulumEnv):
-    pass
-
-
-for level, entry_point in ((POLE, GarbagePole), (PENDULUM, GarbagePendulum)):
-    if level not in gym.registry:
-        gym.register(level, entry_point=entry_point, max_episode_steps=20)
+for level, env_class in ((POLE, CartPoleEnv), (PENDULUM, PendulumEnv)):
+    gym.register(level, entry_point=type(level, (Garbage, env_class), {}), max_episode_steps=20)
 
 
 def demonstrate(path, level, seed=0):
@@ -70,9 +55,9 @@ def demonstrate(path, level, seed=0):
 
 
 def imitation(kind, path, **changes):
-    """A tiny run of an agent that imitates, with everything that rewards could get into."""
+    """Returns the preset of a tiny SQIL run with everything that rewards could affect."""
     sizes = {"layers": (16,), "learning_rate": 1e-3, "batch_size": 32}
-    usual = {"environment.level": MADE[kind], "environment.max_episode_steps": None}
+    usual = {"environment.level": LEVELS[kind], "environment.max_episode_steps": None}
     if kind == "discrete":
         agent = p.DiscreteSoftActorCriticAgentParameters(networks=p.discrete_soft_actor_critic_networks(**sizes))
         usual["agent.exploration"] = {"initial_epsilon": 0.9, "final_epsilon": 0.05, "decay_steps": 60}
@@ -89,50 +74,46 @@ def imitation(kind, path, **changes):
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shown")
-    return {kind: demonstrate(folder / f"{kind}.npz", level) for kind, level in MADE.items()}
+def demonstrations(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demonstrations")
+    return {kind: demonstrate(folder / f"{kind}.npz", level) for kind, level in LEVELS.items()}
 
 
 @pytest.fixture(scope="module")
-def complete(tmp_path_factory, shown):
-    """Returns a function that gives the finished run of an agent that imitates, trained once."""
+def complete(tmp_path_factory, demonstrations):
+    """Returns a function that returns the finished SQIL run of an agent, trained once."""
     folder = tmp_path_factory.mktemp("complete")
-    return functools.cache(lambda kind: complete_run(folder / kind, imitation(kind, shown[kind])))
+    return functools.cache(lambda kind: complete_run(folder / kind, imitation(kind, demonstrations[kind])))
 
-
-# -- rewards -----------------------------------------------------------------------------------------------------------
 
 OTHER_REWARDS = {"environment.kwargs": {"reward_seed": 1}}
 
 
-def learned(run_dir):
-    """Returns what a run's updates reported."""
-    plain = ("training/", "evaluation/")
-    return [{k: x for k, x in row.items() if not k.startswith(plain)} for row in rows_without_clocks(run_dir)]
+def update_metrics(run_dir):
+    """Returns the metrics of a run without returns."""
+    returns = ("training/", "evaluation/")
+    return [{k: x for k, x in row.items() if not k.startswith(returns)} for row in rows_without_clocks(run_dir)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["twin", pytest.param("discrete", marks=pytest.mark.acceptance)])
-def test_the_environments_rewards_have_no_effect_on_what_is_learned(tmp_path, shown, complete, kind):
-    one = complete(kind)
-    two = complete_run(tmp_path / "two", imitation(kind, shown[kind], **OTHER_REWARDS))
-    assert one.counters == two.counters and one.counters.updates == 80
-    before, after = weights(one), weights(two)
+def test_environment_rewards_do_not_affect_sqil(tmp_path, demonstrations, complete, kind):
+    run = complete(kind)
+    other = complete_run(tmp_path / "other", imitation(kind, demonstrations[kind], **OTHER_REWARDS))
+    assert run.counters == other.counters and run.counters.updates == 80
+    before, after = weights(run), weights(other)
     assert before.keys() == after.keys() and "temperature/0" in before
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value, err_msg=name)
-    reported = learned(one.directory.path)
-    assert reported == learned(tmp_path / "two") and "loss/policy" in reported[0]
-    for field in one.memory.ring.dtype.names:
-        same = np.array_equal(one.memory.ring[field], two.memory.ring[field])
+    reported = update_metrics(run.directory.path)
+    assert reported == update_metrics(tmp_path / "other") and "loss/policy" in reported[0]
+    for field in run.memory.ring.dtype.names:
+        same = np.array_equal(run.memory.ring[field], other.memory.ring[field])
         assert same == (field != "reward"), field
-    assert np.abs(one.memory.ring["reward"]).max() > 1e6  # the memory keeps them, as every other does
+    assert np.abs(run.memory.ring["reward"]).max() > 1e6  # the memory stores them
 
 
-# -- prior data --------------------------------------------------------------------------------------------------------
-
-STEPS = 30  # of an episode
+STEPS = 30  # per episode
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +133,7 @@ def recorded(tmp_path_factory):
 
 
 def with_data(path):
-    """A tiny run with prior data, n-step sums and everything else that has state."""
+    """Returns the preset of a tiny run with prior data, n-step returns and everything else with state."""
     networks = p.twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
     changes = {
         "agent": p.TwinSoftActorCriticAgentParameters(networks=networks),
@@ -168,7 +149,7 @@ def test_recorded_files_have_raw_rewards_and_observations(recorded):
     env = make("Pendulum-v1", max_episode_steps=STEPS)
     with np.load(recorded) as file:
         data = {name: file[name] for name in file.files}
-    for i in range(0, 2 * STEPS, 7):  # the environment's own dynamics and rewards, one step each
+    for i in range(0, 2 * STEPS, 7):  # simulate single steps
         cos, sin, speed = data["observation/observation"][i].astype(np.float64)
         env.reset(seed=0)
         env.unwrapped.state = np.array([np.arctan2(sin, cos), speed])
@@ -177,51 +158,45 @@ def test_recorded_files_have_raw_rewards_and_observations(recorded):
         np.testing.assert_allclose(data["next_observation/observation"][i], following, atol=1e-4)
 
 
-# -- interrupted runs --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prior data", "twin", pytest.param("discrete", marks=pytest.mark.acceptance)])
-def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, shown, recorded, complete, kind):
+def test_resumed_run_equals_uninterrupted_run(tmp_path, demonstrations, recorded, complete, kind):
     if kind == "prior data":
         parameters = with_data(recorded)
         uninterrupted = complete_run(tmp_path / "uninterrupted", parameters)
     else:
-        parameters, uninterrupted = imitation(kind, shown[kind]), complete(kind)
-    crashed(tmp_path / "run", 167, parameters)
+        parameters, uninterrupted = imitation(kind, demonstrations[kind]), complete(kind)
+    crash_at(tmp_path / "run", 167, parameters)
     resumed = Trainer(parameters, tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == 150
     resumed.run()
-    same_run(resumed, uninterrupted)
+    assert_same_run(resumed, uninterrupted)
 
 
-def refused(run_dir):
-    """Returns why a run is not resumed; nothing of it changes."""
-    before = tree(run_dir)
+def resume_error(run_dir):
+    """Returns the error of resuming a run, which must not change its folder."""
+    before = folder_contents(run_dir)
     with pytest.raises((TfsacError, OSError)) as error:
         cli.run(["train", "--resume", f"--run_dir={run_dir}"])
-    assert tree(run_dir) == before
+    assert folder_contents(run_dir) == before
     return str(error.value)
 
 
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-def test_a_run_whose_demonstrations_changed_is_refused_and_finds_those_that_were_moved(tmp_path):
+def test_changed_demonstrations_are_rejected_but_may_move(tmp_path):
     run_dir, path = tmp_path / "run", demonstrate(tmp_path / "expert.npz", POLE)
-    crashed(run_dir, 60, imitation("discrete", path))
+    crash_at(run_dir, 60, imitation("discrete", path))
     moved = path.rename(path.with_name("moved.npz"))
-    assert str(path) in refused(run_dir)
+    assert str(path) in resume_error(run_dir)
     demonstrate(path, POLE, seed=50)
-    assert "demonstrations" in refused(run_dir)
+    assert "demonstrations" in resume_error(run_dir)
     assert cli.run(["train", "--resume", f"--run_dir={run_dir}", f"--set=agent.memory.demonstrations={moved}"]) == 0
     assert json.loads((run_dir / "config.json").read_text())["resumed"][0]["env_steps"] == 50
 
 
-# -- what a run leaves -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
-def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path, monkeypatch):
+def test_trained_policy_does_not_need_its_demonstrations(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = demonstrate(tmp_path / "expert.npz", POLE)
     api.train(imitation("discrete", "expert.npz"), tmp_path / "run", RUN, quiet=True)
@@ -232,5 +207,5 @@ def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path, monke
     policy = tfsac.load_policy(tmp_path / "run")
     observations = api.observations_of(tmp_path / "run", policy)
     assert exporting.verify(policy, tmp_path / "run" / "policy", observations) == 0
-    made = api.record(tmp_path / "run", tmp_path / "again.npz", 2)
-    assert made.records.dtype == TransitionMemory(policy.acting.spec._replace(extras={}), 1).ring.dtype
+    recording = api.record(tmp_path / "run", tmp_path / "again.npz", 2)
+    assert recording.records.dtype == TransitionMemory(policy.acting.spec._replace(extras={}), 1).ring.dtype

@@ -1,4 +1,4 @@
-"""Which room may import which, and other lines that the whole package keeps."""
+"""Allowed imports between the packages of tfsac, and other rules for the whole source."""
 
 import ast
 import functools
@@ -11,8 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tfsac"
 FILES = sorted(PACKAGE.rglob("*.py"))
-# Room -> what it must not import, of tfsac and of other packages.
-NEVER = {
+# Package -> forbidden imports, from tfsac and other libraries.
+FORBIDDEN = {
     "errors": {"tensorflow", "keras"},
     "types": {"tensorflow", "keras"},
     "parameters": {"tensorflow", "keras"},
@@ -29,12 +29,12 @@ NEVER = {
 
 @functools.cache
 def nodes_of(path):
-    """Returns all nodes of a file's syntax tree."""
+    """Returns all nodes of the syntax tree of a file."""
     return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def imports(path):
-    """Returns the dotted names that a file imports anywhere, in functions and under TYPE_CHECKING too."""
+    """Returns the dotted names that a file imports, also in functions and under TYPE_CHECKING."""
     names = set()
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
@@ -45,47 +45,43 @@ def imports(path):
     return names
 
 
-def room_of(path):
+def package_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path):
-    """Returns the rooms of tfsac that a file imports, its own left out."""
-    return {name.split(".")[1] for name in imports(path) if name.startswith("tfsac.")} - {room_of(path)}
+def imported_packages(path):
+    """Returns the other packages of tfsac that a file imports."""
+    return {name.split(".")[1] for name in imports(path) if name.startswith("tfsac.")} - {package_of(path)}
 
 
-def name_of(path):
-    return str(path.relative_to(ROOT))
-
-
-@pytest.mark.parametrize("room", NEVER)
-def test_a_room_does_not_import_what_it_must_not(room):
-    paths = [path for path in FILES if room_of(path) == room]
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_packages_do_not_import_forbidden_packages(package):
+    paths = [path for path in FILES if package_of(path) == package]
     assert paths
     for path in paths:
-        others = {name.split(".")[0] for name in imports(path)} - {"tfsac"} | imported_rooms(path)
-        assert not others & NEVER[room], path
+        others = {name.split(".")[0] for name in imports(path)} - {"tfsac"} | imported_packages(path)
+        assert not others & FORBIDDEN[package], path
 
 
-def test_rooms_do_not_import_each_other_in_a_circle():
-    found = {}
+def test_packages_have_no_circular_imports():
+    graph = {}
     for path in FILES:
-        if path.stem != "__init__" or path.parent != PACKAGE:  # that of the package names what users import
-            found.setdefault(room_of(path), set()).update(imported_rooms(path))
-    graphlib.TopologicalSorter(found).prepare()  # raises CycleError
+        if path.stem != "__init__" or path.parent != PACKAGE:  # the top-level one re-exports public names
+            graph.setdefault(package_of(path), set()).update(imported_packages(path))
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_files_are_never_pickled_or_unpickled(path):
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pickle_is_not_used(path):
     used = {name.split(".")[0] for name in imports(path)}
-    if room_of(path) == "environments":  # what is sent to processes that it starts
+    if package_of(path) == "environments":  # sends data to subprocesses
         used -= {"pickle", "cloudpickle"}
     assert not used & {"pickle", "shelve", "marshal", "dill", "cloudpickle", "joblib"}
     allowed = [node.value for node in nodes_of(path) if isinstance(node, ast.keyword) and node.arg == "allow_pickle"]
     assert all(isinstance(value, ast.Constant) and value.value is False for value in allowed)
 
 
-def test_setup_lists_exactly_the_packages_that_there_are():
+def test_setup_lists_all_packages():
     listed = next(
         ast.literal_eval(node.value)
         for node in ast.walk(ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")))
@@ -95,7 +91,7 @@ def test_setup_lists_exactly_the_packages_that_there_are():
     assert sorted(listed) == sorted(folders | {"tfsac.presets"})
 
 
-def test_every_name_of_the_package_can_be_imported_from_where_it_says():
+def test_public_names_are_importable():
     import tfsac
 
     for name, home in tfsac._HOMES.items():

@@ -1,4 +1,4 @@
-"""Learning: a task of one step in seconds; tests/acceptance/test_thresholds.py trains presets to their thresholds."""
+"""Learning a one-step task in seconds; tests/acceptance/test_thresholds.py trains presets to their thresholds."""
 
 import dataclasses
 
@@ -38,14 +38,14 @@ GROUPED = {
     ids=["five environments", "normalised observations", "grouped updates"],
 )
 @pytest.mark.slow
-def test_the_policy_learns_to_repeat_what_it_sees(tmp_path, changes):
+def test_sac_solves_one_step_task(tmp_path, changes):
     result = Trainer(one_step_task(**changes), tmp_path / "run", RunParameters(seed=1), quiet=True).run()
-    assert result.best_return > -0.15  # a uniform policy gets -2.7, one that stays in the middle -1.1
+    assert result.best_return > -0.15  # uniform actions get -2.7, zeros -1.1
 
 
 @pytest.mark.acceptance
-def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
-    # With nothing to gain, entropy is all there is: the uniform density on [-1, 1]^2 has log density -2 log 2.
+def test_policy_without_reward_stays_uniform(tmp_path):
+    # Without reward, only entropy is maximised, by uniform actions on [-1, 1]^2.
     preset = one_step_task(environment__filters__reward_rescale_factor=1e-6)
     trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=1), quiet=True)
     trainer.run()
@@ -64,7 +64,7 @@ FIXED, AUTOMATIC = FixedAlphaParameters(0.02), AutoAlphaParameters(target_entrop
     [(AUTOMATIC, "prioritized"), pytest.param(FIXED, "uniform", marks=pytest.mark.acceptance)],
     ids=["automatic, prioritized", "fixed, uniform"],
 )
-def test_the_twin_target_agent_learns_it_too(tmp_path, temperature, memory):
+def test_twin_sac_solves_one_step_task(tmp_path, temperature, memory):
     agent = TwinSoftActorCriticAgentParameters(
         algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=temperature),
         networks=twin_soft_actor_critic_networks((32, 32), learning_rate=3e-3, batch_size=64),
@@ -75,14 +75,14 @@ def test_the_twin_target_agent_learns_it_too(tmp_path, temperature, memory):
     assert result.best_return > -0.15
 
 
-CHOICES = {  # of one agent, and of the three of a team
-    "a choice": ("DiscreteIdentity", {"size": 5}, 0.2),
-    "a masked choice": ("DiscreteIdentity", {"size": 5, "masked": True}, 1 / 3),
-    "a team of choices": ("TeamIdentity", {"discrete": True}, 1 / 3),
+DISCRETE_TASKS = {  # level, kwargs, return by chance
+    "discrete": ("DiscreteIdentity", {"size": 5}, 0.2),
+    "masked": ("DiscreteIdentity", {"size": 5, "masked": True}, 1 / 3),
+    "team": ("TeamIdentity", {"discrete": True}, 1 / 3),
 }
 TEAM = {"policy_input": "agent_state", "critic_input": "global_state"}
-TRAINED = {"learning_rate": 3e-3, "batch_size": 64}
-CHOOSING = {
+OPTIONS = {"learning_rate": 3e-3, "batch_size": 64}
+ONE_STEP = {
     "environment.filters.reward_rescale_factor": 1.0,
     "environment.num_envs": 4,
     "agent.algorithm.num_consecutive_playing_steps": 20,
@@ -91,37 +91,33 @@ CHOOSING = {
 }
 
 
-def one_step_choice(agent, level, kwargs):
+def one_step_preset(agent, level, kwargs):
     preset = dataclasses.replace(one_step_task(), agent=agent)
-    return override(preset, {**CHOOSING, "environment.level": f"toys:{level}-v0", "environment.kwargs": kwargs})
+    return override(preset, {**ONE_STEP, "environment.level": f"toys:{level}-v0", "environment.kwargs": kwargs})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [
-        "a masked choice",
-        *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("a choice", "a team of choices")),
-    ],
+    "name", ["masked", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("discrete", "team"))]
 )
-def test_choices_are_learned_by_one_agent_and_by_each_of_a_team(tmp_path, name):
-    level, kwargs, by_chance = CHOICES[name]
+def test_discrete_sac_solves_one_step_task(tmp_path, name):
+    level, kwargs, by_chance = DISCRETE_TASKS[name]
     temperature = DiscreteAutoAlphaParameters(target_entropy_ratio=0.2, learning_rate=1e-2)
-    networks = discrete_soft_actor_critic_networks((32, 32), **(TEAM if level == "TeamIdentity" else {}), **TRAINED)
+    networks = discrete_soft_actor_critic_networks((32, 32), **(TEAM if level == "TeamIdentity" else {}), **OPTIONS)
     algorithm = DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature)
     agent = DiscreteSoftActorCriticAgentParameters(algorithm, None, ExperienceReplayParameters(2000), networks)
-    trainer = Trainer(one_step_choice(agent, level, kwargs), tmp_path / "run", RunParameters(seed=1), quiet=True)
+    trainer = Trainer(one_step_preset(agent, level, kwargs), tmp_path / "run", RunParameters(seed=1), quiet=True)
     result = trainer.run()
-    first = trainer.memory.between(0, 50)["reward"]  # of the heat-up
+    first = trainer.memory.between(0, 50)["reward"]  # random warm-up
     assert first.mean() == pytest.approx(by_chance, abs=0.12)
     assert result.best_return > 0.95
 
 
 @pytest.mark.acceptance
-def test_each_agent_of_a_team_learns_its_numbers_from_one_reward(tmp_path):
-    networks = twin_soft_actor_critic_networks((64, 64), **TEAM, **TRAINED)
+def test_continuous_team_solves_one_step_task(tmp_path):
+    networks = twin_soft_actor_critic_networks((64, 64), **TEAM, **OPTIONS)
     algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=FixedAlphaParameters(0.01))
     agent = TwinSoftActorCriticAgentParameters(algorithm, None, ExperienceReplayParameters(2000), networks)
-    preset = one_step_choice(agent, "TeamIdentity", {"discrete": False})
+    preset = one_step_preset(agent, "TeamIdentity", {"discrete": False})
     result = Trainer(preset, tmp_path / "run", RunParameters(seed=1), quiet=True).run()
     assert result.best_return > -0.15  # uniform actions get -1.1, zeros -0.43

@@ -1,4 +1,4 @@
-"""The suites of benchmarks/learning.py: killed and continued, failures, records, tables; with a stand-in for SB3."""
+"""The suites of benchmarks/learning.py: resuming, failures, records and tables, with a fake for SB3."""
 
 import csv
 import importlib
@@ -16,8 +16,8 @@ from tfsac.cli.train import requested_run
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 
-# An interpreter to which learning_sb3.py is an argument: evaluations after 100, 200 and 300 steps. It waits in the
-# middle while there is a file "wait", and fails where there is a file "fail".
+# Replaces the interpreter that runs learning_sb3.py. It writes evaluations after 100, 200 and 300 steps, waits in the
+# middle while a file "wait" exists, and fails if a file "fail" exists.
 STAND_IN = """#!{python}
 import json, pathlib, sys, time
 flags = dict(word.lstrip("-").split("=", 1) for word in sys.argv[2:])
@@ -71,7 +71,7 @@ NAMES = [
 
 
 class Suites:
-    """A driver with tiny suites, in a folder of its own."""
+    """A driver with tiny suites, in its own folder."""
 
     def __init__(self, folder):
         self.folder, self.records = folder, folder / "results" / "tiny"
@@ -84,8 +84,8 @@ class Suites:
         command = [sys.executable, str(self.driver), "--suite=tiny", "--runs=runs", "--results=results", *flags]
         return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def type(self, *flags):
-        """Returns exit status and what was printed."""
+    def run(self, *flags):
+        """Returns the exit status and the output."""
         process = self.start(*flags, f"--sb3_python={self.stand_in}")
         printed, _ = process.communicate(timeout=300)
         return process.returncode, printed
@@ -102,14 +102,14 @@ def suites(tmp_path):
 
 @pytest.fixture
 def module(monkeypatch):
-    """Returns a function that imports a module of benchmarks."""
+    """Returns a function that imports a module of benchmarks/."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     return importlib.import_module
 
 
 def kill_when(process, condition):
-    """Kills a suite as soon as something is so."""
-    for _ in range(6000):  # looks, not seconds, of which a busy machine has few
+    """Kills a suite once a condition holds."""
+    for _ in range(6000):  # a number of polls, because a busy machine is slow
         if condition() or process.poll() is not None:
             break
         time.sleep(0.02)
@@ -123,16 +123,16 @@ def started(printed):
 
 
 @pytest.mark.slow
-def test_a_killed_suite_continues_and_takes_no_half_curve_for_a_result(suites):
+def test_killed_suite_continues_and_ignores_partial_curves(suites):
     (suites.folder / "wait").touch()
     first = suites.start(f"--sb3_python={suites.stand_in}")
     partial = suites.folder / "runs" / "tiny" / NAMES[0] / "metrics.csv.partial"
     kill_when(first, lambda: partial.is_file() and partial.read_text().count("\n") == 3)
     (suites.folder / "wait").unlink()
     assert not (suites.records / "runs.csv").exists()
-    status, printed = suites.type()
+    status, printed = suites.run()
     assert status == 0 and sorted(started(printed)) == sorted(NAMES)
-    # The first seed of everything comes before the second.
+    # All first seeds run before the second seeds.
     assert [name[-1] for name in started(printed)][-2:] == ["2", "2"]
     rows = suites.rows()
     assert [rows[name]["starts"] for name in NAMES] == ["2", "1", "1", "1", "1", "1"]
@@ -146,14 +146,14 @@ def test_a_killed_suite_continues_and_takes_no_half_curve_for_a_result(suites):
 
 
 @pytest.mark.slow
-def test_a_run_that_failed_is_trained_again_and_tables_come_from_the_records_alone(suites):
+def test_failed_run_is_retried_and_tables_are_rebuilt(suites):
     (suites.folder / "fail").touch()
-    status, printed = suites.type("--only=fast_Pendulum-v1_")
+    status, printed = suites.run("--only=fast_Pendulum-v1_")
     assert status == 1 and started(printed) == [NAMES[1]]
     assert suites.rows()[NAMES[1]]["failure"] == "exit status 1: level"
     assert "0 of 6 runs have ended." in (suites.records / "tables.md").read_text()
     (suites.folder / "fail").unlink()
-    status, printed = suites.type("--jobs=2")
+    status, printed = suites.run("--jobs=2")
     assert status == 0 and NAMES[1] in started(printed)
     assert all(row["shared_clock"] == "yes" and row["failure"] == "" for row in suites.rows().values())
     table = (suites.records / "tables.md").read_text()
@@ -161,12 +161,12 @@ def test_a_run_that_failed_is_trained_again_and_tables_come_from_the_records_alo
     assert f"| Pendulum-v1 | Stable-Baselines3 SAC | 300 | 2 | {scores} |  | -150 ± 10 |" in table
     shutil.rmtree(suites.folder / "runs")
     (suites.records / "tables.md").unlink()
-    assert suites.type("--collect")[0] == 0
+    assert suites.run("--collect")[0] == 0
     assert (suites.records / "tables.md").read_text() == table
     assert (suites.records / "Pendulum-v1-light" / "comparison.png").is_file()
 
 
-def test_a_success_rate_is_that_of_the_last_evaluations(module, tmp_path):
+def test_success_rate_is_mean_of_last_evaluations(module, tmp_path):
     records = module("learning_runs").Records(tmp_path, 2)
     run = module("learning_suites").SUITES["hindsight"].runs()[0]
     for rates, expected in (("0.5", "1", "0.75"), 0.875), ((), None):
@@ -177,7 +177,7 @@ def test_a_success_rate_is_that_of_the_last_evaluations(module, tmp_path):
         assert records.success(run) == expected
 
 
-def test_the_runs_of_every_suite_differ_and_can_be_trained(module):
+def test_runs_of_every_suite_are_unique_and_valid(module):
     for suite in module("learning_suites").SUITES.values():
         runs = suite.runs()
         assert len(runs) == len({run.name for run in runs}) == len({tuple(run.command) for run in runs})
@@ -190,4 +190,4 @@ def test_the_runs_of_every_suite_differ_and_can_be_trained(module):
                 plan = experiment.schedule
                 steps = plan.heatup_steps.num_steps + plan.improve_steps.num_steps
                 evaluations = steps / plan.steps_between_evaluation_periods.num_steps
-                assert evaluations >= suite.last_evaluations, run.name  # or a run of hours has no score
+                assert evaluations >= suite.last_evaluations, run.name  # otherwise the run would have no score

@@ -1,4 +1,4 @@
-"""Learning rates that fall over updates, or over a run, for every optimizer of an agent alike."""
+"""Learning rate decay over a number of updates or over the run, for all optimizers."""
 
 import json
 
@@ -34,32 +34,32 @@ def make_agent(temperature=None, delay=1, **trained):
 
 
 def rates_of(agent, updates):
-    """Makes updates and returns the learning rate of each, by name."""
+    """Makes updates and returns their learning rates by name."""
     metrics = agent.update(random_batches(SPEC, updates, BATCH)).metrics
     return {name: metrics[:, agent.metric_names.index(f"learning_rate/{name}")] for name in NAMES}
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
 @pytest.mark.parametrize("make", [network, p.AutoAlphaParameters, p.DiscreteAutoAlphaParameters])
-def test_learning_rates_follow_the_golden_ones(kind, make):
+def test_learning_rates_match_golden_vectors(kind, make):
     golden, meta = golden_tools.read("modern_tables.npz")
-    made = make(
+    decaying = make(
         learning_rate=meta["learning_rate"],
         learning_rate_end=meta["learning_rate_end"],
         learning_rate_decay_type=kind,
         learning_rate_decay_steps=meta["schedule_updates"],
     )
     updates = tf.Variable(0, dtype=tf.int64)
-    rate = learning_rate_of(made, updates)
+    rate = learning_rate_of(decaying, updates)
     for update, expected in zip(golden["schedule/update"], golden[f"schedule/{kind}"], strict=True):
         updates.assign(update)
-        assert float(rate(999)) == pytest.approx(expected, rel=1e-5)  # whatever number of steps the optimizer took
+        assert float(rate(999)) == pytest.approx(expected, rel=1e-5)  # independent of the optimizer's iterations
 
 
-def test_updates_that_leave_the_policy_count_for_its_learning_rate_and_the_temperatures():
-    falls = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 6}
-    temperature = p.AutoAlphaParameters(learning_rate=0.2, learning_rate_end=0.1, **falls)
-    agent = make_agent(temperature, delay=3, learning_rate=0.06, **falls)
+def test_skipped_policy_updates_count_for_its_learning_rate():
+    decay = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 6}
+    temperature = p.AutoAlphaParameters(learning_rate=0.2, learning_rate_end=0.1, **decay)
+    agent = make_agent(temperature, delay=3, learning_rate=0.06, **decay)
     rates = rates_of(agent, 8)
     falling = np.array([0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.0, 0.0])
     np.testing.assert_allclose(rates["q"], falling, atol=1e-7)
@@ -67,13 +67,11 @@ def test_updates_that_leave_the_policy_count_for_its_learning_rate_and_the_tempe
     np.testing.assert_allclose(rates["temperature"], 0.1 + falling / 0.6, atol=1e-7)
     assert int(agent.optimizers["policy"].iterations.numpy()) == 2
     before = [variable.numpy() for variable in agent.trained["policy"]]
-    agent.update(random_batches(SPEC, 1, BATCH))  # the ninth, in which the policy has its turn, at a rate of zero
+    agent.update(random_batches(SPEC, 1, BATCH))  # the ninth updates the policy with a learning rate of zero
     assert int(agent.optimizers["policy"].iterations.numpy()) == 3
-    for one, other in zip(before, agent.trained["policy"], strict=True):
-        np.testing.assert_array_equal(one, other.numpy())
+    for old, variable in zip(before, agent.trained["policy"], strict=True):
+        np.testing.assert_array_equal(old, variable.numpy())
 
-
-# -- the length of a run -----------------------------------------------------------------------------------------------
 
 COSINE = {"learning_rate_decay_type": "cosine", "learning_rate_decay_steps": "run"}
 
@@ -87,7 +85,7 @@ COSINE = {"learning_rate_decay_type": "cosine", "learning_rate_decay_steps": "ru
         (p.EnvironmentEpisodes(2), p.EnvironmentEpisodes(9), 24),
     ],
 )
-def test_the_updates_of_a_run_follow_from_schedule_and_algorithm(playing, steps, updates):
+def test_updates_in_a_run(playing, steps, updates):
     algorithm = p.TwinSoftActorCriticAlgorithmParameters(
         num_consecutive_playing_steps=playing, num_consecutive_training_steps=6
     )
@@ -98,13 +96,13 @@ def test_the_updates_of_a_run_follow_from_schedule_and_algorithm(playing, steps,
 
 
 @pytest.mark.parametrize(("online", "updates"), [(True, 80), (False, 60)])
-def test_acer_updates_after_rollouts_of_all_environments(online, updates):
+def test_acer_updates_in_a_run(online, updates):
     algorithm = p.DiscreteACERAlgorithmParameters(t_max=5, n_times_replay=3, disable_online_update=not online)
     assert algorithm.updates_in(p.EnvironmentSteps(209), num_envs=2) == updates
 
 
 @pytest.mark.slow
-def test_a_run_ends_at_the_end_of_its_learning_rates(tmp_path):
+def test_learning_rates_end_with_the_run(tmp_path):
     changes = {
         "agent.networks.*.learning_rate_end": 1e-5,
         "agent.algorithm.temperature.learning_rate_end": 1e-6,
@@ -123,7 +121,7 @@ def test_a_run_ends_at_the_end_of_its_learning_rates(tmp_path):
     assert 1e-5 < float(last["learning_rate/policy"]) == float(last["learning_rate/q"]) < 1e-3
 
 
-def test_only_a_trainer_knows_how_long_a_run_is():
+def test_decay_over_run_requires_a_preset():
     with pytest.raises(ValueError, match="learning_rate_decay_steps"):
         make_agent(**COSINE)
     preset = p.override(TWIN, {f"agent.networks.q.{name}": value for name, value in COSINE.items()})

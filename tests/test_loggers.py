@@ -1,4 +1,4 @@
-"""Loggers: the user's own get every call, services are continued by a resumed run; none of them needs a network."""
+"""Loggers: custom ones, CSV, MLflow, Weights & Biases and TensorBoard, without a network."""
 
 import json
 import pathlib
@@ -19,11 +19,11 @@ from tfsac.training import Callback, Trainer, reporting
 from tfsac.training.loggers import CSVLogger, Logger, MLflowLogger, RunInfo, TensorBoardLogger, WandbLogger, services
 
 PRESET = tiny.short_preset(schedule__improve_steps=30)
-RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
+RUN = RunParameters(updates_between_diagnostics=1)  # so that only one graph is traced
 
 
-class Kept:
-    """Keeps what it gets."""
+class RecordingLogger:
+    """Records all calls."""
 
     def __init__(self):
         self.calls, self.closed = [], []
@@ -50,9 +50,9 @@ class StopAt(Callback):
             trainer.stop("test")
 
 
-def test_a_logger_of_the_users_gets_everything_that_the_csv_gets(tmp_path):
-    assert isinstance(Kept(), Logger)
-    first, second = Kept(), Kept()
+def test_custom_logger_receives_the_same_as_csv(tmp_path):
+    assert isinstance(RecordingLogger(), Logger)
+    first, second = RecordingLogger(), RecordingLogger()
     stop = [StopAt(55)]
     tfsac.train(PRESET, tmp_path / "run", RUN, callbacks=stop, quiet=True, loggers=[first])
     tfsac.train(PRESET, tmp_path / "run", RUN, resume=True, quiet=True, loggers=[second])
@@ -71,23 +71,23 @@ def test_a_logger_of_the_users_gets_everything_that_the_csv_gets(tmp_path):
     assert updates and updates[0].keys() <= set(first.run.update_metrics)
 
 
-def test_loggers_know_that_a_run_failed(tmp_path):
-    kept, failing = Kept(), Callback()
+def test_loggers_are_closed_with_the_error(tmp_path):
+    recorder, failing = RecordingLogger(), Callback()
     failing.on_step = lambda trainer: 1 / 0
-    trainer = Trainer(PRESET, tmp_path / "run", RUN, callbacks=[failing], quiet=True, loggers=[kept])
+    trainer = Trainer(PRESET, tmp_path / "run", RUN, callbacks=[failing], quiet=True, loggers=[recorder])
     with pytest.raises(ZeroDivisionError):
         trainer.run()
-    assert kept.closed == ["failed: ZeroDivisionError"]
+    assert recorder.closed == ["failed: ZeroDivisionError"]
 
 
 @pytest.mark.parametrize(("logger", "name"), [(WandbLogger, "wandb"), (MLflowLogger, "mlflow")])
-def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, logger, name):
+def test_missing_package_error_names_the_extra(monkeypatch, logger, name):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(TfsacError, match=rf"pip install 'tfsac\[{name}\]'"):
         logger("project")
 
 
-def test_loggers_of_services_end_as_the_run_did(tmp_path):
+def test_service_loggers_close_with_the_status_of_the_run(tmp_path):
     ends = []
     client = types.SimpleNamespace(set_terminated=lambda run, status: ends.append(status))
     for reason in ("finished", "test", "SIGTERM", "failed: ValueError"):
@@ -99,7 +99,7 @@ def test_loggers_of_services_end_as_the_run_did(tmp_path):
     assert ends == ["FINISHED", 0, "FINISHED", 0, "KILLED", 0, "FAILED", 1]
 
 
-def test_metrics_csv_is_whole_after_every_row(tmp_path):
+def test_metrics_csv_is_complete_after_every_line(tmp_path):
     path, info = tmp_path / "metrics.csv", RunInfo(tmp_path, [], [], 1, "", {}, {})
     logger = CSVLogger(path)
     logger.start(info, None)
@@ -114,8 +114,8 @@ def test_metrics_csv_is_whole_after_every_row(tmp_path):
     assert path.read_bytes() == resumed.content
 
 
-class Copying(Callback):
-    """Copies the folder of everything, as it is when a run is killed after its third row."""
+class CopyFolder(Callback):
+    """Copies the working directory after the third evaluation, as if the run was killed there."""
 
     def on_evaluation(self, trainer, row):
         if trainer.counters.env_steps == 60:
@@ -123,9 +123,9 @@ class Copying(Callback):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's store uses what SQLAlchemy 2.1 deprecates
-def test_every_row_of_a_run_that_was_killed_is_there_once(tmp_path, monkeypatch):
-    """It had a checkpoint at step 50. The stub of Weights & Biases keeps its rows in a file."""
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow uses deprecated functions of SQLAlchemy
+def test_resumed_run_logs_every_line_once(tmp_path, monkeypatch):
+    """The killed run has a checkpoint at step 50. The Weights & Biases stub writes lines to a file."""
     mlflow = pytest.importorskip("mlflow", reason="this logger needs: pip install 'tfsac[mlflow]'")
 
     def log(row, step):
@@ -138,16 +138,15 @@ def test_every_row_of_a_run_that_was_killed_is_there_once(tmp_path, monkeypatch)
     schedule = {"heatup_steps": 40, "improve_steps": 60, "steps_between_evaluation_periods": 20}
     preset = tiny_preset(**{f"schedule__{name}": steps for name, steps in schedule.items()})
     settings = RunParameters(updates_between_diagnostics=1, checkpoint_save_steps=50)
-    for folder, before in (("first", [Copying()]), ("killed", [])):
+    for folder, before in (("first", [CopyFolder()]), ("killed", [])):
         (tmp_path / folder).mkdir(exist_ok=True)
         monkeypatch.chdir(tmp_path / folder)
         uri = f"sqlite:///{tmp_path / folder / 'mlflow.db'}"
         client = mlflow.MlflowClient(uri)
         loggers = [MLflowLogger("pendulum", uri), WandbLogger("pendulum")]
         Trainer(preset, "run", settings, folder == "killed", before, quiet=True, loggers=loggers).run()
-        table = [
-            (int(row["env_steps"]), float(row["evaluation/return_mean"])) for row in tiny.rows(pathlib.Path("run"))
-        ]
+        rows = tiny.rows(pathlib.Path("run"))
+        table = [(int(row["env_steps"]), float(row["evaluation/return_mean"])) for row in rows]
         assert [step for step, _ in table] == [20, 40, 60, 80, 100]
         (logged,) = client.search_runs([client.get_experiment_by_name("pendulum").experiment_id])
         assert (logged.info.run_name, logged.info.status) == ("run", "FINISHED")
@@ -159,7 +158,7 @@ def test_every_row_of_a_run_that_was_killed_is_there_once(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-def test_wandb_itself_takes_the_rows_offline(tmp_path, monkeypatch):
+def test_wandb_offline_mode(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="this logger needs: pip install 'tfsac[wandb]'")
     monkeypatch.setenv("WANDB_SILENT", "true")
     logger = WandbLogger("pendulum", mode="offline")
@@ -171,52 +170,40 @@ def test_wandb_itself_takes_the_rows_offline(tmp_path, monkeypatch):
     assert file.stat().st_size > 0
 
 
-# -- TensorBoard --------------------------------------------------------------------------------------------------------
-
-
 def events(folder):
-    """Returns the events of a folder in the order in which TensorBoard reads its files."""
-    paths = sorted((folder / "events").iterdir())
-    return [
-        tf.compat.v1.Event.FromString(record)
-        for path in paths
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    ]
+    """Returns the events of a run in the order in which TensorBoard reads them."""
+    paths = [str(path) for path in sorted((folder / "events").iterdir())]
+    return [tf.compat.v1.Event.FromString(x) for x in tf.data.TFRecordDataset(paths).as_numpy_iterator()]
 
 
-def scalars(found, tag):
-    return [
-        (event.step, float(tf.make_ndarray(value.tensor)))
-        for event in found
-        for value in event.summary.value
-        if value.tag == tag
-    ]
+def scalars(logged_events, tag):
+    values = [(event.step, value) for event in logged_events for value in event.summary.value]
+    return [(step, float(tf.make_ndarray(value.tensor))) for step, value in values if value.tag == tag]
 
 
-def test_episodes_and_losses_are_written_between_evaluations(tmp_path, monkeypatch):
+def test_tensorboard_has_episodes_and_losses(tmp_path, monkeypatch):
     monkeypatch.setattr(reporting, "STEPS_BETWEEN_CURVES", 20)
-    seen = []
+    losses_of_updates = []
 
     class Watch(Callback):
         def on_updates(self, trainer, metrics):
-            seen.append(metrics[:, trainer.update_metrics.index("loss/q1")])
+            losses_of_updates.append(metrics[:, trainer.update_metrics.index("loss/q1")])
 
     run = RunParameters(updates_between_diagnostics=1, histograms=True)
     preset = tiny_preset(schedule__heatup_steps=40, schedule__improve_steps=60)
     Trainer(preset, tmp_path / "run", run, callbacks=[Watch()], quiet=True).run()
-    found, losses = events(tmp_path / "run"), np.concatenate(seen)
-    assert any(
-        value.tag.startswith("policy/") and "kernel" in value.tag for event in found for value in event.summary.value
-    )
-    assert [step for step, _ in scalars(found, "training/episode_return")] == [30, 60, 90]
-    assert [value for _, value in scalars(found, "training/episode_length")] == [30, 30, 30]
-    steps, values = zip(*scalars(found, "loss/q1"), strict=True)
+    logged_events, losses = events(tmp_path / "run"), np.concatenate(losses_of_updates)
+    tags = {value.tag for event in logged_events for value in event.summary.value}
+    assert any(tag.startswith("policy/") and "kernel" in tag for tag in tags)
+    assert [step for step, _ in scalars(logged_events, "training/episode_return")] == [30, 60, 90]
+    assert [value for _, value in scalars(logged_events, "training/episode_length")] == [30, 30, 30]
+    steps, values = zip(*scalars(logged_events, "loss/q1"), strict=True)
     assert steps == (60, 80, 100)
     np.testing.assert_allclose(values, losses.reshape(3, 20).mean(axis=1), rtol=1e-5)
-    assert [step for step, _ in scalars(found, "evaluation/return_mean")] == [100]
+    assert [step for step, _ in scalars(logged_events, "evaluation/return_mean")] == [100]
 
 
-def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
+def test_tensorboard_drops_events_after_the_checkpoint(tmp_path):
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
     info = RunInfo(tmp_path, [], [], 1, "", {}, {})
@@ -228,8 +215,7 @@ def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
     second.start(info, 20)
     second.write("episode", 25, {"training/episode_return": 2.0})
     second.close("finished")
-    shown = EventAccumulator(str(tmp_path / "events")).Reload()
-    points = [
-        (point.step, float(tf.make_ndarray(point.tensor_proto))) for point in shown.Tensors("training/episode_return")
-    ]
+    accumulator = EventAccumulator(str(tmp_path / "events")).Reload()
+    points = accumulator.Tensors("training/episode_return")
+    points = [(point.step, float(tf.make_ndarray(point.tensor_proto))) for point in points]
     assert points == [(10, 1.0), (20, 1.0), (25, 2.0)]

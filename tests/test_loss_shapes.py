@@ -1,4 +1,4 @@
-"""Losses refuse tensors of wrong ranks and sizes, which would broadcast silently."""
+"""Losses reject tensors with wrong ranks and sizes, which would broadcast silently."""
 
 import pytest
 import tensorflow as tf
@@ -8,9 +8,9 @@ from tfsac.losses import soft_actor_critic as sac
 from tfsac.losses.temperature import temperature_loss
 
 SIZES = {"B": 4, "R": 4, "T": 3, "N": 2, "A": 3, "D": 5, "S": 6, "K": 7, "M": 8}
-BOOLEAN = "?"  # ends the dimensions of booleans
+BOOLEAN = "?"  # suffix of boolean tensors
 SUPPORT = distributional.Support(-1.0, 1.0, 7)
-# By loss, the dimensions of its tensors, and other arguments as they are.
+# Each loss with the dimensions of its tensors and its other arguments.
 LOSSES = [
     (sac.soft_value, "BN", "B", ""),
     (sac.expected_soft_value, "BNA", "BA", "BA", ""),
@@ -49,7 +49,7 @@ def is_tensor(argument):
 
 
 @pytest.mark.parametrize("case", LOSSES, ids=lambda case: case[0].__name__)
-def test_every_tensor_has_its_rank_and_size(case):
+def test_wrong_ranks_and_sizes_are_rejected(case):
     loss, *described = case
     right = [zeros(argument) if is_tensor(argument) else argument for argument in described]
     loss(*right)

@@ -1,4 +1,4 @@
-"""Losses and distributions against hand numbers, SciPy and finite differences."""
+"""Losses and distributions match hand computations, SciPy and TensorFlow Probability."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,11 @@ def double(x):
     return tf.constant(x, tf.float64)
 
 
-# -- hand numbers ------------------------------------------------------------------------------------------------------
-
-
 TWO_Q, LOG_PROB_B = tf.constant([[0.5, 2.0], [4.0, 3.0]]), tf.constant([1.0, -2.0])
 
 
 @pytest.mark.parametrize(("alpha", "expected"), [(1.0, [-0.5, 5.0]), (0.5, [0.0, 4.0]), (0.0, [0.5, 3.0])])
-def test_soft_value_is_the_smaller_q_minus_alpha_times_log_probability(alpha, expected):
+def test_soft_value_is_min_q_minus_alpha_log_prob(alpha, expected):
     with tf.GradientTape() as tape:
         tape.watch([TWO_Q, LOG_PROB_B])
         value = losses.soft_value(TWO_Q, LOG_PROB_B, tf.constant(alpha))
@@ -32,7 +29,7 @@ def test_soft_value_is_the_smaller_q_minus_alpha_times_log_probability(alpha, ex
     np.testing.assert_array_equal(to_log_prob, [-alpha, -alpha])
 
 
-def test_huber_loss_is_linear_beyond_an_error_of_one():
+def test_huber_loss_is_linear_for_errors_above_one():
     prediction = tf.constant([0.0, 0.5, 1.0, -1.0, 3.0, -101.0])
     with tf.GradientTape() as tape:
         tape.watch(prediction)
@@ -45,12 +42,11 @@ def test_huber_loss_is_linear_beyond_an_error_of_one():
 
 PROB = tf.constant([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]])
 LOG_PROB = tf.constant([[-1.0, -2.0], [-3.0, -4.0], [0.0, -5.0]])
-Q = tf.constant(
-    [[[1.0, 2.0], [3.0, 0.0]], [[4.0, -1.0], [5.0, 8.0]], [[6.0, 9.0], [7.0, 9.0]]]
-)  # smaller: 1 0, 4 -1, 6 9
+# Minima over critics: 1 0, 4 -1, 6 9.
+Q = tf.constant([[[1.0, 2.0], [3.0, 0.0]], [[4.0, -1.0], [5.0, 8.0]], [[6.0, 9.0], [7.0, 9.0]]])
 
 
-def test_expected_soft_value_is_an_exact_expectation_of_the_smaller_q_and_the_entropy():
+def test_expected_soft_value_matches_hand_computation():
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([Q, PROB, LOG_PROB])
         value = losses.expected_soft_value(Q, PROB, LOG_PROB, tf.constant(0.5))
@@ -63,7 +59,7 @@ def test_expected_soft_value_is_an_exact_expectation_of_the_smaller_q_and_the_en
     np.testing.assert_allclose(to_q[:2], [[[0.5, 0.0], [0.0, 0.5]], [[0.25, 0.75], [0.0, 0.0]]])
 
 
-def test_entropy_expectation_and_q_of_actions_by_hand():
+def test_entropy_expectation_and_q_of_actions():
     prob = np.float32([[0.5, 0.25, 0.25, 0.0], [0.25] * 4, [0.0, 1.0, 0.0, 0.0]])
     policy = MaskedCategorical(tf.constant(np.log(np.where(prob > 0, prob, 1.0))), tf.constant(prob > 0))
     np.testing.assert_allclose(policy.entropy(), np.log(2) * np.array([1.5, 2.0, 0.0]), rtol=1e-6)
@@ -71,7 +67,7 @@ def test_entropy_expectation_and_q_of_actions_by_hand():
     np.testing.assert_array_equal(losses.q_of_actions(Q, tf.constant([1, 0, 1])), [[2, 0], [4, 5], [9, 9]])
 
 
-def test_temperature_loss_may_have_a_target_for_each_entry():
+def test_temperature_loss_accepts_a_target_per_entry():
     log_alpha, minus_entropy = tf.constant(-0.5), tf.constant([-1.0, -0.2])
     with tf.GradientTape() as tape:
         tape.watch(log_alpha)
@@ -82,7 +78,7 @@ def test_temperature_loss_may_have_a_target_for_each_entry():
 
 
 @pytest.mark.parametrize("q", [1e30, -np.inf, np.nan])
-def test_a_masked_action_adds_nothing_whatever_its_q(q):
+def test_masked_action_has_no_effect_for_any_q(q):
     mask, logits = tf.constant([[True, False, True]] * 2), tf.constant([[0.3, 2.0, -1.0], [0.0, -9.0, 4.0]])
 
     def computed(masked_q):
@@ -103,17 +99,16 @@ def test_a_masked_action_adds_nothing_whatever_its_q(q):
 
 
 def log_density(loc, log_scale, noise):
-    """Change of variables: the normal density divided by the slope of tanh, written so that it stays finite."""
+    """Computes the normal log-density minus the log slope of tanh, in a form that stays finite."""
     u = loc + np.exp(log_scale) * noise
     log_slope = 2 * np.log(2) - 2 * np.abs(u) - 2 * np.log1p(np.exp(-2 * np.abs(u)))
     return (norm.logpdf(u, loc, np.exp(log_scale)) - log_slope).sum(axis=-1)
 
 
-def test_log_density_and_its_gradient_are_those_of_tensorflow_probability():
+def test_log_prob_and_gradient_match_tensorflow_probability():
     rng = np.random.default_rng(0)
-    loc, log_scale, noise = map(
-        double, (rng.normal(size=(50, 3)), rng.uniform(-3, 1, (50, 3)), rng.normal(size=(50, 3)))
-    )
+    loc, noise = (double(rng.normal(size=(50, 3))) for _ in range(2))
+    log_scale = double(rng.uniform(-3, 1, (50, 3)))
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([loc, log_scale])
         ours = SquashedGaussian(loc, log_scale).sample_and_log_prob(noise)
@@ -128,7 +123,7 @@ def test_log_density_and_its_gradient_are_those_of_tensorflow_probability():
 
 @pytest.mark.parametrize("dtype, rtol", [(tf.float32, 1e-5), (tf.float64, 1e-12)])
 @pytest.mark.parametrize("u", [-20.0, 20.0])
-def test_log_density_and_its_gradient_are_finite_far_out(dtype, rtol, u):
+def test_log_prob_and_gradient_are_finite_in_the_tails(dtype, rtol, u):
     loc, log_scale = tf.constant([[u, 0.0]], dtype), tf.constant([[-1.0, -1.0]], dtype)
     with tf.GradientTape() as tape:
         tape.watch([loc, log_scale])
@@ -137,37 +132,37 @@ def test_log_density_and_its_gradient_are_finite_far_out(dtype, rtol, u):
     np.testing.assert_allclose(log_prob, expected, rtol=rtol)
     assert np.abs(action).max() <= 1.0
     to_loc, to_log_scale = tape.gradient(log_prob, [loc, log_scale])
-    # Far out, -log(slope) = 2|u| - log 4: it grows with a slope of 2 away from zero.
+    # In the tails, -log(slope) = 2|u| - log 4, whose derivative is 2 sign(u).
     assert to_loc[0, 0].numpy() == pytest.approx(2 * np.sign(u), rel=1e-5)
     assert np.isfinite(to_log_scale).all()
 
 
 @pytest.mark.parametrize("log_scale, slope", [(-25.0, False), (7.0, False), (0.5, True)])
-def test_action_and_density_use_the_clipped_log_scale(log_scale, slope):
-    given, noise = double([[log_scale]]), double([[0.1]])
+def test_sample_and_log_prob_clip_log_scale(log_scale, slope):
+    variable, noise = double([[log_scale]]), double([[0.1]])
     with tf.GradientTape() as tape:
-        tape.watch(given)
-        action, log_prob = SquashedGaussian(double([[0.3]]), given).sample_and_log_prob(noise)
+        tape.watch(variable)
+        action, log_prob = SquashedGaussian(double([[0.3]]), variable).sample_and_log_prob(noise)
     clipped = np.clip([[log_scale]], -20, 2)
     np.testing.assert_allclose(action, np.tanh(0.3 + np.exp(clipped) * 0.1), rtol=1e-12)
     np.testing.assert_allclose(log_prob, log_density(np.array([[0.3]]), clipped, np.array([[0.1]])), rtol=1e-6)
-    assert bool(np.any(tape.gradient(log_prob, given))) is slope
+    assert bool(np.any(tape.gradient(log_prob, variable))) is slope
 
 
-@pytest.mark.parametrize(("one", "other"), [((4,), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,))])
-def test_distributions_of_wrong_shapes_are_refused(one, other):
+@pytest.mark.parametrize(("shape", "other"), [((4,), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,))])
+def test_distributions_reject_wrong_shapes(shape, other):
     with pytest.raises(ValueError, match="shapes"):
-        SquashedGaussian(tf.zeros(one), tf.zeros(other))
+        SquashedGaussian(tf.zeros(shape), tf.zeros(other))
     with pytest.raises(ValueError, match="shapes"):
-        SquashedGaussian(tf.zeros(one), tf.zeros(one)).sample_and_log_prob(tf.zeros(other))
+        SquashedGaussian(tf.zeros(shape), tf.zeros(shape)).sample_and_log_prob(tf.zeros(other))
     with pytest.raises(ValueError, match="shapes"):
-        MaskedCategorical(tf.zeros(one), tf.zeros(other, tf.bool))
+        MaskedCategorical(tf.zeros(shape), tf.zeros(other, tf.bool))
 
 
 # -- the masked categorical --------------------------------------------------------------------------------------------
 
 
-def test_masked_actions_have_probability_zero_and_the_others_share_one():
+def test_masked_actions_have_probability_zero():
     policy = MaskedCategorical(
         tf.constant([[0.0, 5.0, np.log(3.0)], [1.0, 1.0, 1.0]]), tf.constant([[True, False, True], [True] * 3])
     )
@@ -176,7 +171,7 @@ def test_masked_actions_have_probability_zero_and_the_others_share_one():
     np.testing.assert_allclose(policy.log_prob, np.log([[0.25, 1.0, 0.75], [1 / 3] * 3]), rtol=1e-6)
 
 
-def test_a_row_without_a_valid_action_gives_finite_zeros():
+def test_empty_mask_gives_finite_zeros():
     logits, q = tf.constant([[3.0, -1.0], [0.0, 0.0]]), tf.constant([[[np.inf, 1.0]], [[1.0, 3.0]]])
     with tf.GradientTape() as tape:
         tape.watch(logits)
@@ -189,27 +184,27 @@ def test_a_row_without_a_valid_action_gives_finite_zeros():
     np.testing.assert_array_equal(tape.gradient(value, logits), [[0.0, 0.0], [-0.5, 0.5]])
 
 
-def test_ties_are_rows_whose_two_likeliest_actions_differ_by_rounding():
+def test_is_tie_detects_rounding_differences():
     logits = np.float32([[0.3, -1.0, 0.3 + 1e-7], [2.0, -1.0, 0.0]])
     assert MaskedCategorical(logits).is_tie() and not MaskedCategorical(logits[1:]).is_tie()
     assert not MaskedCategorical(logits[:1], np.array([[True, True, False]])).is_tie()
 
 
-def test_the_ends_of_the_uniform_numbers_are_safe():
+def test_sampling_handles_extreme_uniform_numbers():
     low, high = 0.0, np.float32(1 - 2**-24)
     uniform = tf.constant([[low] * 3, [high] * 3, [low, low, high], [high, low, low]])
     policy = MaskedCategorical(tf.constant([[0.0, 1.0, 9.0]] * 4), tf.constant([[True, True, False]] * 4))
     np.testing.assert_array_equal(policy.sample(uniform), [1, 1, 1, 0])
 
 
-def test_the_mode_is_the_first_of_the_likeliest_valid_actions():
+def test_mode_is_first_most_likely_valid_action():
     logits = tf.constant([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 2.0, 3.0]])
     mask = tf.constant([[True, True, True], [False, True, True], [True, True, False]])
     np.testing.assert_array_equal(MaskedCategorical(logits).mode(), [0, 0, 2])
     np.testing.assert_array_equal(MaskedCategorical(logits, mask).mode(), [0, 1, 1])
 
 
-def test_logits_that_are_not_finite_choose_no_action():
+def test_non_finite_logits_give_no_action():
     logits = np.float32([[0.0, 1.0, 0.0], [0.0, np.nan, 1.0], [0.0, np.inf, 1.0], [-np.inf, 0.0, -1.0]])
     for policy in (MaskedCategorical(logits), MaskedCategorical(logits, np.ones((4, 3), bool))):
         np.testing.assert_array_equal(policy.mode(), [1, -1, -1, 1])

@@ -1,4 +1,4 @@
-"""What a container lets a process use."""
+"""CPU and memory limits of a container."""
 
 import os
 
@@ -11,7 +11,7 @@ from tfsac.utils import machine
     ("quota", "cores"),
     [("150000 100000", 2), ("100000 100000", 1), ("50000 100000", 1), ("max 100000", None), ("", None)],
 )
-def test_a_quota_limits_the_cores(tmp_path, monkeypatch, quota, cores):
+def test_cpu_quota_limits_usable_cores(tmp_path, monkeypatch, quota, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     monkeypatch.setattr(machine, "CGROUP", tmp_path)
     assert machine.usable_cores() == 8
@@ -19,7 +19,7 @@ def test_a_quota_limits_the_cores(tmp_path, monkeypatch, quota, cores):
     assert machine.usable_cores() == (cores or 8)
 
 
-def test_a_limit_bounds_the_memory(tmp_path, monkeypatch):
+def test_memory_limit_bounds_usable_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "CGROUP", tmp_path)
     ram = machine.usable_memory()
     assert ram > 2**28

@@ -1,4 +1,4 @@
-"""The replay ring: order, layout, sampling, rows in and out."""
+"""Replay memory: the ring, uniform sampling, n-step returns, reading and writing rows."""
 
 import numpy as np
 import pytest
@@ -8,17 +8,17 @@ from tfsac.errors import TfsacError
 from tfsac.memories import TransitionMemory
 from tfsac.types import ArraySpec, Spec
 
-NUMBER = ArraySpec((), "float32")
+SCALAR = ArraySpec((), "float32")
 SPEC = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
 
 
 def add(memory, step, terminated=False, truncated=False):
-    """Adds step number `step` of every environment; environment i gets `step + i / 10` everywhere."""
-    number = step + np.arange(memory.num_envs, dtype=np.float32) / 10
-    observation = {"observation": np.stack([number, -number], axis=1)}
-    following = {"observation": observation["observation"] + 100}
+    """Adds step `step` of all environments; the values of environment i follow from `step + i / 10`."""
+    value = step + np.arange(memory.num_envs, dtype=np.float32) / 10
+    observation = {"observation": np.stack([value, -value], axis=1)}
+    next_observation = {"observation": observation["observation"] + 100}
     ends = [np.broadcast_to(np.asarray(end), memory.num_envs) for end in (terminated, truncated)]
-    memory.add(observation, number[:, None] / 1000, number, *ends, following)
+    memory.add(observation, value[:, None] / 1000, value, *ends, next_observation)
 
 
 def filled(steps, capacity=8, num_envs=2, **fields):
@@ -29,65 +29,59 @@ def filled(steps, capacity=8, num_envs=2, **fields):
 
 
 def steps_in(rows):
-    """Step numbers of rows `[R, N]`, as environment 0 saw them."""
+    """Returns the step numbers of environment 0 in rows `[R, N]`."""
     return rows["reward"][:, 0].tolist()
 
 
-# -- the ring ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    "steps, capacity, num_envs, kept",
+    "steps, capacity, num_envs, expected_steps",
     [
         (1, 8, 2, [0]),
         (11, 8, 2, [7, 8, 9, 10]),
-        (9, 7, 3, [7, 8]),  # a capacity that the environments do not divide is rounded down
+        (9, 7, 3, [7, 8]),  # capacity is rounded down to a multiple of num_envs
     ],
 )
-def test_the_ring_keeps_the_newest_rows_in_order(steps, capacity, num_envs, kept):
+def test_ring_keeps_newest_rows_in_order(steps, capacity, num_envs, expected_steps):
     memory = filled(steps, capacity, num_envs)
-    assert (len(memory), memory.total_rows) == (num_envs * len(kept), steps)
-    assert steps_in(tiny.newest(memory, len(kept))) == kept
+    assert (len(memory), memory.total_rows) == (num_envs * len(expected_steps), steps)
+    assert steps_in(tiny.newest(memory, len(expected_steps))) == expected_steps
 
 
-# -- sampling ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("steps, kept", [(3, 6), (13, 8)], ids=["partly filled", "wrapped"])
-def test_every_kept_transition_is_sampled_equally_often(steps, kept):
+@pytest.mark.parametrize("steps, size", [(3, 6), (13, 8)], ids=["partly filled", "wrapped"])
+def test_sampling_is_uniform(steps, size):
     memory, draws = filled(steps), 40_000
     rewards = memory.sample(10, draws // 10, np.random.default_rng(1)).reward
     values, counts = np.unique(rewards, return_counts=True)
-    np.testing.assert_array_equal(values, np.sort(tiny.newest(memory, kept // 2)["reward"].ravel()))
-    expected = draws / kept
+    np.testing.assert_array_equal(values, np.sort(tiny.newest(memory, size // 2)["reward"].ravel()))
+    expected = draws / size
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < 24.3  # the 0.1 % point of 7 degrees of freedom
 
 
-# -- several rewards in one transition ---------------------------------------------------------------------------------
+# -- n-step returns ----------------------------------------------------------------------------------------------------
 
 
 def clipped(reward):
     return np.clip(reward, 0, 1)
 
 
-# Step s of the one environment has reward s and ends in observation s + 100; gamma is 0.5 and n_step 3.
-# Fields of the memory, steps added, {step: how it ended}, slot -> reward, discount, next observation.
+# One environment; step s has reward s and next observation s + 100; gamma is 0.5 and n_step 3.
+# Memory arguments, number of steps, {step: how it ended}, slot -> reward, discount, next observation.
 N_STEP = {
-    "three rewards": ({}, 5, {}, 1, 1 + 2 / 2 + 3 / 4, 1 / 8, 103),
-    "terminated in the middle": ({}, 5, {2: "terminated"}, 1, 1 + 2 / 2, 0, 102),
-    "truncated in the middle": ({}, 5, {2: "truncated"}, 1, 1 + 2 / 2, 1 / 4, 102),
-    "ignored end": ({"ignore_done": True}, 5, {2: "terminated"}, 1, 1 + 2 / 2, 1 / 4, 102),
-    "over the wrap": ({"capacity": 4}, 6, {}, 3, 3 + 4 / 2 + 5 / 4, 1 / 8, 105),
-    "more than there are": ({"capacity": 4, "n_step": 9}, 6, {}, 2, 2 + 3 / 2 + 4 / 4 + 5 / 8, 1 / 16, 105),
-    "rewards clipped one by one": ({"reward_filter": clipped}, 5, {}, 1, 1 + 1 / 2 + 1 / 4, 1 / 8, 103),
+    "full window": ({}, 5, {}, 1, 1 + 2 / 2 + 3 / 4, 1 / 8, 103),
+    "terminated in the window": ({}, 5, {2: "terminated"}, 1, 1 + 2 / 2, 0, 102),
+    "truncated in the window": ({}, 5, {2: "truncated"}, 1, 1 + 2 / 2, 1 / 4, 102),
+    "ignore_done": ({"ignore_done": True}, 5, {2: "terminated"}, 1, 1 + 2 / 2, 1 / 4, 102),
+    "across the wrap": ({"capacity": 4}, 6, {}, 3, 3 + 4 / 2 + 5 / 4, 1 / 8, 105),
+    "n_step exceeds capacity": ({"capacity": 4, "n_step": 9}, 6, {}, 2, 2 + 3 / 2 + 4 / 4 + 5 / 8, 1 / 16, 105),
+    "each reward clipped": ({"reward_filter": clipped}, 5, {}, 1, 1 + 1 / 2 + 1 / 4, 1 / 8, 103),
 }
 
 
-@pytest.mark.parametrize("fields, steps, ends, slot, reward, discount, following", N_STEP.values(), ids=N_STEP.keys())
-def test_rewards_are_summed_up_to_the_end_of_the_episode_or_of_the_ring(
-    fields, steps, ends, slot, reward, discount, following
-):
+@pytest.mark.parametrize(
+    "fields, steps, ends, slot, reward, discount, expected_next", N_STEP.values(), ids=N_STEP.keys()
+)
+def test_n_step_returns(fields, steps, ends, slot, reward, discount, expected_next):
     memory = TransitionMemory(SPEC, **{"capacity": 8, "discount": 0.5, "n_step": 3, **fields})
     for step in range(steps):
         add(memory, step, **{ends[step]: True} if step in ends else {})
@@ -96,16 +90,16 @@ def test_rewards_are_summed_up_to_the_end_of_the_episode_or_of_the_ring(
     np.testing.assert_array_equal(batch.reward, [[np.float32(reward)]])
     np.testing.assert_array_equal(batch.discount, [[np.float32(discount)]])
     assert batch.reward.dtype == batch.discount.dtype == np.float32
-    assert batch.next_observation["observation"][0, 0, 0] == following
+    assert batch.next_observation["observation"][0, 0, 0] == expected_next
     np.testing.assert_array_equal(batch.observation["observation"][0, 0], first["observation/observation"])
     np.testing.assert_array_equal(batch.action[0, 0], first["action"])
     np.testing.assert_array_equal(memory.ring, ring)
 
 
-# -- rows in and out ---------------------------------------------------------------------------------------------------
+# -- reading and writing rows ------------------------------------------------------------------------------------------
 
 
-def test_rows_between_two_absolute_indices_come_back_over_the_wrap_as_copies():
+def test_between_returns_copies_across_the_wrap():
     memory = filled(6, capacity=8, num_envs=2)
     rows = memory.between(3, 6)
     assert steps_in(rows) == [3, 4, 5] and rows.shape == (3, 2) and len(memory.between(4, 4)) == 0
@@ -114,21 +108,18 @@ def test_rows_between_two_absolute_indices_come_back_over_the_wrap_as_copies():
 
 
 @pytest.mark.parametrize(
-    "steps, wanted, expected",
-    [
-        (2, 3, None),
-        (6, 4, [2, 3, 4, 5]),
-        (6, 5, None),
-    ],
+    "steps, count, expected",
+    [(2, 3, None), (6, 4, [2, 3, 4, 5]), (6, 5, None)],
 )
-def test_newest_actions_are_the_last_ones_or_nothing(steps, wanted, expected):
-    actions = filled(steps, capacity=4, num_envs=1).newest_actions(wanted)
-    assert (actions if actions is None else (1000 * actions[:, 0]).round().tolist()) == expected
-    assert filled(steps).newest_actions(wanted) is None  # of several environments
+def test_newest_steps(steps, count, expected):
+    newest = filled(steps, capacity=4, num_envs=1).newest_steps(count)
+    assert (newest if newest is None else (1000 * newest[0][:, 0]).round().tolist()) == expected
+    assert newest is None or newest[1]["observation"].shape[0] == count
+    assert filled(steps).newest_steps(count) is None  # more than one environment
 
 
 @pytest.mark.parametrize("terminated, expected", [(False, True), (True, False)])
-def test_marking_the_end_of_episodes_truncates_what_was_not_terminated(terminated, expected):
+def test_end_episodes_truncates_running_episodes(terminated, expected):
     memory = filled(2)
     add(memory, 2, terminated=[terminated, False])
     memory.end_episodes()
@@ -137,9 +128,6 @@ def test_marking_the_end_of_episodes_truncates_what_was_not_terminated(terminate
     np.testing.assert_array_equal(rows["terminated"][2], [terminated, False])
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-
-def test_rows_of_another_layout_are_refused():
+def test_put_rejects_rows_with_other_fields():
     with pytest.raises(TfsacError, match="fields"):
-        filled(2).put(0, TransitionMemory(SPEC._replace(extras={"switch": NUMBER}), 4, 2).ring[:1])
+        filled(2).put(0, TransitionMemory(SPEC._replace(extras={"switch": SCALAR}), 4, 2).ring[:1])

@@ -1,4 +1,4 @@
-"""Training in the cells of a notebook: what is shown, an interrupted cell, and the next one that continues."""
+"""Training in a notebook: output, an interrupted cell, and resuming in the next one."""
 
 import asyncio
 import pathlib
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-MISSING = "notebooks need: pip install 'tfsac[notebooks]'"
+SKIP_REASON = "notebooks need: pip install 'tfsac[notebooks]'"
 CELLS = (
     """
 import tfsac
@@ -28,12 +28,12 @@ tfsac.plot("run")
     """
 import os, signal
 
-class Impatient(tfsac.Callback):
+class InterruptTwice(tfsac.Callback):
     def on_step(self, trainer):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-print("and", tfsac.train(tiny_preset(), "other", callbacks=[Impatient()]).reason)
+print("reason", tfsac.train(tiny_preset(), "other", callbacks=[InterruptTwice()]).reason)
 """,
 )
 
@@ -43,10 +43,10 @@ def text_of(outputs):
 
 
 @pytest.mark.acceptance
-def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parent))  # of toys
-    pytest.importorskip("ipykernel", reason=MISSING)
-    nbclient = pytest.importorskip("nbclient", reason=MISSING)
+def test_interrupted_cell_is_resumed_in_the_next(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parent))  # for toys
+    pytest.importorskip("ipykernel", reason=SKIP_REASON)
+    nbclient = pytest.importorskip("nbclient", reason=SKIP_REASON)
     from nbformat import v4
 
     notebook = v4.new_notebook(cells=[v4.new_code_cell(cell) for cell in CELLS])
@@ -66,11 +66,11 @@ def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path, monk
         first = client.execute_cell(notebook.cells[0], 0).outputs
         thread.join()
         second = client.execute_cell(notebook.cells[1], 1).outputs
-        (picture,) = client.execute_cell(notebook.cells[2], 2).outputs
+        (figure,) = client.execute_cell(notebook.cells[2], 2).outputs
         last = client.execute_cell(notebook.cells[3], 3).outputs
     assert "reason SIGINT" in text_of(first) and "Continue with: " in text_of(first)
     assert "reason finished" in text_of(second) and "/run from step " in text_of(second)
     for outputs in (first, second):
         assert "evaluation return" in text_of(outputs) and "±" in text_of(outputs)
-    assert picture["data"]["image/png"]
-    assert "and SIGINT" in text_of(last)
+    assert figure["data"]["image/png"]
+    assert "reason SIGINT" in text_of(last)

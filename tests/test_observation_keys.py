@@ -1,4 +1,4 @@
-"""Networks that read some keys of an observation: privileged critics, and a policy that never touches their keys."""
+"""`observation_keys`: privileged critics read keys that the policy does not."""
 
 import gymnasium as gym
 import numpy as np
@@ -16,22 +16,22 @@ from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 SENSORS, STATE = ArraySpec((3,), "float32"), ArraySpec((2,), "float32")
-NUMBERS = ArraySpec((1,), "float32", np.float32([-2]), np.float32([2]))
-SPEC = Spec({"sensors": SENSORS, "state": STATE}, NUMBERS)
+ACTION = ArraySpec((1,), "float32", np.float32([-2]), np.float32([2]))
+SPEC = Spec({"sensors": SENSORS, "state": STATE}, ACTION)
 BOTH = ("sensors", "state")
 NORMALISED = {"environment.filters.observation_normalization": True}
 SHORT = {"environment.max_episode_steps": 10, **tiny.SHORTER}
 
 
-class Simulated(gym.Env):
-    """Shows a noisy state as "sensors" and, in training, the "state" itself."""
+class PointMass(gym.Env):
+    """Observes noisy "sensors" and, unless deployed, the true "state"."""
 
     action_space = gym.spaces.Box(-2.0, 2.0, (1,), np.float32)
 
-    def __init__(self, deployed=False):
-        self.deployed = deployed
+    def __init__(self, deployed_env=False):
+        self.deployed = deployed_env
         spaces = {"sensors": gym.spaces.Box(-10.0, 10.0, (3,), np.float32)}
-        if not deployed:
+        if not deployed_env:
             spaces["state"] = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.observation_space = gym.spaces.Dict(spaces)
 
@@ -46,15 +46,15 @@ class Simulated(gym.Env):
 
     def observation(self):
         noise = self.np_random.normal(0.0, 0.1, 3)
-        seen = {"sensors": (np.append(self.state, 0.0) + noise).astype(np.float32)}
-        return seen if self.deployed else seen | {"state": self.state.astype(np.float32)}
+        random_observation = {"sensors": (np.append(self.state, 0.0) + noise).astype(np.float32)}
+        return random_observation if self.deployed else random_observation | {"state": self.state.astype(np.float32)}
 
 
-def deployed():
-    return Simulated(deployed=True)
+def deployed_env():
+    return PointMass(deployed_env=True)
 
 
-def changes_for(preset):
+def key_changes(preset):
     names = [name for name in preset.agent.networks if name != "policy"]
     return {f"agent.networks.{name}.observation_keys": [*BOTH] for name in names} | {
         "agent.networks.policy.observation_keys": ["sensors"]
@@ -72,31 +72,28 @@ PRESETS = {
 
 def privileged(name="twin", **changes):
     preset = PRESETS[name]()
-    return override(preset, {**changes_for(preset), "environment.num_envs": 1, **changes})
+    return override(preset, {**key_changes(preset), "environment.num_envs": 1, **changes})
 
 
 def agent_of(preset, spec=SPEC, models=None):
     return build_agent(preset, RunParameters(seed=3, eager=True), spec, models)
 
 
-def seen(spec=SPEC, rows=4, seed=0):
+def random_observation(spec=SPEC, rows=4, seed=0):
     rng = np.random.default_rng(seed)
     return {key: rng.normal(size=(rows, *array.shape)).astype(array.dtype) for key, array in spec.observation.items()}
 
 
-# -- what networks read ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_policy_and_the_critics_read_their_keys_and_target_networks_those_of_their_online_ones(name):
+def test_each_network_reads_its_observation_keys(name):
     spec = SPEC._replace(action=DiscreteSpec(2)) if name == "discrete" else SPEC
     preset = privileged(name)
     agent = agent_of(preset, spec)
     for network, made in agent.networks.items():
         assert [*made.embedders] == (["sensors"] if network.startswith("policy") else [*BOTH]), network
     assert agent.notes == []
-    policy = type(agent.policy).build(preset.agent, spec, seed=3)  # without critics
-    without = {"sensors": seen()["sensors"]}
+    policy = type(agent.policy).build(preset.agent, spec, seed=3)  # no critics
+    without = {"sensors": random_observation()["sensors"]}
     full = {**without, "state": np.full((4, 2), np.nan, np.float32)}
     for mode in ("greedy", "sample", "explore"):
         actions = []
@@ -107,74 +104,71 @@ def test_the_policy_and_the_critics_read_their_keys_and_target_networks_those_of
     assert np.isfinite(actions[0]).all()
 
 
-def test_keys_are_read_in_the_order_of_the_list_each_through_its_own_embedder_or_the_usual_one():
+def test_keys_are_read_in_order_with_their_embedders():
     embedders = {"observation": {"scheme": [5]}, "state": {"scheme": [7]}}
     changes = {"agent.networks.q.observation_keys": ["state", "sensors"]}
     changes["agent.networks.q.input_embedders_parameters"] = embedders
     embedders = agent_of(privileged(**changes)).networks["q"].embedders
     assert [(key, layers[-1].units) for key, layers in embedders.items()] == [("state", 7), ("sensors", 5)]
-    usual = agent_of(privileged()).networks["q"]
-    assert [*usual.embedders.values()] == [[], []]  # as the preset's for "observation"
+    default = agent_of(privileged()).networks["q"]
+    assert [*default.embedders.values()] == [[], []]  # the preset's embedder for "observation"
 
 
-def test_custom_models_get_the_keys_of_their_network():
-    read = {}
+def test_custom_models_receive_their_observation_keys():
+    read_keys = {}
 
-    class Reads(tf.keras.Model):
+    class KeyRecorder(tf.keras.Model):
         def __init__(self, name):
             super().__init__()
             self.layer, self.title = tf.keras.layers.Dense(2), name
 
         def call(self, inputs):
             parts = inputs[0] if isinstance(inputs, list | tuple) else inputs
-            read[self.title] = sorted(parts)
+            read_keys[self.title] = sorted(parts)
             action = [inputs[1]] if isinstance(inputs, list | tuple) else []
             x = self.layer(tf.concat([*(parts[key] for key in sorted(parts)), *action], -1))
             return x if action else [x[:, :1], x[:, 1:]]
 
-    agent_of(privileged(), models=lambda: {"policy": Reads("policy"), "q": Reads("q")})
-    assert read == {"policy": ["sensors"], "q": [*BOTH]}
-
-
-# -- runs --------------------------------------------------------------------------------------------------------------
+    agent_of(privileged(), models=lambda: {"policy": KeyRecorder("policy"), "q": KeyRecorder("q")})
+    assert read_keys == {"policy": ["sensors"], "q": [*BOTH]}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("privileged") / "run"
-    tfsac.train(privileged(**NORMALISED), folder, RunParameters(seed=1), env_fn=Simulated, quiet=True)
+    tfsac.train(privileged(**NORMALISED), folder, RunParameters(seed=1), env_fn=PointMass, quiet=True)
     return folder
 
 
-def test_a_loaded_policy_needs_and_carries_the_policys_keys_alone(run):
-    policy = tfsac.load_policy(run, env_fn=deployed)
+def test_loaded_policy_needs_only_its_own_keys(run):
+    policy = tfsac.load_policy(run, env_fn=deployed_env)
     assert [*policy.reads.observation] == ["sensors"]
     state = policy.filters.state()
     assert [*state["mean"]] == [*state["squares"]] == ["sensors"] and state["count"] > 50
-    observation = {"sensors": seen()["sensors"]}
-    both = tfsac.load_policy(run, env_fn=Simulated, critics=True)
+    observation = {"sensors": random_observation()["sensors"]}
+    both = tfsac.load_policy(run, env_fn=PointMass, critics=True)
     np.testing.assert_array_equal(both.act(observation), policy.act(observation))
     assert [*both.filters.state()["mean"]] == [*BOTH]
 
 
-def test_the_memory_has_all_keys_and_demonstrations_must_too(run, tmp_path):
-    trainer = Trainer(privileged(), tmp_path / "unused", quiet=True, env_fn=Simulated)
+def test_memory_and_demonstrations_need_all_keys(run, tmp_path):
+    trainer = Trainer(privileged(), tmp_path / "unused", quiet=True, env_fn=PointMass)
     trainer.close()
     assert [*trainer.memory.observation] == [*BOTH]
-    policy = tfsac.load_policy(run, env_fn=deployed)
-    shown = tfsac.demonstrate(policy.act, gym.wrappers.TimeLimit(deployed(), 8), 2)
-    tfsac.save_demonstrations(tmp_path / "shown.npz", shown)
+    policy = tfsac.load_policy(run, env_fn=deployed_env)
+    demonstrations = tfsac.demonstrate(policy.act, gym.wrappers.TimeLimit(deployed_env(), 8), 2)
+    tfsac.save_demonstrations(tmp_path / "shown.npz", demonstrations)
     memory = {"kind": "prior_data", "demonstrations": str(tmp_path / "shown.npz"), "max_size": 100}
     with pytest.raises(TfsacError, match="lacks 'observation/state'"):
-        Trainer(privileged(**{"agent.memory": memory}), tmp_path / "without", quiet=True, env_fn=Simulated)
+        Trainer(privileged(**{"agent.memory": memory}), tmp_path / "without", quiet=True, env_fn=PointMass)
 
 
-@pytest.mark.usefixtures("untraced")
-def test_fine_tuning_keeps_the_policy_where_the_critics_read_other_keys(run, tmp_path, capsys):
+@pytest.mark.usefixtures("no_tracing")
+def test_fine_tuning_with_other_critic_keys(run, tmp_path, capsys):
     other = privileged(**NORMALISED, **{"agent.networks.q.observation_keys": ["state"]})
-    trainer = Trainer(other, tmp_path / "other", env_fn=Simulated, initial_weights=run)
+    trainer = Trainer(other, tmp_path / "other", env_fn=PointMass, initial_weights=run)
     trainer.close()
-    source = tfsac.load_policy(run, env_fn=Simulated, critics=True)
+    source = tfsac.load_policy(run, env_fn=PointMass, critics=True)
     networks = (agent.networks["policy"].variables for agent in (trainer.agent, source.acting))
     for ours, theirs in zip(*networks, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
@@ -184,10 +178,7 @@ def test_fine_tuning_keeps_the_policy_where_the_critics_read_other_keys(run, tmp
     assert "Network 'q' reads other observations" in capsys.readouterr().out
     swapped = privileged(**NORMALISED, **{"agent.networks.policy.observation_keys": ["state"]})
     with pytest.raises(TfsacError, match=r"observation_keys=.* in network 'policy'"):
-        Trainer(swapped, tmp_path / "swapped", quiet=True, env_fn=Simulated, initial_weights=run)
-
-
-# -- mistakes ----------------------------------------------------------------------------------------------------------
+        Trainer(swapped, tmp_path / "swapped", quiet=True, env_fn=PointMass, initial_weights=run)
 
 
 @pytest.mark.parametrize(
@@ -195,15 +186,15 @@ def test_fine_tuning_keeps_the_policy_where_the_critics_read_other_keys(run, tmp
     [
         ({"agent.networks.q.observation_keys": ["state", "state"]}, "distinct"),
         ({"agent.networks.q.observation_keys": ["sensors", "stat"]}, "Did you mean 'state'"),
-        ({"agent.networks.q.input_embedders_parameters": {"state": {}, "camera": {}}}, r"lack \['camera'\]"),
+        ({"agent.networks.q.input_embedders_parameters": {"state": {}, "camera": {}}}, r"\['camera'\]"),
     ],
 )
-def test_keys_that_nothing_can_read_are_refused(changes, words):
+def test_invalid_observation_keys_are_rejected(changes, words):
     with pytest.raises(TfsacError, match=words):
         agent_of(privileged(**changes))
 
 
-def test_a_shared_encoder_and_a_trunk_are_of_one_list():
+def test_shared_encoder_and_trunk_need_equal_keys():
     layers = {
         f"agent.networks.{name}.input_embedders_parameters": {"observation": {"scheme": [4]}}
         for name in ("policy", "q")
@@ -215,7 +206,7 @@ def test_a_shared_encoder_and_a_trunk_are_of_one_list():
     with pytest.raises(TfsacError, match="observation_keys"):
         override(preset, {"agent.networks.policy.observation_keys": ["sensors"]})
     trunk, two = tiny.acer(shared=True), SPEC._replace(action=DiscreteSpec(2))
-    read = agent_of(override(trunk, {"agent.networks.trunk.observation_keys": ["state"]}), two).networks["trunk"]
-    assert [*read.embedders] == ["state"]
-    with pytest.raises(TfsacError, match=r"lack \['features'\]"):
+    read_keys = agent_of(override(trunk, {"agent.networks.trunk.observation_keys": ["state"]}), two).networks["trunk"]
+    assert [*read_keys.embedders] == ["state"]
+    with pytest.raises(TfsacError, match=r"\['features'\]"):
         override(trunk, {"agent.networks.policy.observation_keys": ["sensors"]})

@@ -1,6 +1,4 @@
-"""Users' memories, explorations, heads and agents: in presets, in configs, in runs, in processes that have not seen
-them, and where they lead nowhere.
-"""
+"""Custom memories, explorations, heads and agents: in presets, configs, runs and other processes, and errors."""
 
 from __future__ import annotations
 
@@ -35,44 +33,44 @@ KIND = "my_parameters:MyAgentParameters"
 
 
 @p.parameters
-class OwnReplay(p.ExperienceReplayParameters):
-    """Parameters of a memory with an option."""
+class CustomReplay(p.ExperienceReplayParameters):
+    """Parameters of a custom memory with an extra field."""
 
     option: float = 0.5
-    path: ClassVar[str] = f"{__name__}:OwnMemory"
+    path: ClassVar[str] = f"{__name__}:CustomMemory"
 
 
 @p.parameters
-class OwnPrioritized(p.PrioritizedExperienceReplayParameters):
-    """Parameters that name the class above."""
+class CustomPrioritized(p.PrioritizedExperienceReplayParameters):
+    """Parameters that inherit their memory class."""
 
     option: float = 0.5
 
 
 @p.parameters
-class OwnNoise(p.AdditiveNoiseParameters):
-    """Parameters of an exploration."""
+class CustomNoise(p.AdditiveNoiseParameters):
+    """Parameters of a custom exploration."""
 
     path: ClassVar[str] = f"{__name__}:Shift"
 
 
 @p.parameters
-class OwnHead(p.SACPolicyHeadParameters):
-    """Parameters of a head."""
+class CustomHead(p.SACPolicyHeadParameters):
+    """Parameters of a custom head."""
 
     factor: float = 2.0
     path: ClassVar[str] = f"{__name__}:ScaledHead"
 
 
-class OwnMemory(TransitionMemory):
-    """Samples the oldest transition alone."""
+class CustomMemory(TransitionMemory):
+    """Always samples the oldest transition."""
 
     def choose(self, shape, rng):
         return np.zeros(shape, int), ()
 
 
 class Shift(Exploration):
-    """Adds `noise_std`."""
+    """Adds `noise_std` to every action."""
 
     def __call__(self, action, rng, uniform, env_steps):
         return action + self.parameters.noise_std
@@ -90,35 +88,35 @@ class ScaledHead(PolicyHead):
         return [self.factor * mean, log_std]
 
 
-def returning(changed):
-    """Returns an exploration that changes actions so."""
+def exploration_of(transform):
+    """Returns an exploration that applies a function to actions."""
 
-    class Changed(Exploration):
+    class Transformed(Exploration):
         def __call__(self, action, rng, uniform, env_steps):
-            return changed(action)
+            return transform(action)
 
-    return Changed(None)
+    return Transformed(None)
 
 
 @pytest.mark.parametrize(
-    ("spec", "allowed", "changed"),
+    ("spec", "valid", "invalid"),
     [
         (vector_spec(3, 2), lambda a: a, lambda a: a * np.nan),
         (discrete_spec(3, 2), lambda a: a, lambda a: a + 2),
         (discrete_spec(3, 3, masked=True), lambda a: np.full_like(a, 2), np.ones_like),
     ],
 )
-def test_what_an_own_exploration_returns_is_checked(spec, allowed, changed):
+def test_custom_exploration_output_is_validated(spec, valid, invalid):
     discrete = isinstance(spec.action, DiscreteSpec)
     preset = load_preset("cart_pole_discrete_sac" if discrete else "pendulum_twin_sac")
     policy = build_policy(tiny.shrunk(preset), p.RunParameters(), spec)
     mask = {"action_mask": np.array([[True, False, True]] * 4)} if "action_mask" in spec.observation else {}
-    seen = {"observation": np.zeros((4, 3), np.float32), **mask}
-    policy.exploration = returning(allowed)
-    assert policy.act(seen, mode="explore").action.shape[0] == 4
-    policy.exploration = returning(changed)
-    with pytest.raises(ValueError, match="Changed"):
-        policy.act(seen, mode="explore")
+    observations = {"observation": np.zeros((4, 3), np.float32), **mask}
+    policy.exploration = exploration_of(valid)
+    assert policy.act(observations, mode="explore").action.shape[0] == 4
+    policy.exploration = exploration_of(invalid)
+    with pytest.raises(ValueError, match="Transformed"):
+        policy.act(observations, mode="explore")
 
 
 def with_head(head):
@@ -128,28 +126,28 @@ def with_head(head):
 
 
 AGENTS = {
-    "memory": p.SoftActorCriticAgentParameters(memory=OwnReplay(max_size=5000, option=0.25)),
-    "prioritized": p.TwinSoftActorCriticAgentParameters(memory=OwnPrioritized(max_size=5000, alpha=0.3)),
-    "exploration": p.TwinSoftActorCriticAgentParameters(exploration=OwnNoise(0.3)),
-    "head": with_head(OwnHead(factor=3.0)),
+    "memory": p.SoftActorCriticAgentParameters(memory=CustomReplay(max_size=5000, option=0.25)),
+    "prioritized": p.TwinSoftActorCriticAgentParameters(memory=CustomPrioritized(max_size=5000, alpha=0.3)),
+    "exploration": p.TwinSoftActorCriticAgentParameters(exploration=CustomNoise(0.3)),
+    "head": with_head(CustomHead(factor=3.0)),
 }
 
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS.keys())
-def test_own_parameters_come_back_equal_from_json(agent):
+def test_custom_parameters_json_round_trip(agent):
     preset = p.Preset(agent=agent)
     text = json.dumps(p.to_json(preset))
-    assert f'"kind": "{__name__}:Own' in text
+    assert f'"kind": "{__name__}:Custom' in text
     assert p.from_json(p.Preset, text) == preset
 
 
-def test_set_changes_own_fields_and_names_mistakes():
+def test_override_of_custom_fields():
     preset = p.Preset(agent=AGENTS["memory"])
-    assert p.override(preset, {"agent.memory.option": 0.75}).agent.memory == OwnReplay(5000, option=0.75)
-    changed = p.override(preset, {"agent.memory": {"kind": f"{__name__}:OwnPrioritized", "option": 1.5}})
-    assert changed.agent.memory == OwnPrioritized(option=1.5)
+    assert p.override(preset, {"agent.memory.option": 0.75}).agent.memory == CustomReplay(5000, option=0.75)
+    changed = p.override(preset, {"agent.memory": {"kind": f"{__name__}:CustomPrioritized", "option": 1.5}})
+    assert changed.agent.memory == CustomPrioritized(option=1.5)
     with pytest.raises(p.ParameterError, match="option"):
-        p.override(preset, {"agent.memory": {"kind": f"{__name__}:OwnReplay", "optoin": 1}})
+        p.override(preset, {"agent.memory": {"kind": f"{__name__}:CustomReplay", "optoin": 1}})
 
 
 def memory_of(agent):
@@ -157,56 +155,58 @@ def memory_of(agent):
     return build_memory(preset, spec, Filters(preset.environment.filters, spec))
 
 
-def test_a_memory_is_built_from_its_parameters():
+def test_memory_is_built_from_its_parameters():
     memory = memory_of(AGENTS["memory"])
-    assert type(memory) is OwnMemory and (memory.rows, memory.num_envs, memory.discount) == (2500, 2, 0.99)
-    seen = {"observation": np.zeros((2, 3), np.float32)}
+    assert type(memory) is CustomMemory and (memory.rows, memory.num_envs, memory.discount) == (2500, 2, 0.99)
+    observations = {"observation": np.zeros((2, 3), np.float32)}
     for reward in (1.0, 2.0):
-        memory.add(seen, np.zeros((2, 1)), np.full(2, reward), np.zeros(2, bool), np.zeros(2, bool), seen)
+        memory.add(
+            observations, np.zeros((2, 1)), np.full(2, reward), np.zeros(2, bool), np.zeros(2, bool), observations
+        )
     assert (memory.sample(1, 4, np.random.default_rng(0)).reward == 1.0).all()
     prioritized = memory_of(AGENTS["prioritized"])
     assert type(prioritized) is PrioritizedMemory and prioritized.alpha == 0.3
 
 
-def test_a_policy_explores_by_an_own_exploration():
+def test_policy_uses_custom_exploration():
     spec = vector_spec(3, 1)
-    seen = {"observation": np.ones((4, 3), np.float32)}
+    observations = {"observation": np.ones((4, 3), np.float32)}
     actions = {}
     for mode in ("sample", "explore"):
         policy = build_policy(p.Preset(agent=AGENTS["exploration"]), p.RunParameters(seed=3), spec)
-        actions[mode] = policy.act(seen, mode=mode).action
+        actions[mode] = policy.act(observations, mode=mode).action
     np.testing.assert_allclose(actions["explore"] - actions["sample"], 0.3, atol=1e-6)
 
 
-def test_an_own_head_computes_what_it_says_in_graphs():
-    spec, seen = vector_spec(3, 1), {"observation": np.ones((4, 3), np.float32)}
-    own, usual = (
+def test_custom_head_acts_in_graphs():
+    spec, observations = vector_spec(3, 1), {"observation": np.ones((4, 3), np.float32)}
+    custom, default = (
         build_agent(p.Preset(agent=with_head(head)), p.RunParameters(eager=True), spec).networks["policy"]
-        for head in (OwnHead(), p.SACPolicyHeadParameters())
+        for head in (CustomHead(), p.SACPolicyHeadParameters())
     )
-    usual.model.set_weights(own.model.get_weights())
-    (mean, log_std), expected = own(seen), usual(seen)
+    default.model.set_weights(custom.model.get_weights())
+    (mean, log_std), expected = custom(observations), default(observations)
     np.testing.assert_allclose(mean, 2 * expected[0], rtol=1e-6)
     np.testing.assert_allclose(log_std, expected[1], rtol=1e-6)
-    forward = forward_of(own, spec)  # NumPy would leave the factor out
-    assert isinstance(forward, GraphForward) and not isinstance(forward_of(usual, spec), GraphForward)
-    np.testing.assert_allclose(forward(seen)[0], mean, rtol=1e-6)
+    forward = forward_of(custom, spec)  # NumPyForward ignores the factor
+    assert isinstance(forward, GraphForward) and not isinstance(forward_of(default, spec), GraphForward)
+    np.testing.assert_allclose(forward(observations)[0], mean, rtol=1e-6)
 
 
-def test_a_head_of_an_ensemble_changes_its_layers_alone():
+def test_custom_q_head_cannot_override_call():
     with pytest.raises(TypeError, match="critics"):
-        type("OwnCritics", (QHead,), {"__call__": lambda self, features, action: 0.0})
+        type("CustomCritics", (QHead,), {"__call__": lambda self, features, action: 0.0})
 
 
 class OneOutput(PolicyHead):
-    """Leaves out the log standard deviation."""
+    """Returns no log standard deviation."""
 
     def __call__(self, features):
         return super().__call__(features)[0]
 
 
 class WithLayer(PolicyHead):
-    """Has a layer that gradients do not train in whole."""
+    """Contains a layer with state that gradients do not train."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -217,16 +217,16 @@ class WithLayer(PolicyHead):
 
 
 @pytest.mark.parametrize(("head", "words"), [(OneOutput, "outputs"), (WithLayer, "Dropout")])
-def test_an_own_head_that_would_act_in_part_is_refused_by_its_name_and_its_networks(head, words, monkeypatch):
-    monkeypatch.setattr(OwnHead, "path", f"{__name__}:{head.__name__}")
+def test_unsupported_custom_heads_are_rejected(head, words, monkeypatch):
+    monkeypatch.setattr(CustomHead, "path", f"{__name__}:{head.__name__}")
     with pytest.raises(ValueError, match=words) as caught:
-        build_agent(p.Preset(agent=with_head(OwnHead())), p.RunParameters(eager=True), vector_spec(3, 1))
+        build_agent(p.Preset(agent=with_head(CustomHead())), p.RunParameters(eager=True), vector_spec(3, 1))
     assert "'policy'" in str(caught.value)
 
 
-def test_own_parameters_where_they_do_not_belong_are_refused():
+def test_custom_memory_of_another_agent_is_rejected():
     with pytest.raises(p.ParameterError, match="SequenceReplayParameters"):
-        p.TemporallyAbstractActorCriticAgentParameters(memory=OwnReplay())
+        p.TemporallyAbstractActorCriticAgentParameters(memory=CustomReplay())
 
 
 @pytest.mark.parametrize(
@@ -237,35 +237,36 @@ def test_own_parameters_where_they_do_not_belong_are_refused():
         ("tfsac.types:Spec", p.ParameterError, "subclass"),
     ],
 )
-def test_a_path_that_leads_nowhere_is_refused(path, error, words, monkeypatch):
-    monkeypatch.setattr(OwnReplay, "path", path)
+def test_invalid_class_path_is_rejected(path, error, words, monkeypatch):
+    monkeypatch.setattr(CustomReplay, "path", path)
     with pytest.raises(error, match=words):
         memory_of(AGENTS["memory"])
 
 
 @pytest.fixture
 def modules(monkeypatch):
-    """Lets a test import modules of users, which are forgotten afterwards."""
+    """Allows imports of user modules and removes them afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(imports, "IMPORT_FOLDERS", [])
-    before = set(sys.modules)
+    import_folders, before = list(imports.IMPORT_FOLDERS), set(sys.modules)
+    imports.IMPORT_FOLDERS.clear()
     yield
+    imports.IMPORT_FOLDERS[:] = import_folders
     for name in set(sys.modules) - before:
-        if name.startswith(("own_", "my_", "raises_")):
+        if name.startswith(("own_", "my_")):
             sys.modules.pop(name)
 
 
 @pytest.fixture
 def folder(modules, tmp_path, monkeypatch):
-    """A folder with the files of the page."""
+    """A folder with the files of docs/own_networks.md."""
     monkeypatch.chdir(tmp_path)
-    for name, text in {**FILES, "raises_at_import.py": "import nothing_of_this_name"}.items():
+    for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     importlib.invalidate_caches()
     return tmp_path
 
 
-def test_the_exploration_of_the_page_ends_and_one_that_no_config_can_find_again_is_refused(folder):
+def test_exploration_from_the_docs(folder):
     preset = p.override(load_preset(folder / "my_exploration.py"), {"agent.exploration.noisy_steps": 10})
     explore = build_policy(preset, p.RunParameters(), vector_spec(3, 1)).exploration
     action, rng = np.zeros((4, 1), np.float32), np.random.default_rng(0)
@@ -275,10 +276,10 @@ def test_the_exploration_of_the_page_ends_and_one_that_no_config_can_find_again_
         load_preset(renamed)
 
 
-# -- own agents --------------------------------------------------------------------------------------------------------
+# -- custom agents -----------------------------------------------------------------------------------------------------
 
 
-def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
+def test_preset_file_with_custom_agent(folder):
     preset = load_preset(folder / "my_preset.py")
     assert (preset.agent.kind, preset.agent.path) == (KIND, "my_agent:MyAgent")
     changed = p.override(preset, {"agent.algorithm.location_cost": 5.0, "agent.algorithm.discount": 0.9})
@@ -287,7 +288,7 @@ def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
 
 
 @pytest.mark.slow
-def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_python, tmp_path_factory):
+def test_config_with_custom_agent_in_a_new_process(folder, run_python, tmp_path_factory):
     preset = p.override(load_preset(folder / "my_preset.py"), {"agent.algorithm.location_cost": 7.5})
     RunDirectory(folder / "run").create(preset, p.RunParameters(seed=4))
     assert json.loads((folder / "run" / "config.json").read_text())["preset"]["agent"]["kind"] == KIND
@@ -304,23 +305,9 @@ print(type(preset.agent).__name__, preset.agent.algorithm.location_cost, run.see
     assert printed.split() == ["MyAgentParameters", "7.5", "4", "False"]
 
 
-def undecorated():
+def test_undecorated_parameters_are_rejected():
     class Plain(p.TwinSoftActorCriticAgentParameters):
         path: ClassVar[str] = "some_module:Plain"
 
-    p.Preset(agent=Plain())
-
-
-WRONG = {
-    "a module that raises": (
-        lambda: p.from_json(p.Preset, '{"agent": {"kind": "raises_at_import:Mine"}}'), Exception, "nothing_of_this_name",
-    ),
-    "no decorator": (undecorated, p.ParameterError, "@tfsac.parameters.parameters"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("make, error, words", WRONG.values(), ids=WRONG.keys())
-def test_what_is_no_agent_of_ones_own_is_refused(folder, make, error, words):
-    imports.make_importable(folder)
-    with pytest.raises(error, match=words):
-        make()
+    with pytest.raises(p.ParameterError, match=r"@tfsac\.parameters\.parameters"):
+        p.Preset(agent=Plain())

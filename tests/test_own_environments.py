@@ -1,4 +1,4 @@
-"""Levels: Gymnasium's, those of somebody's own modules, and what is wrong with them."""
+"""Levels: Gymnasium ids, user modules and errors."""
 
 import importlib
 import json
@@ -36,28 +36,28 @@ class Mine(gymnasium.Env):
 
 gymnasium.register("Mine-v0", entry_point=f"{__name__}:Mine", max_episode_steps=5)
 """
-OWN = ("own_mine", "own_missing", "own_raising", "own_beside")
+USER_MODULES = ("own_mine", "own_missing", "own_raising", "own_sibling")
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with modules, that is the current one; afterwards none of them is imported any more."""
+    """The working directory, with user modules; their imports are undone afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    kept = list(imports.IMPORT_FOLDERS)
+    import_folders = list(imports.IMPORT_FOLDERS)
     imports.IMPORT_FOLDERS.clear()
     (tmp_path / "own_mine.py").write_text(ENVIRONMENT)
     (tmp_path / "own_missing.py").write_text("\nimport nothing_of_this_name\n")
     (tmp_path / "own_raising.py").write_text("{}['key']\n")
     importlib.invalidate_caches()
     yield tmp_path
-    imports.IMPORT_FOLDERS[:] = kept
+    imports.IMPORT_FOLDERS[:] = import_folders
     gym.registry.pop("Mine-v0", None)
-    for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in USER_MODULES]:
         del sys.modules[name]
 
 
-def test_a_module_of_the_current_folder_is_found(folder):
+def test_module_in_current_folder_is_found(folder):
     assert cli.run(["check", "--level=own_mine:Mine-v0", "--num_steps=10"]) == 0
 
 
@@ -71,19 +71,19 @@ WRONG_LEVELS = {
 
 @pytest.mark.parametrize("level", WRONG_LEVELS)
 @pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
-def test_a_level_that_is_not_there_is_refused(folder, level):
+def test_unknown_level_is_rejected(folder, level):
     imports.make_importable(folder)
     with pytest.raises(TfsacError, match=WRONG_LEVELS[level]):
         make(level)
 
 
-def test_an_error_of_a_module_of_the_users_keeps_its_type(folder):
+def test_error_in_user_module_keeps_its_type(folder):
     imports.make_importable(folder)
     with pytest.raises(KeyError, match="key"):
         make("own_raising:X-v0")
 
 
-def test_arguments_and_time_limit_reach_the_level():
+def test_make_applies_kwargs_and_time_limit():
     env = make("Pendulum-v1", max_episode_steps=2, g=1.5)
     assert env.unwrapped.g == 1.5
     env.reset(seed=0)
@@ -93,13 +93,13 @@ def test_arguments_and_time_limit_reach_the_level():
         make("Pendulum-v1", gravty=3)
 
 
-def test_a_preset_imports_the_modules_beside_it_and_its_run_finds_them_again(folder, tmp_path, monkeypatch):
-    presets = folder / "presets_of_mine"
+def test_preset_imports_are_found_on_resume(folder, tmp_path, monkeypatch):
+    presets = folder / "my_presets"
     presets.mkdir()
-    (presets / "own_beside.py").write_text(ENVIRONMENT)
+    (presets / "own_sibling.py").write_text(ENVIRONMENT)
     (presets / "preset.py").write_text(
-        "import own_beside\nfrom tfsac.parameters import EnvironmentParameters, Preset\n"
-        "preset = Preset(environment=EnvironmentParameters('own_beside:Mine-v0'))\n"
+        "import own_sibling\nfrom tfsac.parameters import EnvironmentParameters, Preset\n"
+        "preset = Preset(environment=EnvironmentParameters('own_sibling:Mine-v0'))\n"
     )
     preset = load_preset(presets / "preset.py")
     from tfsac.parameters import RunParameters
@@ -108,7 +108,7 @@ def test_a_preset_imports_the_modules_beside_it_and_its_run_finds_them_again(fol
     RunDirectory(folder / "run").create(preset, RunParameters())
     assert json.loads((folder / "run" / "config.json").read_text())["import_folders"] == [str(presets)]
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(presets)])
-    del sys.modules["own_beside"]
+    del sys.modules["own_sibling"]
     del gym.registry["Mine-v0"]
     make(read_config(folder / "run" / "config.json")[0].environment.level).close()
 
@@ -120,7 +120,7 @@ SHORT = {
 
 
 @pytest.mark.slow
-def test_the_page_about_own_environments_does_what_it_says(tmp_path, monkeypatch):
+def test_docs_page_runs(tmp_path, monkeypatch):
     changes = {
         path: value
         for path, value in {**tiny.CHANGES, **tiny.SHORTER}.items()

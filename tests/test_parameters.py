@@ -1,4 +1,4 @@
-"""Parameter objects: defaults, JSON, overrides, one refusal of each kind."""
+"""Parameter objects: defaults, JSON, overrides, levels and error messages."""
 
 import json
 import pathlib
@@ -27,7 +27,7 @@ def network(**fields):
 
 
 def discrete_preset():
-    """A preset of discrete actions, with what no preset file has."""
+    """Returns a discrete preset with settings that no preset file has."""
     agent = Discrete(
         p.DiscreteSoftActorCriticAlgorithmParameters(),
         p.EpsilonGreedyParameters(0.5, 0.05, 77, "linear"),
@@ -39,7 +39,7 @@ def discrete_preset():
 
 
 def switching_preset(**filters):
-    """A preset of trajectories in which what only such presets have differs from the defaults."""
+    """Returns a TAAC preset in which the TAAC settings differ from their defaults."""
     algorithm = Trajectories(
         trajectory="quadratic",
         inverse_mode=False,
@@ -51,24 +51,18 @@ def switching_preset(**filters):
     return p.Preset(agent=Switching(algorithm, memory=p.SequenceReplayParameters(90_000, 6)), environment=environment)
 
 
-# -- defaults ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_defaults_are_those_of_the_version_before():
-    made = [p.SQILExperienceReplayParameters("x"), p.PriorDataReplayParameters("x")]
-    made += [p.PrioritizedExperienceReplayParameters(), p.NoiseRepetitionParameters(), p.AdditiveNoiseParameters()]
-    made += [p.EpsilonGreedyParameters(), p.AtariPreprocessingParameters(), p.FixedAlphaParameters()]
-    made += [TWIN(), Discrete(), Switching(), p.DiscreteACERAgentParameters(), p.GaussianACERAgentParameters()]
-    defaults = {type(each).__name__: each for each in made} | {"run": p.RunParameters(), "preset": p.Preset()}
+def test_defaults_are_unchanged():
+    instances = [p.SQILExperienceReplayParameters("x"), p.PriorDataReplayParameters("x")]
+    instances += [p.PrioritizedExperienceReplayParameters(), p.NoiseRepetitionParameters(), p.AdditiveNoiseParameters()]
+    instances += [p.EpsilonGreedyParameters(), p.AtariPreprocessingParameters(), p.FixedAlphaParameters()]
+    instances += [TWIN(), Discrete(), Switching(), p.DiscreteACERAgentParameters(), p.GaussianACERAgentParameters()]
+    defaults = {type(each).__name__: each for each in instances} | {"run": p.RunParameters(), "preset": p.Preset()}
     expected = json.loads((pathlib.Path(__file__).parent / "data" / "defaults.json").read_text())
-    for name, each in defaults.items():  # which may have new fields
+    for name, each in defaults.items():  # new fields are allowed
         now, before = (
             {path: str(x) for path, x in leaves(tree, empty=True)} for tree in (p.to_json(each), expected[name])
         )
         assert {path: now.get(path) for path in before} == before
-
-
-# -- JSON --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -77,10 +71,10 @@ def test_the_defaults_are_those_of_the_version_before():
     ids=["discrete", "switching"],
 )
 def test_json_round_trip_is_exact(preset):
-    read = p.from_json(p.Preset, json.dumps(p.to_json(preset)))
-    assert read == preset
-    for level in preset.levels:  # whose steps keep their unit
-        assert p.for_level(read, level).schedule.improve_steps == p.TrainingSteps(10)
+    loaded = p.from_json(p.Preset, json.dumps(p.to_json(preset)))
+    assert loaded == preset
+    for level in preset.levels:  # steps keep their unit
+        assert p.for_level(loaded, level).schedule.improve_steps == p.TrainingSteps(10)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +85,7 @@ def test_json_round_trip_is_exact(preset):
         ('{"agent": {"kind": "soft_actor"}}', "twin_soft_actor_critic"),
     ],
 )
-def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
+def test_invalid_json_error_names_the_place(text, words):
     with pytest.raises(p.ParameterError, match=re.escape(words)):
         p.from_json(p.Preset, text)
 
@@ -100,83 +94,83 @@ CONFIGS = sorted((pathlib.Path(__file__).parent / "data").glob("config_0_1_0*.js
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_configs_of_the_version_before_are_read(path):
+def test_old_configs_are_read(path):
     content = json.loads(path.read_text())
     preset, run = read_config(path)
     assert run.seed == content["run"]["seed"] == 7
-    read = p.to_json(preset)
+    loaded = p.to_json(preset)
     agent = content["preset"]["agent"]
     if agent["memory"]["kind"] not in ("sequences", "episodes"):
-        agent["memory"]["device"] = "cpu"  # which is newer
+        agent["memory"]["device"] = "cpu"  # newer than the config
     for section in ("algorithm", "memory", "exploration"):
-        assert read["agent"][section] == agent[section]
+        assert loaded["agent"][section] == agent[section]
     for section in ("environment", "schedule", "validation"):
-        assert read[section] == content["preset"][section]
+        assert loaded[section] == content["preset"][section]
     assert len(CONFIGS) >= 3
 
 
-# -- mistakes ----------------------------------------------------------------------------------------------------------
+# -- invalid values ----------------------------------------------------------------------------------------------------
 
-ENCODED = p.discrete_soft_actor_critic_networks(embedder=(8,))
-MISTAKES = {
+ENCODER_NETWORKS = p.discrete_soft_actor_critic_networks(embedder=(8,))
+INVALID = {
     "another library's name": (lambda: Twin(gamma=0.9), "'discount'"),
-    "text for steps": (lambda: Algorithm(**{PERIOD: "x"}), "EnvironmentSteps(n)"),
+    "text instead of steps": (lambda: Algorithm(**{PERIOD: "x"}), "EnvironmentSteps(n)"),
     "not a number": (lambda: Algorithm(discount=float("nan")), "discount"),
-    "period not whole": (lambda: Agent(Algorithm(num_consecutive_playing_steps=p.EnvironmentSteps(3))), PERIOD),
-    "part of a user's class": (lambda: p.Preset(environment=OwnEnvironment()), "OwnEnvironment"),
-    "an argument that no config keeps": (lambda: p.EnvironmentParameters(kwargs={"x": object()}), "env_fn"),
-    "unequal shared encoders": (
-        lambda: Discrete(networks={**ENCODED, "q": p.discrete_soft_actor_critic_networks(embedder=(9,))["q"]}, shared_encoder=True),
+    "period is not a multiple": (lambda: Agent(Algorithm(num_consecutive_playing_steps=p.EnvironmentSteps(3))), PERIOD),
+    "custom section class": (lambda: p.Preset(environment=CustomEnvironment()), "CustomEnvironment"),
+    "kwargs that JSON cannot hold": (lambda: p.EnvironmentParameters(kwargs={"x": object()}), "env_fn"),
+    "different shared encoders": (
+        lambda: Discrete(networks={**ENCODER_NETWORKS, "q": p.discrete_soft_actor_critic_networks(embedder=(9,))["q"]}, shared_encoder=True),
         "shared_encoder",
     ),
+    "log_std_bounds in the wrong order": (
+        lambda: p.SACPolicyHeadParameters(log_std_bounds=(2.0, -5.0)), "log_std_bounds",
+    ),
     "epsilon on continuous actions": (lambda: Agent(exploration=p.EpsilonGreedyParameters()), "AdditiveNoise"),
-    "scaled returns of several discounts": (
+    "return scaling with several discounts": (
         lambda: switching_preset(return_scaling=p.ReturnScalingParameters()), "reward_discounts",
     ),
     "XLA on several devices": (lambda: p.RunParameters(jit_compile=True, strategy="mirrored"), "jit_compile"),
-    "workers that collect alone": (
+    "asynchronous workers": (
         lambda: p.RunParameters(asynchronous_collection=True, strategy="multi_worker"), "multi_worker",
     ),
 }  # fmt: skip
 
 
 @p.parameters
-class OwnEnvironment(p.EnvironmentParameters):
-    """A class whose field no config would keep."""
+class CustomEnvironment(p.EnvironmentParameters):
+    """A custom section, whose field a config cannot hold."""
 
     more: int = 3
 
 
-@pytest.mark.parametrize("make, words", MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_refused_with_words_that_help(make, words):
+@pytest.mark.parametrize("make, words", INVALID.values(), ids=INVALID.keys())
+def test_invalid_parameters_are_rejected(make, words):
     with pytest.raises(p.ParameterError, match=re.escape(words)):
         make()
 
 
-# -- what has no effect ------------------------------------------------------------------------------------------------
+# -- unused fields -----------------------------------------------------------------------------------------------------
 
 TWIN = p.TwinSoftActorCriticAgentParameters
 
 
-# A field, the one that leaves it without effect, and how both are set.
-WITHOUT_EFFECT = {
-    "betas of RMSProp": (
+# An unused field, the field that disables it, and a call that sets both.
+UNUSED_FIELDS = {
+    "Adam beta with RMSProp": (
         "adam_optimizer_beta1", "RMSProp", lambda: network(optimizer_type="RMSProp", adam_optimizer_beta1=0.5),
     ),
-    "rewards divided twice": (
+    "two reward scalings": (
         "reward_normalization", "return_scaling",
         lambda: p.FilterParameters(reward_normalization=True, return_scaling=p.ReturnScalingParameters()),
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name, other, make", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT.keys())
-def test_a_field_that_another_one_leaves_without_effect_is_refused_with_both_names(name, other, make):
+@pytest.mark.parametrize("name, other, make", UNUSED_FIELDS.values(), ids=UNUSED_FIELDS.keys())
+def test_unused_field_error_names_both_fields(name, other, make):
     with pytest.raises(p.ParameterError, match=rf"{name} has no effect with .*{other}"):
         make()
-
-
-# -- target period -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -188,7 +182,7 @@ def test_a_field_that_another_one_leaves_without_effect_is_refused_with_both_nam
         (p.TrainingSteps(3), p.EnvironmentEpisodes(1), 100, 3),
     ],
 )
-def test_target_period_becomes_a_number_of_updates(period, playing, updates, expected):
+def test_target_period_in_updates(period, playing, updates, expected):
     counts = {"num_consecutive_playing_steps": playing, "num_consecutive_training_steps": updates}
     assert Algorithm(**{PERIOD: period}, **counts).updates_between_target_copies() == expected
 
@@ -206,20 +200,14 @@ def test_target_period_becomes_a_number_of_updates(period, playing, updates, exp
         ('a="run_1_2"', "a", "run_1_2"),
     ],
 )
-def test_an_assignment_is_split_into_path_and_json_value(text, path, value):
+def test_parse_assignment(text, path, value):
     assert p.parse_assignment(text) == (path, value)
 
 
-def test_a_number_keeps_the_unit_of_steps_and_replaces_any_other_text():
+def test_number_keeps_unit_of_steps_and_replaces_text():
     preset = p.override(load_preset("pendulum_sac"), {"environment.kwargs.task": "reach(easy)"})
     changed = p.override(preset, {"environment.kwargs.task": 7, "schedule.heatup_steps": 800})
     assert changed.environment.kwargs == {"task": 7} and changed.schedule.heatup_steps == p.EnvironmentSteps(800)
-
-
-def test_tuples_in_kwargs_are_lists_from_the_start_as_a_config_brings_them_back():
-    given = p.EnvironmentParameters(kwargs={"size": (3, 4), "more": {"a": [(1, 2)]}})
-    assert given.kwargs == {"size": [3, 4], "more": {"a": [[1, 2]]}}
-    assert p.from_json(p.EnvironmentParameters, json.dumps(p.to_json(given))) == given
 
 
 @pytest.mark.parametrize(
@@ -230,10 +218,10 @@ def test_tuples_in_kwargs_are_lists_from_the_start_as_a_config_brings_them_back(
         ("schedule.improve_steps=EnvironmentSteps(1.5e5)", "EnvironmentSteps(150000)"),
         ("agent.networks.policy.middleware_parameters.scheme=[3.2e1, 64]", [32, 64]),
         ("agent.exploration={}", {"noise_std": 0.1, "kind": "additive_noise"}),
-        ("environment.kwargs.g=10.0", 10.0),  # what an environment takes stays as it is
+        ("environment.kwargs.g=10.0", 10.0),  # environment arguments are not converted
     ],
 )
-def test_override_takes_json_values(assignment, expected):
+def test_override_with_json_values(assignment, expected):
     path, value = p.parse_assignment(assignment)
     node = p.to_json(p.override(load_preset("pendulum_twin_sac"), {path: value}))
     for key in path.split("."):
@@ -252,7 +240,7 @@ def test_override_takes_json_values(assignment, expected):
         ("environment.kwargs=[1, 2", "JSON"),
     ],
 )
-def test_a_wrong_override_is_refused_with_words_that_help(text, words):
+def test_invalid_override_is_rejected(text, words):
     with pytest.raises(p.ParameterError, match=re.escape(words)):
         p.override(p.Preset(), dict([p.parse_assignment(text)]))
 
@@ -264,28 +252,28 @@ SCALE = "environment.filters.reward_rescale_factor"
 
 
 @pytest.mark.parametrize(
-    ("level", "listed", "scale", "threshold", "visible"),
+    ("level", "changes_of_level", "scale", "threshold", "visible"),
     [
         ("Humanoid-v5", None, 20.0, 4000.0, None),
         ("Pendulum-v1", None, 1.0, None, None),
         ("Pendulum-v1", {"environment.visible_entries": (1, 0)}, 1.0, None, (1, 0)),
     ],
 )
-def test_a_level_has_what_is_listed_of_it_and_no_other_levels_threshold(level, listed, scale, threshold, visible):
+def test_for_level_applies_the_changes_of_the_level(level, changes_of_level, scale, threshold, visible):
     environment = p.EnvironmentParameters("Hopper-v5", visible_entries=(0, 2))
     levels = {
         "Humanoid-v5": {SCALE: 20.0, "validation.min_reward_threshold": 4000.0},
-        **({level: listed} if listed else {}),
+        **({level: changes_of_level} if changes_of_level else {}),
     }
     validation = p.PresetValidationParameters(2000.0, 500)
-    new = p.for_level(p.Preset(environment=environment, validation=validation, levels=levels), level)
-    assert (new.environment.level, new.environment.filters.reward_rescale_factor) == (level, scale)
-    assert new.environment.visible_entries == visible
-    assert new.validation.min_reward_threshold == threshold
-    assert new.validation.max_episodes_to_achieve_reward == (None if threshold is None else 500)
+    moved = p.for_level(p.Preset(environment=environment, validation=validation, levels=levels), level)
+    assert (moved.environment.level, moved.environment.filters.reward_rescale_factor) == (level, scale)
+    assert moved.environment.visible_entries == visible
+    assert moved.validation.min_reward_threshold == threshold
+    assert moved.validation.max_episodes_to_achieve_reward == (None if threshold is None else 500)
 
 
-def test_a_run_moves_to_a_third_level_without_what_the_second_had():
+def test_for_level_undoes_changes_of_the_last_level():
     environment = p.EnvironmentParameters("Hopper-v5", visible_entries=(0, 2))
     levels = {"Humanoid-v5": {SCALE: 20.0, "agent.networks.*.learning_rate": 0.1}}
     preset = p.Preset(environment=environment, validation=p.PresetValidationParameters(2000.0), levels=levels)
@@ -295,20 +283,20 @@ def test_a_run_moves_to_a_third_level_without_what_the_second_had():
     assert p.for_level(run, "Ant-v5") == p.for_level(p.override(preset, discount), "Ant-v5")
 
 
-def test_a_level_may_replace_objects_and_so_may_what_is_set_afterwards():
+def test_for_level_and_override_replace_objects():
     fixed = {"agent.algorithm.temperature": {"kind": "fixed", "alpha": 0.2}}
     levels = {
         "Ant-v5": {"environment.kwargs.use_contact_forces": False, **fixed},
         "Humanoid-v5": {"agent.algorithm.temperature.target_entropy": -3.0},
     }
     preset = p.Preset(agent=p.TwinSoftActorCriticAgentParameters(), levels=levels)
-    own = preset.environment.level
-    assert p.for_level(p.for_level(preset, "Ant-v5"), own) == preset
-    changed = p.override(p.for_level(preset, "Humanoid-v5"), fixed)  # which has no target entropy
-    assert p.for_level(changed, own) == p.override(preset, fixed)
+    default_level = preset.environment.level
+    assert p.for_level(p.for_level(preset, "Ant-v5"), default_level) == preset
+    changed = p.override(p.for_level(preset, "Humanoid-v5"), fixed)  # has no target entropy
+    assert p.for_level(changed, default_level) == p.override(preset, fixed)
 
 
-def test_epsilon_goes_down_as_described():
+def test_epsilon_schedules():
     exponential = p.EpsilonGreedyParameters(0.9, 0.1, 100)
     assert exponential.epsilon(0) == pytest.approx(0.9)
     assert exponential.epsilon(100) == pytest.approx(0.1 + 0.8 * 0.36787944)
@@ -317,36 +305,37 @@ def test_epsilon_goes_down_as_described():
     assert [linear.epsilon(steps) for steps in (0, 50, 100, 1000)] == pytest.approx([0.9, 0.5, 0.1, 0.1])
 
 
-def test_a_change_may_set_what_an_earlier_one_left_to_its_default():
+def test_override_uses_earlier_changes():
     changes = {"agent.memory": {"kind": "sqil", "demonstrations": "x.npz"}, "agent.memory.num_episodes": 2}
     memory = p.override(load_preset("cart_pole_discrete_sac"), changes).agent.memory
     assert (memory.demonstrations, memory.num_episodes) == ("x.npz", 2)
 
 
-def test_infinities_among_the_arguments_of_a_level_stay_as_they_are():
-    kwargs = {"healthy_z_range": [0.5, float("inf")], "low": {"x": [-float("inf")]}}
+def test_tuples_and_infinities_in_environment_kwargs():
+    kwargs = {"healthy_z_range": (0.5, float("inf")), "low": {"x": [(-float("inf"), 1)]}}
     preset = p.override(load_preset("mujoco_twin_sac"), {"environment.kwargs": kwargs})
-    assert preset.environment.kwargs == kwargs
+    assert preset.environment.kwargs == {"healthy_z_range": [0.5, float("inf")], "low": {"x": [[-float("inf"), 1]]}}
     assert p.from_json(p.Preset, json.dumps(p.to_json(preset))) == preset
     assert p.override(preset, {"environment.kwargs.high": float("inf")}).environment.kwargs["high"] == float("inf")
+    assert p.EnvironmentParameters(kwargs={"size": (3, 4)}).kwargs == {"size": [3, 4]}
     with pytest.raises(p.ParameterError, match="finite"):
         p.override(preset, {"agent.networks.policy.clip_gradients": float("inf")})
 
 
-def test_the_discount_of_episodes_is_the_golden_one():
+def test_discount_of_episodes_matches_golden_values():
     golden, _ = golden_tools.read("modern_tables.npz")
     for steps, expected in zip(golden["gamma/episode_steps"], golden["gamma/value"], strict=True):
         assert p.discount_of_episodes(int(steps)) == pytest.approx(float(expected), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_a_name_of_another_library_leads_to_a_parameter(name):
+def test_parameter_names_of_other_libraries_are_suggested(name):
     with pytest.raises(p.ParameterError, match="Did you mean") as caught:
         p.override(load_preset("redq_mujoco"), {name: 1})
     assert PATHS[name].removeprefix("run.") in str(caught.value) or name == "alpha"
 
 
-def test_scalars_of_numpy_become_numbers_of_python():
+def test_numpy_scalars_become_python_numbers():
     changes = {
         "environment.kwargs": {"g": np.float32(0.5), "parts": [np.int64(1), (np.bool_(True),)]},
         "agent.networks.*.batch_size": np.int16(16),

@@ -1,4 +1,4 @@
-"""MuJoCo Playground's tasks: their copies step, end and begin episodes each by itself."""
+"""MuJoCo Playground tasks as vector environments whose members are reset separately."""
 
 import json
 
@@ -19,11 +19,11 @@ from mujoco_playground import State, registry
 
 from tfsac.playground import Playground
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.filterwarnings("ignore")]  # JAX and MuJoCo warn about their own code
+pytestmark = [pytest.mark.acceptance, pytest.mark.filterwarnings("ignore")]  # raised in JAX and MuJoCo
 
 
 class Walk:
-    """A point moves by its action from a random place in [0, 1), ends beyond 3 and is lost where the action is 1."""
+    """A point that starts in [0, 1) and moves by its action; it terminates above 3, and an action of 1 makes it NaN."""
 
     action_size = 1
 
@@ -31,12 +31,12 @@ class Walk:
         return self.state(jax.random.uniform(rng), jnp.zeros(()), jnp.zeros(()))
 
     def step(self, state, action):
-        place = jnp.where(action[0] == 1.0, jnp.nan, state.data + action[0])
-        return self.state(place, -place, ((place > 3.0) | jnp.isnan(place)).astype(float))
+        position = jnp.where(action[0] == 1.0, jnp.nan, state.data + action[0])
+        return self.state(position, -position, ((position > 3.0) | jnp.isnan(position)).astype(float))
 
-    def state(self, place, reward, done):
-        observation = {"state": place[None], "privileged_state": jnp.stack([place, 2.0 * place])}
-        return State(place, observation, reward, done, {}, {})
+    def state(self, position, reward, done):
+        observation = {"state": position[None], "privileged_state": jnp.stack([position, 2.0 * position])}
+        return State(position, observation, reward, done, {}, {})
 
 
 @pytest.fixture
@@ -45,44 +45,44 @@ def walk(monkeypatch):
     return Playground("Walk", 3, 4)
 
 
-def places(observation):
+def positions(observation):
     assert np.array_equal(
         2.0 * np.asarray(observation["state"])[:, 0], np.asarray(observation["privileged_state"])[:, 1]
     )
     return np.asarray(observation["state"])[:, 0]
 
 
-def test_copies_move_and_end_by_termination_a_limit_or_divergence(walk):
-    first = places(walk.reset(seed=1)[0])
+def test_episodes_end_by_termination_time_limit_or_divergence(walk):
+    first = positions(walk.reset(seed=1)[0])
     assert len({*first}) == 3 and (first >= 0.0).all() and (first < 1.0).all()
     actions = np.array([[0.9], [-0.5], [0.5]])
     for i in range(1, 5):
         observation, reward, terminated, truncated, info = walk.step(actions)
-        np.testing.assert_allclose(places(observation), first + i * actions[:, 0], rtol=1e-6)
-        np.testing.assert_array_equal(reward, -places(observation))
-        np.testing.assert_array_equal(terminated, places(observation) > 3.0)
+        np.testing.assert_allclose(positions(observation), first + i * actions[:, 0], rtol=1e-6)
+        np.testing.assert_array_equal(reward, -positions(observation))
+        np.testing.assert_array_equal(terminated, positions(observation) > 3.0)
         np.testing.assert_array_equal(truncated, [i == 4 and not ended for ended in terminated])
     assert terminated[0] and not info["diverged"].any()
 
     walk.reset(seed=1)
     observation, reward, terminated, truncated, info = walk.step([[1.0], [0.0], [0.5]])
-    np.testing.assert_allclose(places(observation), first + np.array([0.0, 0.0, 0.5]))
+    np.testing.assert_allclose(positions(observation), first + np.array([0.0, 0.0, 0.5]))
     assert [*reward] == [0.0, -first[1], -first[2] - 0.5] and not terminated.any()
     assert [*truncated] == [*info["diverged"]] == [True, False, False]
 
 
-def test_a_reset_of_some_leaves_the_others_where_they_are(walk):
-    first = places(walk.reset(seed=1)[0])
+def test_masked_reset_leaves_other_environments_unchanged(walk):
+    first = positions(walk.reset(seed=1)[0])
     walk.step(np.full((3, 1), 0.5))
-    mixed = places(walk.reset(options={"reset_mask": np.array([False, True, False])})[0])
+    mixed = positions(walk.reset(options={"reset_mask": np.array([False, True, False])})[0])
     np.testing.assert_allclose(mixed[[0, 2]], first[[0, 2]] + 0.5)
     assert 0.0 <= mixed[1] < 1.0 and mixed[1] != first[1]
     ends = [walk.step(np.zeros((3, 1)))[3].tolist() for _ in range(4)]
     assert ends == [[False] * 3] * 2 + [[True, False, True], [True] * 3]
-    assert np.array_equal(places(walk.reset(seed=1)[0]), first)
+    assert np.array_equal(positions(walk.reset(seed=1)[0]), first)
 
 
-def test_a_task_is_a_level_with_its_own_time_limit():
+def test_task_as_level_has_its_time_limit():
     env = gym.make_vec("tfsac.playground:CartpoleBalance", 2, "vector_entry_point")
     assert env.spec.max_episode_steps == 1000 and env.single_observation_space.shape == (5,)
     compiled = [env.reset(seed=seed)[0] for seed in (1, 1, 2)]
@@ -93,7 +93,7 @@ def test_a_task_is_a_level_with_its_own_time_limit():
     assert env._step._cache_size() == 1  # one compilation
 
 
-def test_the_page_about_thousands_of_environments_runs(tmp_path):
+def test_collection_docs_page_runs(tmp_path):
     shorter = {
         "--run_dir=runs/cheetah": "--num_envs=8 --level=tfsac.playground:CartpoleBalance --run_dir=runs/cheetah",
         "--num_envs=64": "--num_envs=8",

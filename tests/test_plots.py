@@ -1,4 +1,4 @@
-"""Learning curves: how a CSV file is read, and what is drawn."""
+"""Learning curves and action plots."""
 
 import numpy as np
 import pytest
@@ -35,22 +35,20 @@ def note(figure):
     return figure.legends[0].get_title().get_text()
 
 
-def test_a_curve_has_the_rows_in_which_its_column_is_not_empty(run):
+def test_read_curve(run):
     directory = run()
     steps, values = read_curve(directory)
     assert steps.tolist() == [2000, 4000] and values.tolist() == [-4.0, -2.5]
     steps, values = read_curve(directory / "metrics.csv", "training/return_mean")
     assert steps.tolist() == [1000, 2000, 4000] and values.tolist() == [-5.0, -4.5, -3.0]
-
-
-def test_of_repeated_steps_the_last_counts_and_half_a_line_is_left_out(run):
-    steps, values = read_curve(run(rows=[*ROWS, "2000,1000,,-7,-8,-6", "5000,40"]))
+    # Repeated steps and a partial line.
+    steps, values = read_curve(run("resumed", rows=[*ROWS, "2000,1000,,-7,-8,-6", "5000,40"]))
     assert steps.tolist() == [2000, 4000] and values.tolist() == [-7.0, -2.5]
-    recent = run("recent", ["10,1", "20,2"], "env_steps,training/recent_return_mean")  # no evaluations
+    recent = run("recent", ["10,1", "20,2"], "env_steps,training/recent_return_mean")  # no evaluation columns
     assert read_curve(recent)[1].tolist() == [1.0, 2.0]
 
 
-def test_the_best_evaluation_is_one_after_the_first_update(run):
+def test_trained_evaluations_start_after_the_first_update(run):
     warm_up = ["500,0,,9,9,9", "1000,0,,8,8,8"]
     steps, returns = trained_evaluations(run(rows=[*warm_up, "1500,1,,1,1,1", "2000,5,,2,2,2"]))
     assert steps.tolist() == [1500, 2000] and returns.tolist() == [1.0, 2.0]
@@ -59,18 +57,18 @@ def test_the_best_evaluation_is_one_after_the_first_update(run):
 
 
 @pytest.mark.parametrize(("cell", "message"), [("many", "numbers"), ("", "no values")])
-def test_what_cannot_be_read_is_named(run, cell, message):
+def test_read_curve_errors(run, cell, message):
     with pytest.raises(TfsacError, match=message):
         read_curve(run(rows=[f"1000,{cell}"], header="env_steps,q/q2"), "q/q2")
 
 
-def test_several_labels_and_seeds_are_drawn(run, figures, tmp_path):
+def test_plot_curves_with_labels_and_seeds(run, figures, tmp_path):
     runs = [run("a", curve_rows([0, 2, 4])), run("b", curve_rows([2, 4, 12]))]
     out = plot_curves({"both": [*runs, runs[0]], "_one$": [runs[0]]}, tmp_path / "new" / "x.png", "Title")
     assert out == tmp_path / "new" / "x.png" and out.exists()
     (axes,) = figures[0].axes
     drawn = [list(line.get_ydata()) for line in axes.lines]
-    assert drawn == [[0, 2, 4], [2, 4, 12], [1, 3, 8], [0, 2, 4]]  # a run counts once
+    assert drawn == [[0, 2, 4], [2, 4, 12], [1, 3, 8], [0, 2, 4]]  # duplicates count once
     band = axes.collections[0].get_paths()[0].vertices
     assert {tuple(point) for point in band.tolist()} >= {(1000, 0), (1000, 2), (3000, 4), (3000, 12)}
     assert legend(figures[0]) == ["both (2 seeds)", r" _one\$"] and note(figures[0]).startswith("band: 95 %")
@@ -78,7 +76,7 @@ def test_several_labels_and_seeds_are_drawn(run, figures, tmp_path):
     assert axes.get_title(loc="left") == "Title"
 
 
-def test_a_run_is_drawn_beside_its_metrics(run, figures, tmp_path):
+def test_plot_run(run, figures, tmp_path):
     directory = run("c")
     assert plot_run(directory) == directory / "learning_curve.png"
     (directory / "config.json").write_text('{"preset": {"environment": {"level": "L-v0"}, "agent": {"kind": "sac"}}}')
@@ -95,14 +93,14 @@ def test_a_run_is_drawn_beside_its_metrics(run, figures, tmp_path):
 
 
 def shaded(axes):
-    """Returns where a figure is shaded, as intervals of steps."""
+    """Returns the shaded intervals of steps."""
     spans = [
         path.vertices[:, 0] for collection in axes.collections for path in collection.get_paths() if len(path.vertices)
     ]
     return sorted((span.min(), span.max()) for span in spans)
 
 
-def test_the_actions_of_an_episode_are_drawn_one_below_the_other(figures, tmp_path):
+def test_plot_actions_with_switches(figures, tmp_path):
     actions = np.array([[0.5, -1.0], [0.5, -1.0], [0.1, 2.0], [0.3, 2.0], [0.3, 2.0]])
     plot_actions(actions, tmp_path / "a.png", np.array([True, False, True, False, False]), "Title")
     (figure,) = figures
@@ -118,7 +116,7 @@ def test_the_actions_of_an_episode_are_drawn_one_below_the_other(figures, tmp_pa
     assert legend(figure) == ["action", "new trajectory"] and note(figure).startswith("2 new trajectories in 5 steps")
 
 
-def test_discrete_actions_teams_and_policies_without_switches_are_drawn_without_dots(figures, tmp_path):
+def test_plot_actions_without_switches(figures, tmp_path):
     for actions, rows in ((np.array([1, 0, 2]), 1), (np.zeros((3, 2), int), 2), (np.zeros((3, 2, 2)), 4)):
         plot_actions(actions, tmp_path / "a.png")
         axes = figures[-1].axes

@@ -1,4 +1,4 @@
-"""A policy without critics: what is made for it, that it acts as the policy of its agent, and what it cannot export."""
+"""Policies loaded without critics act as the policy of their agent; values need critics."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ def shared_encoder():
     return override(dataclasses.replace(tiny_preset(MASKED), agent=agent), MASKS)
 
 
-# Preset, and networks that acting needs.
+# Preset and the networks that acting needs.
 CASES = {
     "sac with v": (lambda: tiny_preset(**{"environment__filters__observation_normalization": True}), "policy"),
     "ensemble, running statistics": (lambda: tiny.ensemble(level="Pendulum-v1", **NORMALISED), "policy"),
@@ -47,7 +47,7 @@ CASES = {
 
 
 class Run:
-    """A run directory whose best weights and statistics are none that a run begins with, and its agent."""
+    """An agent with changed weights and statistics, saved as the best policy of a run."""
 
     def __init__(self, folder, name):
         preset = CASES[name][0]()
@@ -56,7 +56,7 @@ class Run:
         rows = [as_arrays(env.reset(seed=seed)[0], self.spec) for seed in range(STEPS * ROWS)]
         env.close()
         arrays = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
-        self.seen = {key: x.reshape(STEPS, ROWS, *x.shape[1:]) for key, x in arrays.items()}
+        self.observations = {key: x.reshape(STEPS, ROWS, *x.shape[1:]) for key, x in arrays.items()}
         self.agent, self.filters = build_agent(preset, run, self.spec), Filters(preset.environment.filters, self.spec)
         rng = np.random.default_rng(5)
         for network in self.agent.networks.values():
@@ -71,90 +71,88 @@ class Run:
         directory.create(preset, run)
         save_weights(directory.best, self.agent, self.filters)
 
-    def played(self, policy, mode):
-        """Returns actions and states of steps after one another, from one stream of random numbers."""
-        policy.acting.rng, state, found = np.random.default_rng(7), None, []
+    def act_repeatedly(self, policy, mode):
+        """Returns the actions and states of consecutive steps, with a fixed random seed."""
+        policy.acting.rng, state, results = np.random.default_rng(7), None, []
         for step in range(STEPS):
-            seen = policy.filters.observation({key: x[step] for key, x in self.seen.items()})
+            seen = policy.filters.observation({key: x[step] for key, x in self.observations.items()})
             result = policy.acting.act(seen, state, np.full(ROWS, step == 3), mode)
             state = result.state
-            found += [result.action, *(state[name] for name in policy.acting.state)]
-        return found
+            results += [result.action, *(state[name] for name in policy.acting.state)]
+        return results
 
 
 @pytest.fixture(scope="module", params=CASES)
 def run(request, tmp_path_factory):
-    made = Run(tmp_path_factory.mktemp("alone") / "run", request.param)
-    made.has_values = not request.param.endswith("LSTMs")  # a critic of its own memory has no values
-    made.acting = set(CASES[request.param][1].split())
-    made.alone, made.whole = tfsac.load_policy(made.folder), tfsac.load_policy(made.folder, critics=True)
-    return made
+    loaded = Run(tmp_path_factory.mktemp("policies") / "run", request.param)
+    loaded.has_values = not request.param.endswith("LSTMs")  # recurrent critics have no values
+    loaded.acting = set(CASES[request.param][1].split())
+    loaded.policy = tfsac.load_policy(loaded.folder)
+    loaded.full_policy = tfsac.load_policy(loaded.folder, critics=True)
+    return loaded
 
 
 @pytest.mark.slow
-def test_loading_a_policy_makes_no_network_that_acting_does_not_need(run):
-    assert run.alone.acting.networks.keys() == run.acting and run.alone.critics is None
-    assert run.whole.critics.networks.keys() == run.agent.networks.keys()
-
-
-@pytest.mark.slow
-def test_a_policy_alone_acts_bit_for_bit_as_with_its_critics(run):
+def test_policy_without_critics_acts_identically(run):
+    assert run.policy.acting.networks.keys() == run.acting and run.policy.critics is None
+    assert run.full_policy.critics.networks.keys() == run.agent.networks.keys()
     source = tfsac.Policy(run.agent.policy, run.filters)
     for mode in ("greedy", "sample"):
-        expected = run.played(source, mode)
+        expected = run.act_repeatedly(source, mode)
         assert any(x.any() for x in expected)
-        for policy in (run.alone, run.whole):
-            for ours, theirs in zip(run.played(policy, mode), expected, strict=True):
+        for policy in (run.policy, run.full_policy):
+            for ours, theirs in zip(run.act_repeatedly(policy, mode), expected, strict=True):
                 np.testing.assert_array_equal(ours, theirs)
 
 
-def test_values_are_those_that_an_export_would_have_of_each_pair_of_observation_and_action(run):
-    policy = run.whole
+def test_values_match_the_exported_graph(run):
+    policy = run.full_policy
     policy.reset()
-    first, second = ({key: x[step] for key, x in run.seen.items()} for step in (0, 1))
+    first, second = ({key: x[step] for key, x in run.observations.items()} for step in (0, 1))
     actions, graph = policy.act(first), PolicyGraph(policy, values=True)
     if not run.has_values:
         with pytest.raises(ValueError, match="LSTM"):
             policy.values(second, actions)
         return
-    given = {key: tf.constant(x) for key, x in {**second, **policy.state}.items()}
-    expected = graph.values(given, tf.constant(actions, policy.acting.spec.action.dtype))
-    found = policy.values(second, actions)
-    assert found.keys() == expected.keys() and {"q", "switch_q"} & found.keys()
+    inputs = {key: tf.constant(x) for key, x in {**second, **policy.state}.items()}
+    expected = graph.values(inputs, tf.constant(actions, policy.acting.spec.action.dtype))
+    results = policy.values(second, actions)
+    assert results.keys() == expected.keys() and {"q", "switch_q"} & results.keys()
     for name, value in expected.items():
-        assert found[name].shape == (ROWS,)
-        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5)
+        assert results[name].shape == (ROWS,)
+        np.testing.assert_allclose(results[name], value, rtol=1e-5, atol=1e-5)
     policy.reset()
-    pairs = [policy.values({key: x[1] for key, x in first.items()}, action) for action in actions]
+    pair_values = [policy.values({key: x[1] for key, x in first.items()}, action) for action in actions]
     of_one = policy.values({key: x[1] for key, x in first.items()}, actions)
     grid = policy.values({key: x[:, None] for key, x in first.items()}, actions)
     by_one_action = policy.values(first, actions[2])
     for name, values in of_one.items():
-        np.testing.assert_allclose(values, [pair[name] for pair in pairs], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(values, [pair[name] for pair in pair_values], rtol=1e-5, atol=1e-5)
         assert grid[name].shape == (ROWS, ROWS) and by_one_action[name].shape == (ROWS,)
         np.testing.assert_allclose(grid[name][1], values, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(grid[name][:, 2], by_one_action[name], rtol=1e-5, atol=1e-5)
     assert any(np.ptp(values) > 0 for values in grid.values())
 
 
-def test_values_are_asked_with_critics_and_with_actions_that_the_environment_has(run, tmp_path):
-    several = {key: x[0] for key, x in run.seen.items()}
-    single = {key: x[0] for key, x in several.items()}
-    for values in (lambda: run.alone.values(single, 0), lambda: tfsac.export(run.alone, tmp_path / "out", values=True)):
+def test_values_need_critics_and_valid_actions(run, tmp_path):
+    batch = {key: x[0] for key, x in run.observations.items()}
+    single = {key: x[0] for key, x in batch.items()}
+    out = tmp_path / "out"
+    for values in (lambda: run.policy.values(single, 0), lambda: tfsac.export(run.policy, out, values=True)):
         with pytest.raises(ValueError, match="critics=True"):
             values()
     assert not list(tmp_path.iterdir())
-    policy, of = run.whole, run.spec.action
+    policy, action_spec = run.full_policy, run.spec.action
     policy.reset()
-    beyond = np.zeros((ROWS, *of.shape), of.dtype)
-    beyond[1] += 7
-    for action in (np.concatenate([beyond, beyond]), beyond):
+    out_of_bounds = np.zeros((ROWS, *action_spec.shape), action_spec.dtype)
+    out_of_bounds[1] += 7
+    for action in (np.concatenate([out_of_bounds, out_of_bounds]), out_of_bounds):
         with pytest.raises(ValueError, match="takes|mismatch" if run.has_values else "LSTM"):
-            policy.values(several, action)
+            policy.values(batch, action)
 
 
 @pytest.mark.filterwarnings("ignore:.* encountered in matmul")
-def test_a_policy_whose_numbers_overflow_says_so_instead_of_acting(tmp_path):
+def test_overflowing_policy_raises(tmp_path):
     preset = tiny.shrunk(tfsac.load_preset("cart_pole_discrete_sac"))
     policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "CartPole-v1", preset))
     for variable in policy.acting.networks["policy"].trainable_variables:

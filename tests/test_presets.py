@@ -1,4 +1,4 @@
-"""Every preset: data only, complete, and it learns something in a short run."""
+"""Every preset is complete and trains in a short run."""
 
 import ast
 import json
@@ -15,26 +15,24 @@ from tfsac.preset_lookup import describe_preset, load_preset, preset_names
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 
-# Box2D is wrapped by an old SWIG; as an error this warning ends the interpreter.
+# From Box2D's SWIG wrapper; as an error, this warning crashes the interpreter.
 pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__ attribute:DeprecationWarning")
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "presets"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
-# One of each kind of agent and memory.
-USUAL = ("acer_cartpole", "acer_pendulum", "atari_discrete_sac", "cart_pole_discrete_sac", "crossq_mujoco")
-USUAL += ("pendulum_sac", "pendulum_sqil", "pendulum_twin_sac", "recurrent_discrete_sac", "rlpd", "taac_simple_control")
-OF_SEVERAL_LEVELS = [name for name in NAMES if load_preset(name).levels]
+# One preset for each kind of agent and memory.
+QUICK = ("acer_cartpole", "acer_pendulum", "atari_discrete_sac", "cart_pole_discrete_sac", "crossq_mujoco")
+QUICK += ("pendulum_sac", "pendulum_sqil", "pendulum_twin_sac", "recurrent_discrete_sac", "rlpd", "taac_simple_control")
+MULTI_LEVEL = [name for name in NAMES if load_preset(name).levels]
 ENSEMBLES = [name for name in NAMES if getattr(load_preset(name).agent, "has_ensemble", False)]
 
 
-def needs_its_packages(name):
-    """Skips the test where an environment of the preset cannot be made."""
-    if name == "images":
-        pytest.importorskip("minatar", reason="needs tfsac[minatar]")
-    if name == "hybrid_sac":
-        pytest.importorskip("gym_platform", reason="needs tfsac[platform]")
-    if name.endswith(("many_environments", "many_environments_sac")):
-        pytest.importorskip("mujoco_playground", reason="needs tfsac[playground]")
+def skip_unless_installed(name):
+    """Skips the test unless the preset's environments are installed."""
+    needs = {"images": "minatar", "hybrid_sac": "gym_platform"}
+    needs |= dict.fromkeys(("flash_sac_many_environments", "many_environments_sac"), "mujoco_playground")
+    if name in needs:
+        pytest.importorskip(needs[name], reason=f"needs {needs[name]}")
     if name in ("fetch_hindsight", "taac_manipulation"):
         pytest.importorskip("gymnasium_robotics", reason="needs tfsac[robotics]")
         version = pytest.importorskip("mujoco", reason="needs tfsac[robotics]").__version__
@@ -42,8 +40,8 @@ def needs_its_packages(name):
             pytest.skip(f"the Fetch tasks fail with MuJoCo {version}; tfsac[robotics] brings an older one")
 
 
-def short(preset):
-    """Six times of collecting and a few updates, or six rollouts, each of which ends with its episodes."""
+def short_run(preset):
+    """Returns a preset with six collection steps and a few updates, or six rollouts."""
     preset = tiny.shrunk(preset)
     algorithm, steps = preset.agent.algorithm, 20
     changes = {
@@ -71,12 +69,12 @@ def short(preset):
     return p.override(preset, {**changes, "schedule.improve_steps": f"EnvironmentSteps({6 * steps})"})
 
 
-def test_the_presets_of_the_folder_are_the_presets_of_the_package():
+def test_preset_names_match_the_folder():
     assert preset_names() == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_preset_has_a_docstring_thresholds_and_a_line_that_runs_it_and_is_the_same_after_json(name):
+def test_preset_is_complete_and_survives_json(name):
     source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     preset = load_preset(name)
     assert isinstance(preset, p.Preset)
@@ -90,19 +88,19 @@ def test_a_preset_has_a_docstring_thresholds_and_a_line_that_runs_it_and_is_the_
         assert level != preset.environment.level or p.override(preset, changes) == preset
 
 
-# Without graphs, which take most of the time of so short a run; tests/acceptance/README.md has the others.
+# Eager, as tracing takes most of such a short run; tests/acceptance/README.md has the others.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "eager"),
     [
-        *((name, True) for name in USUAL),
-        *(pytest.param(name, True, marks=pytest.mark.acceptance) for name in NAMES if name not in USUAL),
+        *((name, True) for name in QUICK),
+        *(pytest.param(name, True, marks=pytest.mark.acceptance) for name in NAMES if name not in QUICK),
         *(pytest.param(name, False, marks=pytest.mark.acceptance) for name in ("crossq_mujoco", "taac_simple_control")),
     ],
 )
-def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name, eager, tmp_path):
-    needs_its_packages(name)
-    preset = short(load_preset(name))
+def test_short_run_updates_every_network(name, eager, tmp_path):
+    skip_unless_installed(name)
+    preset = short_run(load_preset(name))
     run = p.RunParameters(seed=3, eager=eager, updates_between_diagnostics=1)
     trainer = Trainer(preset, tmp_path / "run", run, quiet=True)
     before = weights(trainer)
@@ -121,22 +119,22 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
     ("name", "level"),
     [
         (name, level)
-        for name in OF_SEVERAL_LEVELS
+        for name in MULTI_LEVEL
         for i, level in enumerate(load_preset(name).levels)
-        if not i or name not in ENSEMBLES  # which differ in a number or two from level to level
+        if not i or name not in ENSEMBLES  # their levels differ in one or two numbers
     ],
 )
-def test_every_level_has_an_agent_that_acts_in_it(name, level):
-    needs_its_packages(name)
+def test_agent_acts_in_every_level(name, level):
+    skip_unless_installed(name)
     preset = p.for_level(load_preset(name), level)
     assert preset.environment.level == level
     env = make(level)
     spec = spec_of(env)
-    agent = build_agent(short(preset), p.RunParameters(seed=1), spec)
+    agent = build_agent(short_run(preset), p.RunParameters(seed=1), spec)
     observation, _ = env.reset(seed=1)
     rows = {key: np.repeat(array[None], 20, axis=0) for key, array in as_arrays(observation, spec).items()}
     action = agent.policy.act(rows, mode="sample").action
     assert action.shape == (20, *env.action_space.shape)
-    bound = np.inf if preset.agent.kind == "gaussian_acer" else 1.0  # whose samples the environment clips
+    bound = np.inf if preset.agent.kind == "gaussian_acer" else 1.0  # Gaussian ACER leaves clipping to the environment
     assert 0.0 < np.abs(action).max() <= bound
     env.close()

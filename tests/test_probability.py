@@ -1,4 +1,4 @@
-"""Distributions of policies as TensorFlow Probability's: equal to the formulas of training, in the environment's units."""
+"""TensorFlow Probability distributions of policies match the training formulas, in environment units."""
 
 import numpy as np
 import pytest
@@ -22,13 +22,13 @@ RNG = np.random.default_rng(0)
 LOC, LOG_SCALE = (RNG.normal(size=(6, 3)).astype(np.float32) * factor for factor in (1.0, 0.5))
 
 
-def test_a_squashed_gaussian_is_that_of_training():
+def test_squashed_gaussian_matches_training():
     policy = tfp_distribution(SquashedGaussian(LOC, LOG_SCALE), ACTION, (2, 3))
     noise = tf.random.stateless_normal([6, 3], [1, 2])
     action, log_prob = SquashedGaussian(tf.constant(LOC), tf.constant(LOG_SCALE)).sample_and_log_prob(noise)
-    taken = tf.reshape(MIDDLE + HALF * action, [2, 3, 3])
+    env_action = tf.reshape(MIDDLE + HALF * action, [2, 3, 3])
     expected = tf.reshape(log_prob, [2, 3]) - np.log(HALF).sum()
-    np.testing.assert_allclose(policy.log_prob(taken), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(policy.log_prob(env_action), expected, rtol=1e-4, atol=1e-4)
     median = np.reshape(MIDDLE + HALF * np.tanh(LOC), (2, 3, 3))
     np.testing.assert_allclose(policy.quantile(0.5), median, rtol=1e-5, atol=1e-5)
     samples = policy.sample(20_000, seed=1)
@@ -36,11 +36,11 @@ def test_a_squashed_gaussian_is_that_of_training():
     np.testing.assert_allclose(policy.entropy(), -tf.reduce_mean(policy.log_prob(samples), 0), atol=0.05)
     assert np.isfinite(policy.log_prob(np.broadcast_to(HIGH, (2, 3, 3)))).all()
     other = tfp_distribution(SquashedGaussian(LOC + 0.1, LOG_SCALE), ACTION, (2, 3))
-    divergence = (0.01 / 2 / np.exp(LOG_SCALE) ** 2).sum(-1).reshape(2, 3)  # tanh changes no divergence
+    divergence = (0.01 / 2 / np.exp(LOG_SCALE) ** 2).sum(-1).reshape(2, 3)  # tanh does not change the divergence
     np.testing.assert_allclose(tfp.distributions.kl_divergence(policy, other), divergence, rtol=1e-4)
 
 
-def test_a_gaussian_is_that_of_training():
+def test_gaussian_matches_training():
     ours = DiagonalGaussian(tf.constant(LOC), tf.exp(2 * LOG_SCALE))
     policy = tfp_distribution(DiagonalGaussian(LOC, np.exp(2 * LOG_SCALE)), ACTION, (6,))
     action = tf.random.stateless_normal([6, 3], [1, 2])
@@ -50,7 +50,7 @@ def test_a_gaussian_is_that_of_training():
 
 
 @pytest.mark.parametrize("start", [0, 5])
-def test_a_categorical_is_that_of_training(start):
+def test_categorical_matches_training(start):
     mask = np.array([[True, False, True]] * 6)
     ours = MaskedCategorical(tf.constant(LOC), tf.constant(mask))
     policy = tfp_distribution(MaskedCategorical(LOC, mask), DiscreteSpec(3, start=start), (6,))
@@ -68,13 +68,13 @@ AGENTS = {
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_every_policy_has_a_distribution_at_one_or_many_observations(name):
+def test_policy_distribution_of_single_and_batched_observations(name):
     preset = AGENTS[name]()
     spec = spec_of(maker(preset.environment)())
     acting = build_agent(preset, RunParameters(seed=1), spec).policy
     policy = Policy(acting, Filters(preset.environment.filters, spec))
-    seen = RNG.normal(size=(4, *spec.observation["observation"].shape)).astype(np.float32)
-    one, many = policy.distribution(seen[0]), policy.distribution(seen)
+    observations = RNG.normal(size=(4, *spec.observation["observation"].shape)).astype(np.float32)
+    one, many = policy.distribution(observations[0]), policy.distribution(observations)
     assert (one.batch_shape, many.batch_shape) == ((), (4,))
     assert many.event_shape == spec.action.shape
     sample = many.sample(seed=1)

@@ -1,4 +1,4 @@
-"""Environments on a Ray cluster: what is requested when, columns, lost actors, and whole runs."""
+"""Ray actors: rollout requests, weights, lost actors, resuming and whole runs."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ import types
 
 import numpy as np
 import pytest
-from cli_tools import ENVIRONMENT
+from cli_tools import SUBPROCESS_ENV
 from tiny import acer, one_step_task
 from toys import tiny_preset
 
@@ -33,7 +33,7 @@ SPEC = Spec({"observation": ArraySpec((3,), "float32")}, ArraySpec((1,), "float3
 LENGTH = 5  # steps of an episode of the counting environments
 
 
-# -- without Ray: counting environments, whose observation is (column, episode, steps of the episode) ------------------
+# Without Ray: counting environments, whose observation is (column, episode, steps of the episode).
 
 
 class CountingActor:
@@ -68,7 +68,7 @@ class CountingActor:
 
 
 class FakeRay:
-    """Actors in this process, which work when their answer is taken; those whose name is in `losing` are restarted."""
+    """A stand-in for Ray with actors in this process; actors whose number is in `losing` are restarted."""
 
     class exceptions:
         class RayError(Exception):
@@ -82,7 +82,7 @@ class FakeRay:
                 self.cause = cause
 
     def __init__(self):
-        self.made, self.actors, self.losing, self.unavailable = [], [], set(), 0
+        self.factories, self.actors, self.losing, self.unavailable = [], [], set(), 0
 
     def cluster_resources(self):
         return {"CPU": 4.0}
@@ -93,8 +93,8 @@ class FakeRay:
 
     def _make(self, kind, *arguments):
         number = len(self.actors)
-        self.made.append(functools.partial(kind, *arguments))
-        self.actors.append(self.made[number]())
+        self.factories.append(functools.partial(kind, *arguments))
+        self.actors.append(self.factories[number]())
         calls = {name: functools.partial(self._call, number, name) for name in ("start_episodes", "rollout")}
         return types.SimpleNamespace(**{name: types.SimpleNamespace(remote=call) for name, call in calls.items()})
 
@@ -108,7 +108,7 @@ class FakeRay:
             self.unavailable -= 1
             raise self.exceptions.ActorUnavailableError("its machine does not answer")
         if number in self.losing:
-            self.actors[number] = self.made[number]()
+            self.actors[number] = self.factories[number]()
             self.losing.remove(number)
         try:
             return getattr(self.actors[number], name)(*arguments)
@@ -127,8 +127,9 @@ class FakeRay:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Four counting environments of two actors, three steps a rollout: a function that makes Ray, environments, a
-    collector and lines.
+    """Returns a function that makes Ray, environments, a collector and the list of printed lines.
+
+    There are four counting environments on two actors, with three steps a rollout.
     """
 
     def make(actors=2):
@@ -146,11 +147,11 @@ def fake(monkeypatch):
     return make
 
 
-def played(collector, count, begin=0):
+def collect(collector, count, begin=0):
     return [collector.step(0, (begin + i) * 4) for i in range(count)]
 
 
-def assert_episodes_are_whole(steps):
+def assert_episodes_are_continuous(steps):
     for step, after in itertools.pairwise(steps):
         going = ~step.ended
         np.testing.assert_array_equal(
@@ -159,71 +160,71 @@ def assert_episodes_are_whole(steps):
         assert (after.observation["observation"][step.ended, 2] == 0).all()
 
 
-def test_the_next_rollout_is_requested_when_one_came_and_never_another_one(fake):
+def test_one_rollout_is_requested_ahead(fake):
     ray, _, collector, _ = fake()
     counts = []
     for i in range(7):
         collector.step(10, 4 * i)
         counts.append(collector.requested // 12)
     assert counts == [2, 2, 3, 3, 3, 4, 4]
-    # Those that were answered; the newest is underway.
+    # The answered requests; the newest is still running.
     requests = ray.actors[1].requests
     assert [request.env_steps for request in requests] == [0, 12, 24]
     assert {(request.steps, request.random_action_steps) for request in requests} == {(3, 10)}
 
 
-def test_weights_act_from_the_next_request_on(fake):
+def test_new_weights_apply_from_the_next_request(fake):
     _, _, collector, _ = fake()
     actions = []
     for i in range(10):
         actions.append(float(collector.step(0, 4 * i).action[0, 0]))
         if i in (1, 5):
             collector.sync_from(collector.policy, [np.array(i + 1.0)])
-    # Requests go out before steps 0 and 0, and before steps 2, 5 and 8, the last ones of a rollout.
+    # Two requests are sent before step 0, then one before the last step of each rollout: 2, 5 and 8.
     assert actions == [0.0] * 6 + [2.0] * 4
 
 
-def test_a_lost_actor_is_restarted_and_only_its_own_episodes_are_cut_off(fake):
+def test_lost_actor_truncates_only_its_own_episodes(fake):
     ray, environments, collector, lines = fake()
-    steps = played(collector, 2)
+    steps = collect(collector, 2)
     collector.sync_from(collector.policy, [np.array(7.0)])
     ray.losing = {1}
-    steps += played(collector, 5, begin=2)
+    steps += collect(collector, 5, begin=2)
     assert lines == ["Actor 1 was lost; it continues with new episodes."]
     for i, step in enumerate(steps[:2]):
         np.testing.assert_array_equal(step.observation["observation"], [[column, 0, i] for column in range(4)])
     assert [step.truncated.tolist() for step in steps] == [[False] * 4] * 2 + [[False, False, True, True]] + [
         [False] * 4
     ] * 4
-    assert_episodes_are_whole(steps)
+    assert_episodes_are_continuous(steps)
     np.testing.assert_array_equal(steps[3].observation["observation"], [[0, 0, 3], [1, 0, 3], [2, 1, 0], [3, 1, 0]])
     assert ray.actors[1].started == [([1, 1], 12)] and ray.actors[1].requests[0] is ray.actors[0].requests[1]
     assert environments.state() == {"episode": [1, 1, 1, 1], "length": [2, 2, 4, 4], "steps": 28}
     assert [step.action[2, 0] for step in steps] == [0] * 6 + [7]
-    # Lost again after an episode that ended in a rollout: what restarts is the one after the running one.
-    steps += played(collector, 2, begin=7)
+    # An actor that is lost after an episode ended continues with the episode after the running one.
+    steps += collect(collector, 2, begin=7)
     ray.losing = {0}
-    steps += played(collector, 8, begin=9)
-    assert_episodes_are_whole(steps)
+    steps += collect(collector, 8, begin=9)
+    assert_episodes_are_continuous(steps)
     assert ray.actors[0].started == [([3, 3], 48)] and len(lines) == 2
 
 
-def test_an_actor_that_is_lost_at_once_starts_its_first_episode_and_one_that_stays_lost_ends_the_run(fake):
+def test_actor_lost_at_start_or_for_good(fake):
     ray, _, collector, lines = fake()
     ray.losing = {0}
-    assert not any(step.truncated.any() for step in played(collector, 4))  # it had begun no episode
+    assert not any(step.truncated.any() for step in collect(collector, 4))  # no episode was running
     assert len(lines) == 1 and ray.actors[0].started == [([0, 0], 0)]
-    ray.unavailable = 2  # until Ray notices that a machine is lost, and restarts its actors
+    ray.unavailable = 2  # until Ray restarts the actors of a lost machine
     ray.losing = {1}
-    assert len(played(collector, 3, begin=4)) == 3 and len(lines) == 2
+    assert len(collect(collector, 3, begin=4)) == 3 and len(lines) == 2
     ray.losing = {"all"}
     with pytest.raises(EnvironmentFailure, match="lost"):
-        played(collector, 4, begin=7)
+        collect(collector, 4, begin=7)
 
 
-def test_what_environments_raise_is_not_a_lost_actor(fake, monkeypatch):
+def test_environment_failure_is_not_a_lost_actor(fake, monkeypatch):
     ray, _, collector, lines = fake()
-    played(collector, 2)
+    collect(collector, 2)
     failure = EnvironmentFailure("the simulator fell over")
     monkeypatch.setattr(ray.actors[1], "rollout", lambda *_: (_ for _ in ()).throw(failure))
     with pytest.raises(EnvironmentFailure, match="fell over"):
@@ -231,64 +232,61 @@ def test_what_environments_raise_is_not_a_lost_actor(fake, monkeypatch):
     assert lines == []
 
 
-def test_another_number_of_actors_continues_with_the_episodes_after_those_that_had_begun(fake):
+def test_resume_with_another_number_of_actors(fake):
     _, _, collector, _ = fake()
-    played(collector, 6)
+    collect(collector, 6)
     state = collector.state()
     assert state["environments"] == {"episode": [1] * 4, "length": [1] * 4, "steps": 24}
     ray, _, collector, _ = fake(actors=1)
     state["environments"]["length"] = [1, 0, 1, 1]
     assert collector.restore(state, {}, None, collector.policy) is False
     assert ray.actors[0].started[1:] == [([2, 1, 2, 2], 24)]
-    [step] = played(collector, 1, begin=6)
+    [step] = collect(collector, 1, begin=6)
     np.testing.assert_array_equal(step.observation["observation"][:, 1], [2, 1, 2, 2])
     assert ray.actors[0].requests[0].env_steps == 24
 
 
-def test_the_steps_of_a_rollout_count_as_those_of_the_run():
-    # Of 4 environments, 5 steps: which are random, and how far exploration has come, is known for each.
-    seen = []
+def test_rollout_steps_have_the_env_steps_of_the_run():
+    # The run has 4 environments: each step knows random_until and env_steps of the run.
+    log = []
 
     class Collected:
-        filters = types.SimpleNamespace(restore=seen.append)
-        policy = types.SimpleNamespace(load_acting_weights=seen.append)
+        filters = types.SimpleNamespace(restore=log.append)
+        policy = types.SimpleNamespace(load_acting_weights=log.append)
 
         def step(self, random_until, env_steps):
-            seen.append((random_until, env_steps))
+            log.append((random_until, env_steps))
             return Step({"x": np.zeros(2)}, *[np.zeros(2)] * 4, {"x": np.zeros(2)}, {}, np.zeros(2), {"x": np.zeros(2)})
 
     actor = RolloutActor(0, tiny_preset(), RunParameters(), None, None)
     actor.collector = Collected()
     restarted, rollout = actor.rollout(RolloutRequest(5, 30, 20, np.zeros(4, int), {"count": 3}), [])
-    assert not restarted and seen == [[], {"count": 3}, (30, 20), (30, 24), (30, 28), (30, 32), (30, 36)]
+    assert not restarted and log == [[], {"count": 3}, (30, 20), (30, 24), (30, 28), (30, 32), (30, 36)]
     assert rollout.reward.shape == (5, 2) and rollout.following["x"].shape == (5, 2)
 
 
-def test_a_request_that_ray_repeats_begins_new_episodes():
+def test_repeated_request_starts_new_episodes():
     actor = RolloutActor(0, tiny_preset("Pendulum-v1"), RunParameters(), None, None)
     actor.start_episodes(np.zeros(1, int), 0)
     weights = actor.collector.policy.actor_weights(None)
     request = RolloutRequest(3, 0, 0, np.ones(1, int), actor.collector.filters.state())
     (first, steps), (repeated, again) = (actor.rollout(request, weights) for _ in range(2))
     assert not first and steps.length[:, 0].tolist() == [1, 2, 3]
-    assert repeated and again.length[:, 0].tolist() == [1, 2, 3]  # its answer was lost: episode 0 has a gap
+    assert repeated and again.length[:, 0].tolist() == [1, 2, 3]  # the first answer was lost, so episode 0 has a gap
     assert actor.collector.environments.episode.tolist() == [1]
-
-
-# -- whole runs --------------------------------------------------------------------------------------------------------
 
 
 ON_ACTORS = RunParameters(seed=3, ray_address="auto", num_actors=2, actor_steps=8)
 
 
 @pytest.mark.acceptance
-def test_a_run_on_actors_learns_with_exact_counters_and_complete_rows(cluster, tmp_path):
+def test_run_on_actors_learns_with_exact_counters(cluster, tmp_path):
     updates = 1500
 
     class Check(Callback):
         def on_step(self, trainer):
-            due = max(trainer.counters.env_steps - 200, 0)
-            assert trainer.counters.updates == due  # one for each step after the heat-up, also within a rollout
+            expected = max(trainer.counters.env_steps - 200, 0)
+            assert trainer.counters.updates == expected  # one for each step after the heat-up, also within a rollout
             assert trainer._collector.requested - trainer.counters.env_steps <= 2 * 8 * 4
 
     preset = one_step_task(
@@ -301,15 +299,15 @@ def test_a_run_on_actors_learns_with_exact_counters_and_complete_rows(cluster, t
     result = trainer.run()
     steps = 200 + updates
     assert (result.counters.env_steps, result.counters.updates, result.counters.episodes) == (steps, updates, steps)
-    assert result.best_return > -0.15  # as in this process: a uniform policy gets -2.7
+    assert result.best_return > -0.15  # a uniform policy gets -2.7
     local = Environments(preset.environment, 3)
     np.testing.assert_array_equal(trainer.memory.ring["observation/observation"][0], local.observation["observation"])
     assert trainer.filters.count == steps + 4
 
 
 @pytest.mark.acceptance
-def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_path):
-    # Segments with the state of an LSTM, of columns that one kill cuts off in the middle of a rollout.
+def test_killed_actor_loses_no_received_steps(cluster, tmp_path):
+    # Segments with LSTM state; the kill truncates some columns in the middle of a rollout.
     preset = acer(
         lstm=True, **{"environment.num_envs": 4, "environment.max_episode_steps": 500, "schedule.improve_steps": 400}
     )
@@ -341,7 +339,7 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
 
 
 @pytest.mark.acceptance
-def test_a_signal_saves_and_leaves_no_process_behind(tmp_path):
+def test_signal_saves_and_ends_all_processes(tmp_path):
     pytest.importorskip("ray")
     flags = [
         *(f"--run_dir={tmp_path / 'run'}", "--preset=pendulum_sac", "--ray_address=local", "--num_envs=2"),
@@ -350,8 +348,8 @@ def test_a_signal_saves_and_leaves_no_process_behind(tmp_path):
         "--set=schedule.steps_between_evaluation_periods=EnvironmentSteps(1000)",
     ]
     command = [sys.executable, "-m", "tfsac", "train", *flags]
-    # A session of its own, as that of a terminal, so that its processes can be told from others.
-    run = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    # A new session identifies the processes of this run.
+    run = subprocess.Popen(command, env=SUBPROCESS_ENV, stdout=subprocess.PIPE, text=True, start_new_session=True)
     for line in run.stdout:
         if line.split()[:1] == ["1000"]:
             break
@@ -359,14 +357,14 @@ def test_a_signal_saves_and_leaves_no_process_behind(tmp_path):
     rest = run.communicate()[0]
     assert run.returncode == 128 + signal.SIGTERM and "Stopped by SIGTERM" in rest
     assert len(list((tmp_path / "run" / "checkpoints").glob("0*"))) == 1
-    assert sessions_of(run.pid) == []
+    assert session_processes(run.pid) == []
 
 
-def sessions_of(leader):
-    """Returns the numbers of the processes of a session."""
-    found = []
+def session_processes(leader):
+    """Returns the process ids of a session."""
+    pids = []
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             if int(path.read_text().rpartition(")")[2].split()[3]) == leader:
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids

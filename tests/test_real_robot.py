@@ -1,4 +1,4 @@
-"""One environment that exists once: evaluations between its episodes, or none, and the page about a robot."""
+"""A single environment, such as a robot: `evaluation="shared"` or `"none"`, resuming, and the docs page."""
 
 import itertools
 
@@ -20,7 +20,7 @@ LENGTH = 12  # steps of an episode
 
 
 class Robot(gym.Env):
-    """Adds the action to its position. It is there once, and is reset only between two episodes."""
+    """Adds the action to its position. Only one instance may exist, and resets are allowed only between episodes."""
 
     observation_space, action_space = gym.spaces.Box(-99, 99, (1,)), gym.spaces.Box(-1, 1, (1,))
     users, made, resets = 0, 0, 0
@@ -45,7 +45,7 @@ class Robot(gym.Env):
 
 
 @pytest.fixture(autouse=True)
-def fresh():
+def reset_counters():
     Robot.users = Robot.made = Robot.resets = 0
 
 
@@ -62,8 +62,8 @@ def preset(evaluation, **changes):
     return tiny_preset(**{**shorter, **changes})
 
 
-def happened(memory):
-    """Returns whether each stored step is one that the robot made, and goes on where the one before ended."""
+def check_stored_steps(memory):
+    """Checks that the stored steps are consecutive steps of the robot."""
     row = memory.ring[: len(memory), 0]
     before, after = row["observation/observation"][:, 0], row["next_observation/observation"][:, 0]
     ends = row["terminated"] | row["truncated"]
@@ -74,7 +74,7 @@ def happened(memory):
 
 @pytest.fixture(scope="module")
 def shared_run(tmp_path_factory):
-    """Returns the trainer of a finished run that is evaluated in the environment of training."""
+    """Returns the trainer of a finished run with shared evaluations."""
     Robot.users = Robot.made = Robot.resets = 0
     trainer = Trainer(preset("shared"), tmp_path_factory.mktemp("shared") / "run", quiet=True, env_fn=Robot)
     trainer.run()
@@ -84,17 +84,17 @@ def shared_run(tmp_path_factory):
 
 
 def check_shared_run(trainer):
-    happened(trainer.memory)
+    check_stored_steps(trainer.memory)
     assert (Robot.made, Robot.users) == (1, 0)
-    # Periods are complete at 20, 40, .. steps, and episodes after 12, 24, ..
+    # Evaluation periods end at 20, 40, ... steps, and episodes at 12, 24, ...
     evaluated = [int(row["env_steps"]) for row in tiny.rows(trainer.directory.path)]
     assert evaluated == [24, 48, 60, 84, 108]
-    # Each has two episodes, of which the first begins with the reset of the next training episode; the last is the end.
+    # Each evaluation has two episodes. The first one uses the reset of the next training episode.
     assert Robot.resets == 1 + trainer.counters.episodes + 2 * len(evaluated) - 1
 
 
 @pytest.mark.acceptance
-def test_asynchronous_collection_shares_its_environment_too(tmp_path):
+def test_asynchronous_collection_with_shared_environment(tmp_path):
     run = RunParameters(asynchronous_collection=True)
     trainer = Trainer(preset("shared"), tmp_path / "run", run, quiet=True, env_fn=Robot)
     trainer.run()
@@ -102,7 +102,7 @@ def test_asynchronous_collection_shares_its_environment_too(tmp_path):
 
 
 class Stuck(Robot):
-    """Fails at one reset or step."""
+    """Raises `error` at one reset or step."""
 
     error, at = RuntimeError("not at home"), ("", 0)
 
@@ -120,18 +120,18 @@ class Stuck(Robot):
         return super().step(action)
 
 
-# The fifth reset is that of training after an evaluation of two episodes, whose first one has training's own.
-@pytest.mark.usefixtures("training_alone")
+# The fifth reset begins training after the first evaluation.
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "at, error",
     [
         (("reset", 5), RuntimeError("not at home")),
-        (("step", 100), KeyboardInterrupt()),  # as a handler of a robot's software raises it
+        (("step", 100), KeyboardInterrupt()),  # as raised by a signal handler of the robot's software
         pytest.param(("reset", 4), KeyboardInterrupt(), marks=pytest.mark.acceptance),
     ],
 )
-def test_a_failing_environment_ends_the_run_saved_and_a_resume_is_exact(shared_run, tmp_path, monkeypatch, at, error):
+def test_resume_after_failure_is_exact(shared_run, tmp_path, monkeypatch, at, error):
     monkeypatch.setattr(Stuck, "error", error)
     monkeypatch.setattr(Stuck, "at", at)
     trainer = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck)
@@ -143,12 +143,12 @@ def test_a_failing_environment_ends_the_run_saved_and_a_resume_is_exact(shared_r
     assert (Robot.made, Robot.users, len(trainer._checkpoints.saved_checkpoints())) == (1, 0, 1)
     resumed = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck, resume=True)
     resumed.run()
-    resume_tools.same_run(resumed, shared_run)
+    resume_tools.assert_same_run(resumed, shared_run)
 
 
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-def test_evaluations_in_the_environment_of_training_leave_training_as_it_is(shared_run, tmp_path):
+def test_shared_evaluations_do_not_change_training(shared_run, tmp_path):
     trainer = Trainer(preset("none"), tmp_path / "run", quiet=True, env_fn=Robot)
     trainer.run()
     np.testing.assert_array_equal(trainer.memory.ring, shared_run.memory.ring)
@@ -156,11 +156,11 @@ def test_evaluations_in_the_environment_of_training_leave_training_as_it_is(shar
     np.testing.assert_equal(resume_tools.weights(trainer), resume_tools.weights(shared_run))
 
 
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-# While an evaluation waits for the end of the episode; right after one.
+# While an evaluation waits for the end of the episode; right after an evaluation.
 @pytest.mark.parametrize("step", [58, pytest.param(60, marks=pytest.mark.acceptance)])
-def test_a_resumed_run_with_a_shared_environment_is_exact(shared_run, tmp_path, step):
+def test_resume_with_shared_environment_is_exact(shared_run, tmp_path, step):
     class Interrupted(tfsac.Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == step:
@@ -169,61 +169,56 @@ def test_a_resumed_run_with_a_shared_environment_is_exact(shared_run, tmp_path, 
     Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, callbacks=[Interrupted()]).run()
     resumed = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, resume=True)
     resumed.run()
-    resume_tools.same_run(resumed, shared_run)
+    resume_tools.assert_same_run(resumed, shared_run)
 
 
-def test_a_policy_is_loaded_and_evaluated_without_a_second_robot(shared_run):
-    mine, made = Robot(), Robot.made
+def test_policy_loads_without_a_second_environment(shared_run):
+    robot, made = Robot(), Robot.made
     policy = tfsac.load_policy(shared_run.directory.path, env_fn=Robot)
-    assert Robot.made == made and policy.act(mine.reset()[0]).shape == (1,)
-    mine.close()
+    assert Robot.made == made and policy.act(robot.reset()[0]).shape == (1,)
+    robot.close()
     assert tfsac.evaluate(shared_run.directory.path, 2, env_fn=Robot).lengths.tolist() == [LENGTH] * 2
 
 
-# -- no evaluations ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-def test_without_evaluations_the_best_ten_training_episodes_keep_the_policy(tmp_path):
+def test_best_policy_without_evaluations(tmp_path):
     changes = {"schedule__improve_steps": "EnvironmentEpisodes(16)", "validation__min_reward_threshold": -1e6}
-    changes["environment__level"] = "Robot"  # whose threshold it is
+    changes["environment__level"] = "Robot"  # the threshold applies to this level
     trainer = Trainer(preset("none", **changes), tmp_path / "run", quiet=True, env_fn=Robot)
     result = trainer.run()
     rewards = trainer.memory.ring["reward"][: len(trainer.memory), 0].reshape(-1, LENGTH).astype(np.float64)
-    returns, judged = rewards.sum(axis=1), {}
+    returns, means = rewards.sum(axis=1), {}
     for row in tiny.rows(tmp_path / "run"):
         step, mean = int(row["env_steps"]), row["training/recent_return_mean"]
         ended = step // LENGTH
-        assert bool(mean) == (ended - 3 >= 10)  # three ended in the warm-up of 40 steps
+        assert bool(mean) == (ended - 3 >= 10)  # three episodes ended during the heat-up
         if mean:
-            judged[step] = float(mean)
-            assert judged[step] == pytest.approx(returns[ended - 10 : ended].mean(), rel=1e-5)
+            means[step] = float(mean)
+            assert means[step] == pytest.approx(returns[ended - 10 : ended].mean(), rel=1e-5)
         assert not any(name.startswith("evaluation/") for name in row)
-    assert result.best_return == max(judged.values()) and judged[result.best_step] == result.best_return
+    assert result.best_return == max(means.values()) and means[result.best_step] == result.best_return
     assert result.accepted is True
     steps, values = tfsac.experiments.plots.read_curve(tmp_path / "run")
-    assert dict(zip(steps.tolist(), values.tolist(), strict=True)) == judged
+    assert dict(zip(steps.tolist(), values.tolist(), strict=True)) == means
 
 
-def test_a_run_in_which_no_episode_ends_exports_its_policy_and_resumes_with_its_function(tmp_path):
+def test_run_without_episode_end_exports_and_resumes(tmp_path):
     class Endless(Robot):
         def step(self, action):
             return *super().step(action)[:3], False, {}
 
-    short, run_dir = preset("none", schedule__improve_steps=20), tmp_path / "run"
-    tfsac.train(short, run_dir, env_fn=Endless, quiet=True)
+    short_preset, run_dir = preset("none", schedule__improve_steps=20), tmp_path / "run"
+    tfsac.train(short_preset, run_dir, env_fn=Endless, quiet=True)
     assert tfsac.load_exported(run_dir / "policy")([0.0]).shape == (1,)
     with pytest.raises(TfsacError, match="env_fn"):
-        tfsac.train(short, run_dir, resume=True, quiet=True)
+        tfsac.train(short_preset, run_dir, resume=True, quiet=True)
 
 
-# -- resuming ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-def test_a_robot_that_begins_elsewhere_repeats_no_actions(tmp_path):
+@pytest.mark.parametrize("homed, replayed", [(False, 0), (True, 1)])
+def test_resume_replays_no_action_after_another_observation(homed, replayed, tmp_path):
     places = itertools.count()
 
     class Real(Robot):
@@ -231,26 +226,27 @@ def test_a_robot_that_begins_elsewhere_repeats_no_actions(tmp_path):
 
         def reset(self, **kwargs):
             self.steps = 0
-            seen, info = super().reset(**kwargs)
-            self.position = seen[0] + next(places)
-            return seen + np.float32(self.position - seen[0]), info
+            observation, info = super().reset(**kwargs)
+            self.position = observation[0] + (0 if homed else next(places))
+            return observation + np.float32(self.position - observation[0]), info
 
         def step(self, action):
             Real.actions += 1
+            self.position += next(places) if homed else 0
             return super().step(action)
 
-    short = override(preset("none"), {"schedule.improve_steps": "EnvironmentSteps(5)"})
-    Trainer(short, tmp_path / "run", quiet=True, env_fn=Real).run()
+    short_preset = override(preset("none"), {"schedule.improve_steps": "EnvironmentSteps(5)"})
+    Trainer(short_preset, tmp_path / "run", quiet=True, env_fn=Real).run()
     made = Real.actions
-    longer = override(short, {"schedule.improve_steps": 20})
+    longer = override(short_preset, {"schedule.improve_steps": 20})
     resumed = Trainer(longer, tmp_path / "run", quiet=True, env_fn=Real, resume=True)
-    assert Real.actions == made and resumed.environments.length.tolist() == [0]
+    assert Real.actions == made + replayed and resumed.environments.length.tolist() == [0]
     assert resumed.memory.ring["truncated"][made - 1, 0]
     resumed.close()
 
 
 @pytest.mark.slow
-def test_the_page_about_a_robot_runs(tmp_path):
+def test_robot_docs_page_runs(tmp_path):
     page = pages.ROOT / "docs" / "own_environments.md"
     shorter = {f"EnvironmentEpisodes({n})": f"EnvironmentEpisodes({few})" for n, few in ((30, 10), (32, 11))}
     pages.run_page(page, tmp_path, shorter, ["--notensorboard"], "A real robot")

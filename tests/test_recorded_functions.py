@@ -1,4 +1,4 @@
-"""Environments and networks that functions of the user make, in the whole life of a run."""
+"""Runs with `env_fn` and `models`: config, resume, evaluate, export, record and other environments."""
 
 import collections
 import json
@@ -6,12 +6,12 @@ import json
 import gymnasium as gym
 import keras
 import numpy as np
-import own_code
 import pytest
 import tiny
-from cli_tools import refusal
-from own_code import Arm, Keys, arm
+import user_code
+from cli_tools import error_line
 from tiny import short_preset as short
+from user_code import Arm, Keys, arm
 
 import tfsac
 from tfsac import api, cli
@@ -24,32 +24,32 @@ from tfsac.training import Trainer
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
-    """A run whose environment and networks functions made."""
+    """A run with `env_fn` and `models`."""
     folder = tmp_path_factory.mktemp("own") / "run"
-    result = tfsac.train(short(environment__num_envs=2), folder, quiet=True, env_fn=arm, models=own_code.with_v)
+    result = tfsac.train(short(environment__num_envs=2), folder, quiet=True, env_fn=arm, models=user_code.models_with_v)
     assert result.counters.env_steps == 60 and result.counters.updates > 0
     return folder
 
 
-GIVEN = {"env_fn": arm, "models": own_code.with_v}
-MISSING = [
+FUNCTIONS = {"env_fn": arm, "models": user_code.models_with_v}
+INVALID_FUNCTIONS = [
     ({}, "env_fn"),
     ({"env_fn": arm}, "models"),
-    ({"env_fn": lambda: Arm(low=-3.0), "models": own_code.with_v}, r"action.low is \[-5.0\], got \[-3.0\]"),
+    ({"env_fn": lambda: Arm(low=-3.0), "models": user_code.models_with_v}, r"action.low is \[-5.0\], got \[-3.0\]"),
 ]
 
 
 @pytest.mark.slow
-def test_the_config_names_the_functions_and_the_spaces(own):
+def test_config_has_functions_and_spaces(own):
     config = json.loads((own / "config.json").read_text())
-    assert (config["env_fn"], config["models"]) == ("own_code.arm", "own_code.with_v")
+    assert (config["env_fn"], config["models"]) == ("user_code.arm", "user_code.models_with_v")
     assert config["preset"]["environment"]["level"] == "env_fn:Arm"
     assert config["spaces"]["action"] == {"shape": [1], "low": [-5.0], "high": [-1.0]}
     assert config["spaces"]["observation"] == {"observation": {"shape": [3], "dtype": "float32"}}
 
 
 class TwoParts(gym.ObservationWrapper):
-    """The arm's observation and its negative, with the keys in an order."""
+    """The arm's observation and its negative, with keys in the given order."""
 
     def __init__(self, order):
         super().__init__(arm())
@@ -63,7 +63,7 @@ class TwoParts(gym.ObservationWrapper):
 
 
 @pytest.mark.slow
-def test_keys_in_another_order_are_read_as_they_were_trained_and_not_trained_further(tmp_path):
+def test_observation_key_order(tmp_path):
     one, other = (lambda: TwoParts(["behind", "ahead"])), (lambda: TwoParts(["ahead", "behind"]))
     run, preset = tmp_path / "run", short()
     tfsac.train(preset, run, quiet=True, env_fn=one)
@@ -76,99 +76,93 @@ def test_keys_in_another_order_are_read_as_they_were_trained_and_not_trained_fur
         tfsac.train(preset, run, quiet=True, env_fn=other, resume=True)
 
 
-@pytest.mark.parametrize(("given", "message"), MISSING)
+@pytest.mark.parametrize(("functions", "message"), INVALID_FUNCTIONS)
 @pytest.mark.slow
-def test_whoever_cannot_make_a_run_again_says_what_to_pass(own, given, message, tmp_path):
+def test_missing_functions_are_named(own, functions, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        tfsac.record(own, tmp_path / "new" / "played.npz", 1, **given)
+        tfsac.record(own, tmp_path / "new" / "played.npz", 1, **functions)
     with pytest.raises((ValueError, RuntimeError), match=message):
-        tfsac.train(short(environment__num_envs=2), own, resume=True, quiet=True, **given)
+        tfsac.train(short(environment__num_envs=2), own, resume=True, quiet=True, **functions)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_with_its_functions_a_run_is_loaded_evaluated_exported_recorded_and_resumed(own, tmp_path):
-    policy = tfsac.load_policy(own, **GIVEN, critics=True)
+def test_run_with_functions_is_evaluated_exported_and_resumed(own, tmp_path):
+    policy = tfsac.load_policy(own, **FUNCTIONS, critics=True)
     actions = [policy.act(np.float32([x, -x, 0.3])) for x in np.linspace(-1, 1, 9)]
-    assert own_code.LOW <= min(actions) < max(actions) <= own_code.HIGH
+    assert user_code.LOW <= min(actions) < max(actions) <= user_code.HIGH
     observations = api.observations_of(own, policy, env_fn=arm)
     for format in ("saved_model", "tflite"):
         out = tfsac.export(policy, tmp_path / format, format, values=True)
         assert tfsac.verify(policy, out, observations) < 1e-5
-    assert tfsac.verify(policy, own / "policy", observations) < 1e-5  # exported when training ended
-    first = tfsac.evaluate(own, 2, **GIVEN)
-    np.testing.assert_array_equal(first.returns, tfsac.evaluate(own, 2, **GIVEN).returns)
-    played = tfsac.record(own, tmp_path / "played.npz", 2, **GIVEN)
-    assert played.level == "Arm" and played.returns.tolist() == pytest.approx(first.returns.tolist(), rel=1e-5)
+    assert tfsac.verify(policy, own / "policy", observations) < 1e-5  # exported at the end of training
+    first = tfsac.evaluate(own, 2, **FUNCTIONS)
+    np.testing.assert_array_equal(first.returns, tfsac.evaluate(own, 2, **FUNCTIONS).returns)
+    recording = tfsac.record(own, tmp_path / "played.npz", 2, **FUNCTIONS)
+    assert recording.level == "Arm" and recording.returns.tolist() == pytest.approx(first.returns.tolist(), rel=1e-5)
     assert tfsac.test_policy(own, arm, episodes=2).returns.tolist() == pytest.approx(first.returns.tolist(), rel=1e-4)
     longer = short(environment__num_envs=2, schedule__improve_steps=30)
-    result = tfsac.train(longer, own, resume=True, quiet=True, **GIVEN)
+    result = tfsac.train(longer, own, resume=True, quiet=True, **FUNCTIONS)
     assert result.counters.env_steps == 70
-    assert json.loads((own / "config.json").read_text())["env_fn"] == "own_code.arm"
+    assert json.loads((own / "config.json").read_text())["env_fn"] == "user_code.arm"
 
 
-def test_a_run_of_layers_is_not_loaded_with_models_of_the_same_shapes(tmp_path):
+def test_models_of_a_run_without_models_are_rejected(tmp_path):
     folder = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", short())
-    for use in (tfsac.load_policy, tfsac.evaluate):
+    for call in (tfsac.load_policy, tfsac.evaluate):
         with pytest.raises(TfsacError, match="trained without models"):
-            use(folder, models=own_code.with_v)
+            call(folder, models=user_code.models_with_v)
 
 
-# -- env_fn ------------------------------------------------------------------------------------------------------------
-
-
-def test_an_env_fn_that_makes_no_new_environment_is_refused(tmp_path):
+def test_env_fn_must_return_new_environments(tmp_path):
     one = Arm()
     with pytest.raises(ValueError, match="same one twice"):
         tfsac.train(short(), tmp_path / "run", quiet=True, env_fn=lambda: one)
     assert not list(tmp_path.iterdir())
 
 
-# -- models ------------------------------------------------------------------------------------------------------------
-
-
 def one_model_twice():
-    made = own_code.with_v()
+    made = user_code.models_with_v()
     return {**made, "v": keras.Model(made["policy"].input, keras.layers.Reshape(())(made["policy"].output[0]))}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "word"),
-    [(own_code.gaussian, "v"), (one_model_twice, "weights")],
-    ids=["a missing name", "shared weights"],
+    [(user_code.sac_models, "v"), (one_model_twice, "weights")],
+    ids=["missing name", "shared weights"],
 )
-def test_models_that_cannot_be_trained_are_refused(models, word, tmp_path):
+def test_invalid_models_are_rejected(models, word, tmp_path):
     with pytest.raises(ValueError, match=word):
         tfsac.train(short(), tmp_path / "run", quiet=True, env_fn=arm, models=models)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_custom_networks_of_an_agent_without_v_are_trained_loaded_and_exported(tmp_path):
+def test_custom_models_of_twin_sac(tmp_path):
     preset = tiny.shrunk(tfsac.load_preset("pendulum_twin_sac"), **tiny.SHORTER)
-    given = {"env_fn": arm, "models": own_code.gaussian}
-    tfsac.train(preset, tmp_path / "run", quiet=True, **given)
-    policy = tfsac.load_policy(tmp_path / "run", **given, critics=True)
+    functions = {"env_fn": arm, "models": user_code.sac_models}
+    tfsac.train(preset, tmp_path / "run", quiet=True, **functions)
+    policy = tfsac.load_policy(tmp_path / "run", **functions, critics=True)
     for format in ("saved_model", "tflite"):
         out = tfsac.export(policy, tmp_path / format, format, values=True)
         assert tfsac.verify(policy, out, api.observations_of(tmp_path / "run", policy, env_fn=arm)) < 1e-5
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("no_tracing")
 @pytest.mark.slow
-def test_the_seed_decides_the_first_weights_of_custom_networks(tmp_path):
+def test_seed_determines_initial_weights_of_custom_models(tmp_path):
     def first_weights(seed):
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
-        trainer = Trainer(short(), folder, tfsac.RunParameters(seed=seed), quiet=True, models=own_code.with_v)
+        trainer = Trainer(short(), folder, tfsac.RunParameters(seed=seed), quiet=True, models=user_code.models_with_v)
         return trainer.agent.networks["policy"].model.get_weights()[0]
 
-    again = [first_weights(seed) for seed in (1, 1, 2)]
-    np.testing.assert_array_equal(again[0], again[1])
-    assert not np.array_equal(again[0], again[2])
+    initial_weights = [first_weights(seed) for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(initial_weights[0], initial_weights[1])
+    assert not np.array_equal(initial_weights[0], initial_weights[2])
 
 
-def test_a_model_need_not_read_everything_that_is_seen():
+def test_model_may_read_some_observation_keys():
     seen = {"joints": keras.Input((3,), name="joints")}
     model = keras.Model(seen, [keras.layers.Dense(2)(seen["joints"]) for _ in range(2)])
     network = Network("policy", NetworkParameters(SACPolicyHeadParameters()), spec_of(tiny.CameraArm()), 0, model)
@@ -176,27 +170,22 @@ def test_a_model_need_not_read_everything_that_is_seen():
     assert network(observation)[0].shape == (4, 2) and [*network.embedders] == ["joints"]
 
 
-# -- films -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_film_is_drawn_of_what_a_function_makes(own, tmp_path):
+def test_video_of_env_fn(own, tmp_path):
     imageio = pytest.importorskip("imageio.v2")
-    film = tmp_path / "film.gif"
-    tfsac.evaluate(own, 2, dump_mp4=film, env_fn=lambda: Arm("rgb_array"), models=own_code.with_v)
-    assert len(imageio.mimread(film)) == 20
+    video = tmp_path / "video.gif"
+    tfsac.evaluate(own, 2, dump_mp4=video, env_fn=lambda: Arm("rgb_array"), models=user_code.models_with_v)
+    assert len(imageio.mimread(video)) == 20
 
 
-# -- another environment than that of training -------------------------------------------------------------------------
+# -- other environments ------------------------------------------------------------------------------------------------
 
 
-LEVEL, OTHER = "own_code:Keys-v0", "own_code:OtherKeys-v0"
+LEVEL, OTHER = "user_code:Keys-v0", "user_code:OtherKeys-v0"
 
 
 @pytest.fixture(scope="module")
-def asymmetric(tmp_path_factory):
-    """A run of a level, with normalised observations, whose policy reads "state" and whose critics read both
-    keys.
-    """
+def privileged_run(tmp_path_factory):
+    """A run in which the policy reads "state" and the critics read both keys, with normalised observations."""
     folder = tmp_path_factory.mktemp("asymmetric") / "run"
     changes = {"environment__level": LEVEL, "environment__filters__observation_normalization": True}
     preset = tfsac.override(
@@ -210,15 +199,15 @@ def asymmetric(tmp_path_factory):
     return folder
 
 
-def test_a_policy_acts_on_what_it_reads_and_values_are_of_what_critics_read(asymmetric):
-    policy, exported = tfsac.load_policy(asymmetric, critics=True), tfsac.load_exported(asymmetric / "policy")
+def test_policy_and_critics_need_only_their_keys(privileged_run):
+    policy, exported = tfsac.load_policy(privileged_run, critics=True), tfsac.load_exported(privileged_run / "policy")
     state = np.float32([0.7, -1.5])
     action = policy.act({"state": state})
     assert action != policy.act({"state": -state})
-    for others in ({"hidden": np.full((2, 7), np.nan)}, {"more": "text"}):
-        np.testing.assert_array_equal(policy.act({"state": state, **others}), action)
-        np.testing.assert_allclose(exported({"state": state, **others}), action, atol=1e-6)
-    assert tfsac.verify(policy, asymmetric / "policy", [{"state": state}]) < 1e-5
+    for extra_keys in ({"hidden": np.full((2, 7), np.nan)}, {"more": "text"}):
+        np.testing.assert_array_equal(policy.act({"state": state, **extra_keys}), action)
+        np.testing.assert_allclose(exported({"state": state, **extra_keys}), action, atol=1e-6)
+    assert tfsac.verify(policy, privileged_run / "policy", [{"state": state}]) < 1e-5
     with pytest.raises(ValueError, match=r"keys \['state'\]"):
         policy.act({"hidden": np.zeros(3)})
     values = policy.values({"state": state, "hidden": np.zeros(3), "more": "text"}, action)
@@ -227,38 +216,38 @@ def test_a_policy_acts_on_what_it_reads_and_values_are_of_what_critics_read(asym
         policy.values({"state": state}, action)
 
 
-def test_a_policy_plays_in_any_environment_that_fits_what_it_reads(asymmetric, tmp_path, capsys):
-    own = tfsac.evaluate(asymmetric, 2)
+def test_evaluate_and_record_in_other_environments(privileged_run, tmp_path, capsys):
+    own = tfsac.evaluate(privileged_run, 2)
     assert own.lengths.tolist() == [20, 20] and capsys.readouterr().out == ""
-    rougher = tfsac.evaluate(asymmetric, 2, changes={"environment.kwargs.friction": 0.25})
+    rougher = tfsac.evaluate(privileged_run, 2, changes={"environment.kwargs.friction": 0.25})
     np.testing.assert_allclose(rougher.returns, own.returns - 20 * 0.25, rtol=1e-4)
     assert "kwargs.friction=0.25" in capsys.readouterr().out
-    np.testing.assert_allclose(tfsac.evaluate(asymmetric, 2, env_fn=Keys).returns, own.returns, rtol=1e-4)
-    assert "env_fn=own_code.Keys" in capsys.readouterr().out
+    np.testing.assert_allclose(tfsac.evaluate(privileged_run, 2, env_fn=Keys).returns, own.returns, rtol=1e-4)
+    assert "env_fn=user_code.Keys" in capsys.readouterr().out
     for shorter in (
         {"env_fn": lambda: gym.wrappers.TimeLimit(Keys(keys=("state", "extra")), 7)},
         {"changes": {"environment.max_episode_steps": 7}},
     ):
-        assert tfsac.evaluate(asymmetric, 1, **shorter).lengths.tolist() == [7], shorter
-    played = tfsac.record(asymmetric, tmp_path / "other.npz", 1, changes={"environment.level": OTHER})
-    assert played.level == OTHER and len(played.records) == 7 and played.returns[0] < -7 * 3
+        assert tfsac.evaluate(privileged_run, 1, **shorter).lengths.tolist() == [7], shorter
+    recording = tfsac.record(privileged_run, tmp_path / "other.npz", 1, changes={"environment.level": OTHER})
+    assert recording.level == OTHER and len(recording.records) == 7 and recording.returns[0] < -7 * 3
 
 
 @pytest.mark.parametrize(
     ("made", "named"),
     [({"high": 1.0}, "action.high"), ({"size": 3}, "observation.state"), ({"keys": ("hidden",)}, "observation.state")],
 )
-def test_what_a_policy_cannot_read_or_do_is_refused(asymmetric, made, named, tmp_path):
+def test_incompatible_environments_are_rejected(privileged_run, made, named, tmp_path):
     env_fn, out = lambda: Keys(**made), tmp_path / "played.npz"
     with pytest.raises(TfsacError, match=named):
-        tfsac.record(asymmetric, out, 1, env_fn=env_fn)
-    with pytest.raises(ParameterError, match="reward_rescale_factor"):  # which belongs to the policy
-        tfsac.evaluate(asymmetric, 1, changes={"environment.filters.reward_rescale_factor": 0.5})
+        tfsac.record(privileged_run, out, 1, env_fn=env_fn)
+    with pytest.raises(ParameterError, match="reward_rescale_factor"):  # not a property of the environment
+        tfsac.evaluate(privileged_run, 1, changes={"environment.filters.reward_rescale_factor": 0.5})
     assert not out.exists()
 
 
-def test_the_commands_take_another_environment(asymmetric, own, tmp_path, capsys):
-    run = f"--run_dir={asymmetric} --episodes=1"
+def test_commands_with_another_environment(privileged_run, own, tmp_path, capsys):
+    run = f"--run_dir={privileged_run} --episodes=1"
     changes = "--set=environment.kwargs.friction=9 --set=environment.max_episode_steps=6"
     assert cli.run(f"evaluate {run} {changes}".split()) == 0
     printed = capsys.readouterr().out
@@ -266,6 +255,6 @@ def test_the_commands_take_another_environment(asymmetric, own, tmp_path, capsys
     assert cli.run(f"record {run} --level={OTHER} --out={tmp_path}/played.npz".split()) == 0
     printed = capsys.readouterr().out
     assert f"level={OTHER} (in training {LEVEL})" in printed and "7 transitions" in printed
-    assert "belongs to another environment" in refusal(f"evaluate {run} --level=Pendulum-v1".split(), capsys)
-    assert "env_fn=" in refusal(["evaluate", f"--run_dir={own}"], capsys)
-    assert "env_fn=" in refusal(["train", f"--run_dir={own}", "--resume"], capsys)
+    assert "belongs to another environment" in error_line(f"evaluate {run} --level=Pendulum-v1".split(), capsys)
+    assert "env_fn=" in error_line(["evaluate", f"--run_dir={own}"], capsys)
+    assert "env_fn=" in error_line(["train", f"--run_dir={own}", "--resume"], capsys)

@@ -1,9 +1,9 @@
-"""Recurrent soft actor-critic: what its updates learn from, acting, and what cannot be made."""
+"""Recurrent soft actor-critic: sequences, updates, acting and invalid parameters."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from agent_tools import changed, one, weights
+from agent_tools import batch_at, changed, weights
 from toys import discrete_spec, random_sequences, vector_spec
 
 from tfsac.agents import RecurrentDiscreteSoftActorCriticAgent, RecurrentSoftActorCriticAgent
@@ -56,20 +56,17 @@ def batch_of(agent, updates=1):
     return random_sequences(agent.spec, updates, STEPS + 1, BATCH, state=agent.policy.recurrent_state)
 
 
-def running(agent):
-    """Returns a batch without ends of episodes, which begin before it."""
+def batch_without_ends(agent):
+    """Returns a batch in which no episode starts or ends."""
     batch = batch_of(agent)
     ones = np.ones(batch.reward.shape, np.float32)
     return batch._replace(step_type=np.full_like(batch.step_type, MID), nonterminal=ones)
 
 
-# -- the LSTMs along a sequence ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_acting_step_by_step_equals_one_pass(kind):
+def test_acting_step_by_step_matches_one_pass(kind):
     agent = make_agent(kind, burn_in=0, initial_state="stored")
-    batch, state, q_states, hidden = running(agent), None, [], []
+    batch, state, q_states, hidden = batch_without_ends(agent), None, [], []
     batch.step_type[:, 0], batch.step_type[:, 3] = FIRST, FIRST
     for name, start in ((PREVIOUS_ACTION, -1 if kind == "discrete" else 0), (PREVIOUS_REWARD, 0)):
         batch.extras[STATE + name][batch.step_type == FIRST] = start
@@ -82,46 +79,43 @@ def test_acting_step_by_step_equals_one_pass(kind):
         )
         hidden.append(result.state["hidden"])
         q_states.append(result.state["q_hidden"])
-        if t < STEPS:  # the batch's own action, as if it had been chosen
+        if t < STEPS:  # replace the sampled action by the batch's
             state = {**result.state, PREVIOUS_ACTION: batch.extras[STATE + PREVIOUS_ACTION][0, t + 1]}
             state = with_reward(state, batch.extras[STATE + PREVIOUS_REWARD][0, t + 1])
     for name, states in (("policy", hidden), ("q", q_states)):
-        np.testing.assert_allclose(agent.features(agent.networks[name], one(batch)), states, atol=1e-5)
+        np.testing.assert_allclose(agent.features(agent.networks[name], batch_at(batch)), states, atol=1e-5)
 
 
-# -- what is learned from ----------------------------------------------------------------------------------------------
-
-
-def test_a_batch_without_a_step_weighs_nothing():
+def test_empty_steps_have_zero_weight():
     agent = make_agent("continuous")
-    batch = running(agent)
-    nothing = batch._replace(step_type=np.full_like(batch.step_type, EMPTY))
-    assert not agent.weights(one(nothing)).numpy().any()
+    batch = batch_without_ends(agent)
+    empty = batch._replace(step_type=np.full_like(batch.step_type, EMPTY))
+    assert not agent.weights(batch_at(empty)).numpy().any()
 
 
-def test_a_truncated_step_bootstraps_from_the_row_after_it_and_a_terminated_one_not(monkeypatch):
-    agent, seen, target = make_agent("continuous", burn_in=0), [], losses.bootstrap_target
-    monkeypatch.setattr(losses, "bootstrap_target", lambda *given: seen.append(given) or target(*given))
-    batch = running(agent)
+def test_bootstrap_at_truncated_and_terminated_steps(monkeypatch):
+    agent, calls, target = make_agent("continuous", burn_in=0), [], losses.bootstrap_target
+    monkeypatch.setattr(losses, "bootstrap_target", lambda *arguments: calls.append(arguments) or target(*arguments))
+    batch = batch_without_ends(agent)
     batch.step_type[:, 3], batch.step_type[:, 4] = LAST, FIRST
     batch.nonterminal[:, 2, 0] = 0
-    x = one(batch)
+    x = batch_at(batch)
     agent.critic_step(x, agent.policy_outputs(x), agent.weights(x))
-    reward, discount, value = (np.reshape(given, (STEPS, BATCH)) for given in seen[0])
+    reward, discount, value = (np.reshape(arguments, (STEPS, BATCH)) for arguments in calls[0])
     np.testing.assert_allclose(discount[2], 0.99 * np.float32([0, 1, 1, 1]))
     np.testing.assert_array_equal(reward, batch.reward[0, :-1])
-    # V of row 3, the one after the end, is of its own observation and not of the next episode's first one.
-    other = {"observation": batch.observation["observation"].copy()}
-    other["observation"][:, 4:] += 1.0
-    y = one(batch._replace(observation=other))
+    # The value after the truncated step is that of its final observation, not of the next episode.
+    other_observation = {"observation": batch.observation["observation"].copy()}
+    other_observation["observation"][:, 4:] += 1.0
+    y = batch_at(batch._replace(observation=other_observation))
     agent.critic_step(y, agent.policy_outputs(y), agent.weights(y))
-    after = np.reshape(seen[1][2], (STEPS, BATCH))
+    after = np.reshape(calls[1][2], (STEPS, BATCH))
     np.testing.assert_array_equal(after[:3], value[:3])
     assert (after[3:] != value[3:]).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_update_moves_everything_and_one_of_the_critics_leaves_the_policy(kind):
+def test_policy_delay_with_separate_calls(kind):
     agent = make_agent(kind, num_updates_between_policy_updates=2, initial_state="stored", eager=False)
     stacked = batch_of(agent, 2)
     first, second = (tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked) for i in range(2))
@@ -136,24 +130,21 @@ def test_an_update_moves_everything_and_one_of_the_critics_leaves_the_policy(kin
     assert agent.compiled.traces <= 4
 
 
-def test_actions_outside_the_mask_of_a_row_have_no_part_in_its_value():
+def test_invalid_actions_have_zero_probability():
     agent = make_agent("discrete", burn_in=0)
-    batch = running(agent)
+    batch = batch_without_ends(agent)
     mask = batch.observation["action_mask"]
     mask[:] = True
     mask[..., 3] = False
     batch.action[:] = np.minimum(batch.action, 2)
-    x = one(batch)
+    x = batch_at(batch)
     policy = agent.distribution(agent.policy_outputs(x), x, slice(1, None))
     assert not policy.prob.numpy()[:, 3].any() and not policy.log_prob.numpy()[:, 3].any()
     np.testing.assert_allclose(policy.max_entropy(), np.log(3.0), rtol=1e-6)
 
 
-# -- acting ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_state_starts_with_zeros_and_remembers_the_action_that_was_chosen(kind):
+def test_policy_state_has_previous_action_and_reward(kind):
     agent = make_agent(kind, initial_state="stored")
     observation = {key: x[0, 0] for key, x in batch_of(agent).observation.items()}
     fields = {"hidden", "cell", PREVIOUS_ACTION, PREVIOUS_REWARD}
@@ -165,21 +156,18 @@ def test_the_state_starts_with_zeros_and_remembers_the_action_that_was_chosen(ki
         assert np.isnan(result.state[PREVIOUS_REWARD]).all()
         assert result.extras.keys() == ({STATE + field for field in result.state} if collecting else set())
         state = with_reward(result.state, np.arange(BATCH))
-        following = agent.policy.act(observation, state, np.arange(BATCH) == 1, mode)
+        next_result = agent.policy.act(observation, state, np.arange(BATCH) == 1, mode)
         for field in result.state if collecting else ():
             initial = -1 if field == PREVIOUS_ACTION and kind == "discrete" else 0
-            np.testing.assert_array_equal(following.extras[STATE + field][1], np.full_like(state[field][1], initial))
-            np.testing.assert_array_equal(following.extras[STATE + field][2], state[field][2])
+            np.testing.assert_array_equal(next_result.extras[STATE + field][1], np.full_like(state[field][1], initial))
+            np.testing.assert_array_equal(next_result.extras[STATE + field][2], state[field][2])
 
 
-def test_critics_do_not_act_along_where_sequences_start_from_zeros():
+def test_critics_do_not_act_without_stored_states():
     agent = make_agent("continuous")
     assert list(agent.policy.networks) == ["policy"] and not agent.policy.recurrent_state
     assert agent.batch_spec().initial_state == ()
     assert set(agent.spec.extras) == {STATE + PREVIOUS_ACTION, STATE + PREVIOUS_REWARD}
-
-
-# -- what cannot be made -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -188,11 +176,10 @@ def test_critics_do_not_act_along_where_sequences_start_from_zeros():
         ({"agent.algorithm.burn_in": STEPS}, "burn_in"),
         ({"agent.networks.q.middleware_parameters": {"kind": "fc", "scheme": [8]}}, "lstm"),
         ({"agent.algorithm.n_step": 3}, "n_step"),
-        ({"agent.memory": {"kind": "prioritized"}}, "kind"),
         ({"agent.exploration": {"kind": "additive_noise"}}, "exploration"),
     ],
 )
-def test_parameters_that_do_not_go_together_are_refused(changes, word):
+def test_incompatible_parameters_are_rejected(changes, word):
     with pytest.raises(ParameterError, match=word):
         override(Preset(agent=make_parameters("continuous")), changes)
 
@@ -206,12 +193,12 @@ def test_parameters_that_do_not_go_together_are_refused(changes, word):
         (None, {"temperature": {"kind": "auto", "target_entropy": 3.0}}, "target_entropy"),
     ],
 )
-def test_what_the_agent_cannot_do_is_refused(spec, algorithm, word):
+def test_unsupported_specs_are_rejected(spec, algorithm, word):
     with pytest.raises(TfsacError, match=word):
         make_agent("continuous", spec, **algorithm)
 
 
-def test_custom_models_and_values_of_critics_with_a_memory_are_refused():
+def test_custom_models_and_recurrent_values_are_rejected():
     with pytest.raises(TfsacError, match="custom Keras models"):
         RecurrentSoftActorCriticAgent(make_parameters("continuous"), vector_spec(3, 2), models=dict)
     with pytest.raises(TfsacError, match="values"):

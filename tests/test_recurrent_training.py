@@ -1,11 +1,9 @@
-"""Whole runs of recurrent soft actor-critic: what they store, interrupted, evaluated, recorded, exported, a task of
-memory.
-"""
+"""Runs of recurrent soft actor-critic: stored states, resuming, evaluation, export and a memory task."""
 
 import numpy as np
 import pytest
 import tiny
-from resume_tools import RUN, complete_run, crashed, same_run
+from resume_tools import RUN, assert_same_run, complete_run, crash_at
 
 from tfsac import api, exporting
 from tfsac.errors import TfsacError
@@ -14,10 +12,10 @@ from tfsac.parameters import RunParameters
 from tfsac.random_streams import EVALUATION, episode_seed
 from tfsac.training import Trainer
 
-pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+pytestmark = pytest.mark.slow  # whole runs; unit tests are elsewhere
 
 KINDS = {"continuous": ("Pendulum-v1", False), "discrete": ("CartPole-v1", True)}
-SMALL = {
+SHORT = {
     "environment.max_episode_steps": 7,
     "schedule.improve_steps": 24,
     "schedule.steps_between_evaluation_periods": 1000,
@@ -29,13 +27,10 @@ def preset_of(kind, **changes):
     return tiny.recurrent(level, discrete, **changes)
 
 
-# -- what is stored ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_stored_step_has_the_action_and_the_raw_reward_before_it_and_the_states_of_all_lstms(tmp_path, kind):
+def test_stored_previous_actions_rewards_and_states(tmp_path, kind):
     changes = {
-        **SMALL,
+        **SHORT,
         "agent.algorithm.initial_state": "stored",
         "environment.num_envs": 2,
         "environment.filters.reward_rescale_factor": 0.1,
@@ -60,13 +55,11 @@ def test_every_stored_step_has_the_action_and_the_raw_reward_before_it_and_the_s
         assert not stored[first].any() and stored[~first].any(axis=-1).all()
     last = batches[-1]
     assert last.observation["observation"].shape[1:3] == (8, 4) and last.initial_state["hidden"].shape[1:] == (4, 6)
-    # The reward that the networks read is raw; that which is learned from is not.
+    # Networks read raw rewards; updates use normalised ones.
     raw = last.extras["state/previous_reward"][:, 1:]
     nonzero = (last.reward[:, :-1] != 0) & (raw != 0)
     assert nonzero.any() and (np.abs(last.reward[:, :-1] - raw)[nonzero] > 1e-3).all()
 
-
-# -- interrupted -------------------------------------------------------------------------------------------------------
 
 INTERRUPTED = {
     "agent.algorithm.initial_state": "stored",
@@ -82,10 +75,10 @@ INTERRUPTED = {
 
 
 @pytest.mark.parametrize("kind", ["continuous", pytest.param("discrete", marks=pytest.mark.acceptance)])
-def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, kind):
+def test_resume_after_crash_is_exact(tmp_path, kind):
     preset = preset_of(kind, **INTERRUPTED)
     uninterrupted = complete_run(tmp_path / "whole", preset)
-    crashed(tmp_path / "run", 77, preset)
+    crash_at(tmp_path / "run", 77, preset)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == 50 and not resumed.environments.is_first[0]
     last, state = tiny.newest(resumed.memory, 1)[0, 0], resumed._collector.policy_state
@@ -93,24 +86,21 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, kind):
     np.testing.assert_array_equal(state["previous_action"][0], last["action"])
     assert state["previous_reward"][0] == last["reward"]
     resumed.run()
-    same_run(resumed, uninterrupted)
+    assert_same_run(resumed, uninterrupted)
     for name, value in uninterrupted._collector.policy_state.items():
         np.testing.assert_array_equal(resumed._collector.policy_state[name], value)
 
 
-# -- evaluated, recorded, exported -------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module", params=KINDS)
 def run_dir(request, tmp_path_factory):
-    """A run directory whose policy has first weights."""
+    """A run directory with an untrained policy."""
     level, _ = KINDS[request.param]
     preset = preset_of(request.param, **{"environment.max_episode_steps": 20})
     return tiny.untrained_run(tmp_path_factory.mktemp("recurrent") / "run", level, preset)
 
 
-def alone(run_dir, act, observe, episode=0):
-    """Plays one episode of the first evaluation after training and returns its return."""
+def play_episode(run_dir, act, observe, episode=0):
+    """Plays one episode of the first evaluation after training; returns its return."""
     env = loading.environment_of(run_dir)
     observation, _ = env.reset(seed=episode_seed(0, EVALUATION, 1, episode))
     total, done = 0.0, False
@@ -122,23 +112,23 @@ def alone(run_dir, act, observe, episode=0):
     return total
 
 
-def test_evaluations_and_recordings_tell_the_policy_its_rewards_and_reset_it(run_dir, tmp_path):
+def test_evaluate_and_record_pass_rewards_and_reset(run_dir, tmp_path):
     expected = []
     for episode in range(2):
         policy = loading.load_policy(run_dir)
-        expected.append(alone(run_dir, policy.act, policy.observe, episode))
+        expected.append(play_episode(run_dir, policy.act, policy.observe, episode))
     assert api.evaluate(run_dir, 2).returns.tolist() == expected
     assert api.record(run_dir, tmp_path / "shown.npz", 2).returns.tolist() == expected
 
 
-def test_a_policy_refuses_to_act_without_the_last_reward(run_dir):
+def test_acting_without_the_last_reward_raises(run_dir):
     policy = loading.load_policy(run_dir)
     observation = np.zeros(policy.reads.observation["observation"].shape, np.float32)
-    policy.observe(1.0)  # before the first action, it has none to remember
+    policy.observe(1.0)  # ignored before the first action
     policy.act(observation)
-    for asked in (policy.act, policy.distribution):
+    for call in (policy.act, policy.distribution):
         with pytest.raises(TfsacError, match="observe"):
-            asked(observation)
+            call(observation)
     policy.observe(1.0)
     policy.distribution(observation)
     policy.act(observation)
@@ -151,7 +141,7 @@ def test_a_policy_refuses_to_act_without_the_last_reward(run_dir):
 
 
 @pytest.mark.parametrize("format", ["saved_model", "tflite"])
-def test_an_export_acts_as_the_policy_state_and_reward_included(run_dir, tmp_path, format):
+def test_export_matches_the_policy(run_dir, tmp_path, format):
     if format == "tflite":
         pytest.importorskip("ai_edge_litert", reason="needs tfsac[litert]")
     policy = loading.load_policy(run_dir)
@@ -162,8 +152,8 @@ def test_an_export_acts_as_the_policy_state_and_reward_included(run_dir, tmp_pat
     assert exported.fields == {"hidden", "cell", "previous_action", "previous_reward"}
     assert set(exported.reads) == {"observation"}
     policy.reset()
-    expected = alone(run_dir, policy.act, policy.observe)
-    assert alone(run_dir, exported, exported.observe) == pytest.approx(expected, rel=1e-4)
+    expected = play_episode(run_dir, policy.act, policy.observe)
+    assert play_episode(run_dir, exported, exported.observe) == pytest.approx(expected, rel=1e-4)
     with pytest.raises(TfsacError, match="observe"):
         exported.reset()
         exported(observations[0])
@@ -172,9 +162,7 @@ def test_an_export_acts_as_the_policy_state_and_reward_included(run_dir, tmp_pat
         exporting.export(loading.load_policy(run_dir, critics=True), tmp_path / "with_values", format, values=True)
 
 
-# -- a task that needs a memory ----------------------------------------------------------------------------------------
-
-TASK = {
+MEMORY_TASK = {
     "agent.algorithm.temperature": {"kind": "fixed", "alpha": 0.02},
     "agent.algorithm.rate_for_copying_weights_to_target": 0.02,
     "agent.algorithm.burn_in": 0,
@@ -189,7 +177,7 @@ TASK = {
 }
 
 
-def test_what_was_seen_first_is_remembered(tmp_path):
-    preset = tiny.recurrent("toys:RememberFirst-v0", discrete=True, **TASK)
+def test_memory_task_is_learned(tmp_path):
+    preset = tiny.recurrent("toys:RememberFirst-v0", discrete=True, **MEMORY_TASK)
     result = Trainer(preset, tmp_path / "run", RunParameters(seed=1), quiet=True).run()
-    assert result.best_return > 0.9  # 0.5 without a memory
+    assert result.best_return > 0.9  # 0.5 without memory

@@ -1,4 +1,4 @@
-"""A run's folder: one process trains in it, crashes leave nothing that a resume does not mend, and any path will do."""
+"""Run directories: locks, repair after crashes, full disks, the last policy and unusual paths."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from cli_tools import tree
+from cli_tools import folder_contents
 from toys import tiny_preset
 
 from tfsac import api, cli
@@ -20,7 +20,7 @@ from tfsac.exporting import export, loading, verify
 from tfsac.exporting.exported import load_exported
 from tfsac.parameters import RunParameters, override
 from tfsac.training import Callback, CheckpointError, RunDirectory, Trainer
-from tfsac.utils.files import LOCK, atomic_write
+from tfsac.utils.files import LOCK, atomic_write, sync
 
 RUN = RunParameters(checkpoint_save_steps=25, updates_between_diagnostics=1)
 OBSERVATION = np.array([0.6, -0.8, 0.3], np.float32)
@@ -57,7 +57,7 @@ def resumed(folder, parameters=RUN):
         trainer.close()
 
 
-HOLD = """
+HOLD_LOCK = """
 import pathlib, sys, time
 from tfsac.training.run_directory import RunDirectory
 directory = RunDirectory(pathlib.Path(sys.argv[1]))
@@ -67,19 +67,16 @@ time.sleep(100)
 """
 
 
-# -- one process -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
-def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
-    before = tree(run)
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE)
+def test_run_is_locked_by_one_process(run):
+    before = folder_contents(run)
+    holder = subprocess.Popen([sys.executable, "-c", HOLD_LOCK, str(run)], stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"locked\n"
         with pytest.raises(BlockingIOError, match="being trained already"):
             Trainer(preset(), run, RUN, resume=True, quiet=True)
-        assert tree(run) == before
-        assert api.evaluate(run, 1).returns.shape == (1,)  # those who read do not lock
+        assert folder_contents(run) == before
+        assert api.evaluate(run, 1).returns.shape == (1,)  # readers need no lock
     finally:
         holder.kill()
         holder.communicate()
@@ -87,13 +84,13 @@ def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
         assert trainer.counters.env_steps == 60
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("no_tracing")
 @pytest.mark.slow
-def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
+def test_second_new_run_in_a_folder_is_rejected(tmp_path):
     first = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     with pytest.raises(FileExistsError, match="exists"):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    for name in ("config.json", "metrics.csv"):  # as if the second had looked just before the first wrote them
+    for name in ("config.json", "metrics.csv"):  # a race: the second run checks before the first one writes
         (tmp_path / "run" / name).unlink()
     with pytest.raises(BlockingIOError, match="being trained already"):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
@@ -101,17 +98,17 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch):
-    held = []
-    monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.directory.lock.is_locked))
+def test_lock_is_held_until_the_export(tmp_path, monkeypatch):
+    locked = []
+    monkeypatch.setattr(api, "export", lambda *args, **kwargs: locked.append(trainer.directory.lock.is_locked))
     trainer = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     assert trainer.directory.lock.is_locked
     api.finish(trainer)
-    assert held == [True] and not trainer.directory.lock.is_locked
+    assert locked == [True] and not trainer.directory.lock.is_locked
 
 
-@pytest.mark.usefixtures("untraced")
-def test_the_file_of_a_lock_is_no_run_and_a_resume_without_one_leaves_none(tmp_path):
+@pytest.mark.usefixtures("no_tracing")
+def test_stale_lock_file_is_no_run(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LOCK).write_text("process 1 on another\n")  # left by a killed process
     RunDirectory(tmp_path / "run").refuse_existing()
@@ -120,16 +117,16 @@ def test_the_file_of_a_lock_is_no_run_and_a_resume_without_one_leaves_none(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-# -- what a crash leaves -----------------------------------------------------------------------------------------------
+# -- crashes -----------------------------------------------------------------------------------------------------------
 
 
-def garbage(path):
+def overwrite(path):
     path.write_bytes(bytes(range(256)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [garbage, pathlib.Path.unlink])
-def test_damaged_files_of_a_run_are_mended_from_the_checkpoint(run, finished, damage):
+@pytest.mark.parametrize("damage", [overwrite, pathlib.Path.unlink])
+def test_damaged_files_are_restored_from_the_checkpoint(run, finished, damage):
     for name in ("metrics.csv", "best.npz"):
         damage(run / name)
     with resumed(run):
@@ -137,7 +134,7 @@ def test_damaged_files_of_a_run_are_mended_from_the_checkpoint(run, finished, da
             assert (run / name).read_bytes() == (finished / name).read_bytes()
 
 
-def test_leftovers_of_killed_writers_are_removed_and_a_checkpoint_that_was_being_replaced_comes_back(run):
+def test_resume_cleans_up_after_killed_writers(run):
     for name in (".best.npz.123.tmp", ".metrics.csv.5.tmp", "mine.txt", ".mine.3"):
         (run / name).write_text("half")
     for folder in (run / ".policy.abc123.tmp", run / "checkpoints" / ".000000840.tmp"):
@@ -150,11 +147,11 @@ def test_leftovers_of_killed_writers_are_removed_and_a_checkpoint_that_was_being
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"000000050", "000000060", "memory"}
 
 
-@pytest.mark.usefixtures("untraced")
-def test_an_altered_config_is_refused_at_a_resume_together_with_its_copy(run):
+@pytest.mark.usefixtures("no_tracing")
+def test_edited_config_is_rejected_on_resume(run):
     config, copy = run / "config.json", run / "checkpoints" / "000000060" / "config.json"
     content = config.read_text()
-    config.write_text(content.replace("EnvironmentSteps(30)", "EnvironmentSteps(70)"))  # another bit of the schedule
+    config.write_text(content.replace("EnvironmentSteps(30)", "EnvironmentSteps(70)"))  # an edited schedule
     with pytest.raises(TfsacError, match=f"{config} .*checksum.* {copy}"), resumed(run):
         pass
     config.write_bytes(b'{"run": 3}')
@@ -165,28 +162,25 @@ def test_an_altered_config_is_refused_at_a_resume_together_with_its_copy(run):
         assert trainer.counters.env_steps == 60
     config.unlink()
     with resumed(run):
-        assert RunDirectory(run).read()[0] == preset()  # made again
+        assert RunDirectory(run).read()[0] == preset()  # written again
 
 
-# -- disks -------------------------------------------------------------------------------------------------------------
-
-
-def full(*args, **kwargs):
+def raise_disk_full(*args, **kwargs):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_what_is_written_aside_appears_whole_or_not_at_all(tmp_path):
+def test_atomic_write_keeps_the_old_file_on_error(tmp_path):
     (tmp_path / "file").write_text("before")
     with pytest.raises(OSError, match="No space left"), atomic_write(tmp_path / "file") as file:
         file.write(b"half")
-        full()
+        raise_disk_full()
     assert (tmp_path / "file").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.slow
-def test_a_run_that_cannot_write_its_policy_is_complete_and_resumable(tmp_path, monkeypatch):
+def test_run_without_space_for_its_policy_is_resumable(tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    monkeypatch.setattr(tf.saved_model, "save", full)
+    monkeypatch.setattr(tf.saved_model, "save", raise_disk_full)
     with pytest.raises(OSError, match="No space left"):
         api.train(preset(), folder, RUN, quiet=True)
     names = {path.name for path in folder.iterdir()} - {"learning_curve.png", "events", LOCK}
@@ -196,37 +190,34 @@ def test_a_run_that_cannot_write_its_policy_is_complete_and_resumable(tmp_path, 
     assert (folder / "policy" / "saved_model.pb").is_file() and (folder / "learning_curve.png").is_file()
 
 
-# -- the last policy ---------------------------------------------------------------------------------------------------
+def test_last_policy_of_a_checkpoint(tmp_path):
+    run_parameters, actions = RunParameters(checkpoint_save_steps=10, num_checkpoints_to_keep=9), {}
 
-
-def test_the_last_policy_of_a_step_is_that_of_its_checkpoint(tmp_path):
-    kept, acted = RunParameters(checkpoint_save_steps=10, num_checkpoints_to_keep=9), {}
-
-    class Acts(Callback):
+    class RecordActions(Callback):
         def on_step(self, trainer):
-            acted[trainer.counters.env_steps] = trainer.policy.act(OBSERVATION)
+            actions[trainer.counters.env_steps] = trainer.policy.act(OBSERVATION)
 
     normalised = preset(**{"environment.filters.observation_normalization": True})
-    trainer = Trainer(normalised, tmp_path / "run", kept, callbacks=[Acts()], quiet=True)
+    trainer = Trainer(normalised, tmp_path / "run", run_parameters, callbacks=[RecordActions()], quiet=True)
     trainer.run()
     trained = trainer.policy.act(OBSERVATION)
     for rows in (tmp_path / "run" / "checkpoints" / "memory").iterdir():
-        rows.write_bytes(b"")  # which acting does not need
+        rows.write_bytes(b"")  # not needed for acting
     for step in (40, 50):
         np.testing.assert_array_equal(
-            loading.load_policy(tmp_path / "run", step=step, last=True).act(OBSERVATION), acted[step]
+            loading.load_policy(tmp_path / "run", step=step, last=True).act(OBSERVATION), actions[step]
         )
-    assert not np.array_equal(acted[40], acted[50])
+    assert not np.array_equal(actions[40], actions[50])
     policy = loading.load_policy(tmp_path / "run", last=True, critics=True)
     np.testing.assert_array_equal(policy.act(OBSERVATION), trained)
     assert policy.values(OBSERVATION, [0.5]).keys() == {"v", "q"}
     (tmp_path / "run" / "checkpoints" / "000000060" / "state.json").write_text("{}")
-    np.testing.assert_array_equal(loading.load_policy(tmp_path / "run", last=True).act(OBSERVATION), acted[50])
+    np.testing.assert_array_equal(loading.load_policy(tmp_path / "run", last=True).act(OBSERVATION), actions[50])
     with pytest.raises(CheckpointError, match="60 is damaged"):
         loading.load_policy(tmp_path / "run", step=60, last=True)
 
 
-def test_commands_take_the_last_policy(run, tmp_path, capsys):
+def test_commands_with_last_policy(run, tmp_path, capsys):
     trained = loading.load_policy(run, last=True)
     out = tmp_path / "last"
     assert cli.run(["export", f"--run_dir={run}", f"--out={out}", "--last"]) == 0
@@ -239,42 +230,55 @@ def test_commands_take_the_last_policy(run, tmp_path, capsys):
     assert lines[0] != lines[1] == lines[2]
 
 
-# -- paths and strangers -----------------------------------------------------------------------------------------------
-
-
-class Wandering(Callback):
-    """Changes the current folder while the run trains."""
+class ChangeDirectory(Callback):
+    """Changes the working directory during training."""
 
     def on_step(self, trainer):
         os.chdir("/")
 
 
 @pytest.mark.slow
-def test_a_folder_may_have_any_name_and_stays_where_it_is(tmp_path, finished, monkeypatch):
+def test_folder_with_special_characters(tmp_path, finished, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = api.train(preset(), "a[1]*? (64)/run", RUN, callbacks=[Wandering()], quiet=True)
+    result = api.train(preset(), "a[1]*? (64)/run", RUN, callbacks=[ChangeDirectory()], quiet=True)
     folder = tmp_path / "a[1]*? (64)" / "run"
     assert result.run_dir == folder
     assert {path.name for path in folder.iterdir()} == {path.name for path in finished.iterdir()}
     with resumed(folder) as trainer:
         assert trainer.counters.env_steps == 60
-        assert trainer.resume_command == f"tfsac train '--run_dir={folder}' --resume"  # which can be pasted
+        assert trainer.resume_command == f"tfsac train '--run_dir={folder}' --resume"  # quoted for the shell
     np.testing.assert_array_equal(api.evaluate(folder, 1).returns, api.evaluate(finished, 1).returns)
     policy = loading.load_policy(folder)
     for path in (folder / "policy", export(policy, folder.with_name("lite"), "tflite")):
         assert verify(policy, path, api.observations_of(folder, policy)) < 1e-5
 
 
-def test_only_chunks_are_deleted_and_no_link_is_followed(run, tmp_path):
+def test_only_memory_chunks_are_deleted(run, tmp_path):
     memory = run / "checkpoints" / "memory"
     (tmp_path / "foreign.npy").write_text("mine")
     old = "rows-0000000000-0000000001-0123456789ab.npy"
     for name in (old, "rows-mine.npy", "notes.txt", f".{old}.123.tmp"):
         (memory / name).write_text("mine")
-    linked = memory / old.replace("a", "c")
-    linked.symlink_to(tmp_path / "foreign.npy")
+    link = memory / old.replace("a", "c")
+    link.symlink_to(tmp_path / "foreign.npy")
     with resumed(run) as trainer:
         trainer.save()
     assert {"rows-mine.npy", "notes.txt"} <= {path.name for path in memory.iterdir()}
-    assert not (memory / old).exists() and not linked.is_symlink() and not (memory / f".{old}.123.tmp").exists()
+    assert not (memory / old).exists() and not link.is_symlink() and not (memory / f".{old}.123.tmp").exists()
     assert (tmp_path / "foreign.npy").read_text() == "mine"
+
+
+def test_sync_ignores_folders_without_fsync(monkeypatch, tmp_path):
+    def flush(descriptor, number=errno.EINVAL):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", flush)
+    sync(tmp_path)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: flush(descriptor, errno.ENOSPC))
+    with pytest.raises(OSError, match="space"):
+        sync(tmp_path)
+
+
+def test_run_directory_expands_tilde(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert RunDirectory("~/runs/one").path == tmp_path / "runs" / "one"

@@ -1,4 +1,4 @@
-"""Spaces: what can be trained in, the spec that follows from it, and actions in the environment's own units."""
+"""Spaces: supported spaces, specs, and actions in the environment's units."""
 
 import functools
 
@@ -24,25 +24,22 @@ def spaces_env(observation=VECTOR, action=ACTION):
     return env
 
 
-# -- actions -----------------------------------------------------------------------------------------------------------
-
-
-def test_each_dimension_of_each_agent_is_rescaled_to_its_own_bounds_and_back():
+def test_actions_are_rescaled_to_their_bounds():
     low, high = np.array([[-1, 0], [-2, 4]], np.float32), np.array([[1, 10], [2, 6]], np.float32)
     rescale = action_map(Spec({}, ArraySpec((2, 2), "float32", low, high), num_agents=2))
-    given = np.array([[[0, -1], [1, 0.5]], [[-1, 1], [0, 0]]], np.float32)
+    actions = np.array([[[0, -1], [1, 0.5]], [[-1, 1], [0, 0]]], np.float32)
     expected = [[[0, 0], [2, 5.5]], [[-1, 10], [0, 5]]]
-    np.testing.assert_allclose(rescale(given), expected)
-    np.testing.assert_allclose(rescale.inverse(np.array(expected)), given)
+    np.testing.assert_allclose(rescale(actions), expected)
+    np.testing.assert_allclose(rescale.inverse(np.array(expected)), actions)
     for outside, bound in ((-5.0, low), (5.0, high)):
         np.testing.assert_array_equal(rescale(np.full((1, 2, 2), outside, np.float32))[0], bound)
 
 
 class Contained(gym.Env):
-    """Takes no action that its space does not have, and shows and rewards it.
+    """Asserts that its space contains each action; the sum of the action is the reward and the observation.
 
     Args:
-        space: of the actions.
+        space: the action space.
     """
 
     observation_space = Box(-np.inf, np.inf, (1,), np.float32)
@@ -52,17 +49,17 @@ class Contained(gym.Env):
         if isinstance(space, MultiDiscrete):
             self.observation_space = Dict(agent_state=Box(-np.inf, np.inf, (space.shape[0], 1), np.float32))
 
-    def seen(self, value):
+    def observe(self, value):
         shape = spaces_by_key(self.observation_space)
-        seen = {key: np.full(space.shape, value, np.float32) for key, space in shape.items()}
-        return seen if isinstance(self.observation_space, Dict) else seen["observation"]
+        observations = {key: np.full(space.shape, value, np.float32) for key, space in shape.items()}
+        return observations if isinstance(self.observation_space, Dict) else observations["observation"]
 
     def reset(self, *, seed=None, options=None):
-        return self.seen(0.0), {}
+        return self.observe(0.0), {}
 
     def step(self, action):
         assert self.action_space.contains(action), (type(action), action.dtype)
-        return self.seen(np.sum(action)), float(np.sum(action)), False, False, {}
+        return self.observe(np.sum(action)), float(np.sum(action)), False, False, {}
 
 
 @pytest.mark.parametrize(
@@ -74,37 +71,34 @@ class Contained(gym.Env):
     ],
     ids=str,
 )
-def test_the_space_contains_every_action(space, action, total):
-    one = functools.partial(Contained, space)
-    environments = Environments(EnvironmentParameters(), 0, one)
+def test_space_contains_every_action(space, action, total):
+    env_fn = functools.partial(Contained, space)
+    environments = Environments(EnvironmentParameters(), 0, env_fn)
     result = environments.step(np.array([action]))
     assert result.reward.tolist() == [total]
     state, observation = environments.state(), environments.observation
-    assert environments.restore(state, np.array([action]), observation) is True  # the same action, replayed
+    assert environments.restore(state, (np.array([action]), {}), observation) is True  # replays the same action
     environments.close()
-    assert tfsac.check_environment(one, num_steps=20).usable
+    assert tfsac.check_environment(env_fn, num_steps=20).usable
 
 
-def test_bounds_are_rounded_inwards_so_that_the_space_has_every_action():
-    one = functools.partial(Contained, Box(-0.1, np.pi, (2,), np.float64))
-    spec = spec_of(one())
+def test_float64_bounds_are_rounded_inwards():
+    env_fn = functools.partial(Contained, Box(-0.1, np.pi, (2,), np.float64))
+    spec = spec_of(env_fn())
     assert (spec.action.low >= -0.1).all() and (spec.action.high <= np.pi).all()
     np.testing.assert_allclose([spec.action.low, spec.action.high], [[-0.1] * 2, [np.pi] * 2], rtol=2e-7)
-    environments = Environments(EnvironmentParameters(), 0, one)
+    environments = Environments(EnvironmentParameters(), 0, env_fn)
     for action in (-1.0, 1.0):
         environments.step(np.full((1, 2), action, np.float32))
     environments.close()
-    for bound in (-0.1, np.pi):  # what the environment itself calls its bound is accepted
+    for bound in (-0.1, np.pi):  # the float64 bound is accepted
         assert checked_action("act returns", np.full(2, bound), spec.action).dtype == np.float32
     assert checked_action("act returns", [0, 1], spec.action).dtype == np.float32
     with pytest.raises(TfsacError, match="act returns"):
         checked_action("act returns", np.full(2, 3.1416), spec.action)
 
 
-# -- observations ------------------------------------------------------------------------------------------------------
-
-
-def test_spec_holds_shapes_types_and_bounds():
+def test_spec_of_spaces():
     image, vector = Box(0, 255, (8, 8, 3), np.uint8), Box(-1, 1, (4,), np.float64)
     flags = Box(0, 1, (2,), np.int64)
     env = spaces_env(Dict(image=image, vector=vector, flags=flags), Box(np.float32([-1, -2]), np.float32([1, 3])))
@@ -119,10 +113,10 @@ def test_spec_holds_shapes_types_and_bounds():
     np.testing.assert_array_equal(spec.action.high, [1, 3])
 
 
-PARTS = Spec(
+TWO_KEYS = Spec(
     {"observation": ArraySpec((3,), "float32"), "image": ArraySpec((2, 2, 1), "uint8")}, ArraySpec((1,), "float32")
 )
-FITTING = {"observation": np.zeros((2, 3)), "image": np.full((2, 2, 2, 1), 255)}
+VALID = {"observation": np.zeros((2, 3)), "image": np.full((2, 2, 2, 1), 255)}
 
 
 @pytest.mark.parametrize(
@@ -134,49 +128,46 @@ FITTING = {"observation": np.zeros((2, 3)), "image": np.full((2, 2, 2, 1), 255)}
         ({"image": np.full((2, 2, 2, 1), 256)}, "0 to 255"),
     ],
 )
-def test_observations_that_do_not_fit_the_spec_are_refused(changes, words):
-    assert [array.dtype for array in as_arrays(FITTING, PARTS).values()] == [np.float32, np.uint8]
+def test_observations_that_differ_from_the_spec_are_rejected(changes, words):
+    assert [array.dtype for array in as_arrays(VALID, TWO_KEYS).values()] == [np.float32, np.uint8]
     with pytest.raises(TfsacError, match=words):
-        as_arrays({**FITTING, **changes}, PARTS)
+        as_arrays({**VALID, **changes}, TWO_KEYS)
 
 
-# -- checks ------------------------------------------------------------------------------------------------------------
-
-
-REFUSED = {
-    "several switches": (dict(action=MultiBinary(3)), "actions must be a Box"),
+UNSUPPORTED = {
+    "MultiBinary actions": (dict(action=MultiBinary(3)), "actions must be a Box"),
     "unbounded": (dict(action=Box(np.float32([-1, -1]), np.float32([1, np.inf]))), r"1.0, inf\]"),
     "discrete observation": (dict(observation=Discrete(5)), "FlattenObservation"),
-    "mask of continuous actions": (
+    "action_mask with continuous actions": (
         dict(observation=Dict(state=VECTOR, action_mask=MultiBinary(1)), action=ACTION),
         "discrete",
     ),
-    "a team that sees vectors": (
+    "agent_state without a member axis": (
         dict(observation=Dict(agent_state=VECTOR), action=MultiDiscrete([4, 4, 4])),
         "agent_state",
     ),
-    "a team of unequal sizes": (
+    "members with different numbers of actions": (
         dict(observation=Dict(agent_state=Box(-1, 1, (2, 3))), action=MultiDiscrete([4, 3])),
         "equal sizes",
     ),
 }
 
 
-@pytest.mark.parametrize("spaces, words", REFUSED.values(), ids=REFUSED.keys())
-def test_spaces_that_cannot_be_used_are_refused(spaces, words):
+@pytest.mark.parametrize("spaces, words", UNSUPPORTED.values(), ids=UNSUPPORTED.keys())
+def test_unsupported_spaces_are_rejected(spaces, words):
     with pytest.raises(TfsacError, match=words):
         check(spaces_env(**spaces))
 
 
 @pytest.mark.parametrize("keys", [["a/b"], ["self"], ["Arm", "arm"]], ids=str)
-def test_keys_that_exported_policies_cannot_have_are_refused(keys):
+def test_observation_keys_must_be_exportable(keys):
     observation = Dict({**dict.fromkeys(keys, VECTOR), "action_mask": MultiBinary(3)})
     with pytest.raises(TfsacError, match="exported"):
         check(spaces_env(observation, Discrete(3)))
 
 
 @pytest.mark.parametrize("name", ["Observation", "Reward"])
-def test_running_statistics_of_a_wrapper_are_refused_but_for_frozen_ones(name):
+def test_normalize_wrappers_must_be_frozen(name):
     wrapper = getattr(gym.wrappers, f"Normalize{name}")
     env = gym.wrappers.TimeLimit(wrapper(gym.make("Pendulum-v1")), 5)
     with pytest.raises(TfsacError, match=f"{name.lower()}_normalization"):

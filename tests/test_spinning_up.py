@@ -1,4 +1,4 @@
-"""Spinning Up's function: its arguments, custom networks, its table and files, its way of testing a policy."""
+"""`tfsac.sac`, the Spinning Up interface: arguments, progress.txt, custom networks and `test_policy`."""
 
 import contextlib
 import csv
@@ -46,7 +46,7 @@ def pendulum():
 
 
 class Endless(gym.Env):
-    """Never ends, is not registered, and has two actions with bounds of their own."""
+    """Never terminates, is not registered, and has two actions with different bounds."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = gym.spaces.Box(np.float32([-0.3, 5.0]), np.float32([0.7, 9.0]))
@@ -61,7 +61,7 @@ class Endless(gym.Env):
         return observation, 1.0 - float(action[0]) ** 2, False, False, {}
 
 
-def layered(observation_space, action_space, width=8):
+def custom_actor_critic(observation_space, action_space, width=8):
     """A custom actor_critic: silu instead of relu, and values of shape [B]."""
     observation, action = keras.Input(observation_space.shape), keras.Input(action_space.shape)
     x = keras.layers.Dense(width, "silu")(observation)
@@ -75,7 +75,7 @@ def layered(observation_space, action_space, width=8):
 
 
 class Spy(Callback):
-    """Keeps the trainer and what it reports."""
+    """Records the trainer and its metrics; optionally sends SIGTERM."""
 
     def __init__(self, end_at):
         self.end_at = end_at
@@ -93,8 +93,8 @@ class Spy(Callback):
         self.metrics.append((trainer.counters.env_steps, metrics))
 
 
-def watched(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
-    """Calls sac; returns its result, a spy and what it printed."""
+def run_sac(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
+    """Calls `tfsac.sac`; returns its result, a spy and the printed text."""
     spy, printed = Spy(end_at), io.StringIO()
 
     def finish(trainer):
@@ -112,33 +112,30 @@ def progress(run_dir):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def numbers(rows, *without):
-    return [{name: float(value) for name, value in row.items() if name not in without} for row in rows]
+def as_floats(rows, *exclude):
+    return [{name: float(value) for name, value in row.items() if name not in exclude} for row in rows]
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """The default networks on Pendulum."""
+    """A run of the default networks on Pendulum."""
     logger = {"output_dir": tmp_path_factory.mktemp("spinup") / "plain", "exp_name": "swing"}
-    return watched(functools.partial(make, "Pendulum-v1"), ac_kwargs=SMALL, logger_kwargs=logger)
+    return run_sac(functools.partial(make, "Pendulum-v1"), ac_kwargs=SMALL, logger_kwargs=logger)
 
 
 @pytest.fixture(scope="module")
 def custom(tmp_path_factory):
-    """Networks of one's own in an environment that Gymnasium does not know."""
+    """A run of custom networks in an unregistered environment."""
     logger = {"output_dir": tmp_path_factory.mktemp("spinup") / "custom"}
-    return watched(Endless, layered, ac_kwargs={"width": 12}, seed=5, logger_kwargs=logger)
-
-
-# -- arguments ---------------------------------------------------------------------------------------------------------
+    return run_sac(Endless, custom_actor_critic, ac_kwargs={"width": 12}, seed=5, logger_kwargs=logger)
 
 
 class Stopped(Exception):
     pass
 
 
-def planned(monkeypatch, env_fn=pendulum, **arguments):
-    """Returns what sac would give the trainer."""
+def trainer_arguments(monkeypatch, env_fn=pendulum, **arguments):
+    """Returns the arguments that `tfsac.sac` passes to the trainer."""
     given = {}
 
     def trainer(preset, run_dir, run, resume, callbacks, **others):
@@ -151,7 +148,7 @@ def planned(monkeypatch, env_fn=pendulum, **arguments):
     return given
 
 
-def at(given, path):
+def parameter_at(given, path):
     value = given["preset"]
     if path.startswith("run."):
         value, path = given["run"], path.removeprefix("run.")
@@ -160,7 +157,7 @@ def at(given, path):
     return value
 
 
-ARGUMENTS = {  # a value, and what it sets
+ARGUMENTS = {  # a value and the parameters that it sets
     "seed": (7, {"run.seed": 7}),
     "steps_per_epoch": (200, {
         "schedule.steps_between_evaluation_periods.num_steps": 200, "schedule.improve_steps.num_steps": 19_000,
@@ -193,27 +190,27 @@ ARGUMENTS = {  # a value, and what it sets
 }  # fmt: skip
 
 
-def test_each_argument_changes_what_it_says_and_nothing_else(monkeypatch):
-    default = planned(monkeypatch)
-    every = {path for _, paths in ARGUMENTS.values() for path in paths}
+def test_each_argument_sets_only_its_parameters(monkeypatch):
+    default = trainer_arguments(monkeypatch)
+    all_paths = {path for _, paths in ARGUMENTS.values() for path in paths}
     for name, (value, expected) in ARGUMENTS.items():
-        given = planned(monkeypatch, **{name: value})
-        assert {path: at(given, path) for path in expected} == expected
-        assert {path for path in every if at(given, path) != at(default, path)} == set(expected)
+        given = trainer_arguments(monkeypatch, **{name: value})
+        assert {path: parameter_at(given, path) for path in expected} == expected
+        assert {path for path in all_paths if parameter_at(given, path) != parameter_at(default, path)} == set(expected)
 
 
-def test_the_function_has_the_arguments_with_their_defaults():
+def test_function_signature_and_defaults():
     defaults = {name: p.default for name, p in inspect.signature(tfsac.sac).parameters.items()}
     assert defaults.keys() == {"env_fn", "actor_critic", "logger_kwargs"} | ARGUMENTS.keys()
     assert defaults["actor_critic"] is tfsac.mlp_actor_critic
-    numbers = dataclasses.asdict(SpinningUpArguments())
-    assert {name: defaults[name] for name in numbers} == numbers
+    as_floats = dataclasses.asdict(SpinningUpArguments())
+    assert {name: defaults[name] for name in as_floats} == as_floats
 
 
-def test_the_preset_is_the_functions_default_on_half_cheetah():
+def test_preset_matches_function_defaults():
     preset = load_preset("spinningup_sac")
-    described = SpinningUpArguments().preset(EnvironmentParameters("HalfCheetah-v5"))
-    assert dataclasses.replace(preset, validation=described.validation) == described
+    default_preset = SpinningUpArguments().preset(EnvironmentParameters("HalfCheetah-v5"))
+    assert dataclasses.replace(preset, validation=default_preset.validation) == default_preset
     assert preset.agent.algorithm.update_order == "simultaneous"
     assert preset.agent.networks["q"].head_parameters.loss_weight == 0.5
 
@@ -225,7 +222,7 @@ def test_the_preset_is_the_functions_default_on_half_cheetah():
         ({"logger_kwargs": {"outputdir": "x"}}, "outputdir"),
     ],
 )
-def test_wrong_arguments_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch):
+def test_invalid_arguments_write_nothing(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((TfsacError, TypeError), match=message):
         tfsac.sac(**{"env_fn": pendulum, **arguments})
@@ -241,18 +238,15 @@ def test_wrong_arguments_are_refused_before_anything_is_written(arguments, messa
         (functools.partial(gym.make, "Pendulum-v1", g=9.0), None, 200),
     ],
 )
-def test_the_level_is_that_of_a_partial_and_the_shorter_limit_stays(env_fn, level, limit, monkeypatch):
-    given = planned(monkeypatch, env_fn)
+def test_level_and_time_limit_of_env_fn(env_fn, level, limit, monkeypatch):
+    given = trainer_arguments(monkeypatch, env_fn)
     environment = given["preset"].environment
     assert environment.max_episode_steps == limit
     assert given["env_fn"] is (env_fn if level is None else None) and level in (None, environment.level)
 
 
-# -- a run -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
-def test_progress_has_spinning_ups_columns_a_row_for_each_epoch_and_the_numbers_of_the_metrics(plain):
+def test_progress_columns_and_values(plain):
     result, spy, _ = plain
     rows, metrics = progress(result.run_dir), tiny.rows(result.run_dir)
     assert list(rows[0]) == COLUMNS
@@ -268,16 +262,16 @@ def test_progress_has_spinning_ups_columns_a_row_for_each_epoch_and_the_numbers_
     for row, of_metrics in zip(rows, metrics, strict=True):
         assert {column: row[column] for column in names} == {column: of_metrics[name] for column, name in names.items()}
     for row, first, last in zip(rows, (0, 60), (60, 120), strict=True):
-        seen = np.concatenate([m for steps, m in spy.metrics if first < steps <= last])
-        assert len(seen) == (40 if first == 0 else 60)
+        metrics_of_epoch = np.concatenate([m for steps, m in spy.metrics if first < steps <= last])
+        assert len(metrics_of_epoch) == (40 if first == 0 else 60)
         for column, name in (("Q1Vals", "q/q1"), ("Q2Vals", "q/q2"), ("LogPi", "policy/log_prob")):
-            values = seen[:, spy.trainer.update_metrics.index(name)]
-            spread = [float(row[word + column]) for word in ("Average", "Std", "Max", "Min")]
-            np.testing.assert_allclose(spread, [values.mean(), values.std(), values.max(), values.min()], rtol=1e-5)
-            assert spread[1] > 0
+            values = metrics_of_epoch[:, spy.trainer.update_metrics.index(name)]
+            statistics = [float(row[word + column]) for word in ("Average", "Std", "Max", "Min")]
+            np.testing.assert_allclose(statistics, [values.mean(), values.std(), values.max(), values.min()], rtol=1e-5)
+            assert statistics[1] > 0
 
 
-def test_the_schedule_the_config_and_the_table_of_a_run(plain):
+def test_schedule_config_and_printed_tables(plain):
     result, spy, printed = plain
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("finished", 120, 100)
     assert spy.first_update == 30  # update_after + update_every
@@ -290,38 +284,35 @@ def test_the_schedule_the_config_and_the_table_of_a_run(plain):
     _, *tables = [lines for lines in printed.split("-" * 36) if lines.strip()]
     assert len(tables) == 2 and "evaluation return" not in printed
     for lines, row in zip(tables, progress(result.run_dir), strict=True):
-        shown = dict(line.strip("| ").split("|") for line in lines.strip().splitlines())
-        assert [name.strip() for name in shown] == COLUMNS
-        for name, value in shown.items():
+        printed_values = dict(line.strip("| ").split("|") for line in lines.strip().splitlines())
+        assert [name.strip() for name in printed_values] == COLUMNS
+        for name, value in printed_values.items():
             assert math.isclose(float(value), float(row[name.strip()]), rel_tol=1e-4)
     with pytest.raises(FileExistsError):
         tfsac.sac(pendulum, ac_kwargs=SMALL, **TINY, logger_kwargs={"output_dir": result.run_dir})
 
 
-@pytest.mark.usefixtures("training_alone")
+@pytest.mark.usefixtures("no_export_or_plot")
 @pytest.mark.slow
-def test_an_interrupted_run_has_the_progress_of_an_uninterrupted_one(plain, tmp_path):
+def test_progress_after_resume(plain, tmp_path):
     logger = {"output_dir": tmp_path / "run", "exp_name": "swing"}
     env_fn, resumed = functools.partial(make, "Pendulum-v1"), {"logger_kwargs": {**logger, "resume": True}}
-    first, _, printed = watched(env_fn, end_at=95, ac_kwargs=SMALL, logger_kwargs=logger)
+    first, _, printed = run_sac(env_fn, end_at=95, ac_kwargs=SMALL, logger_kwargs=logger)
     assert first.reason == "SIGTERM" and "resume=True" in printed
-    with (tmp_path / "run" / "progress.txt").open("a") as file:  # an epoch that the last checkpoint does not know
+    with (tmp_path / "run" / "progress.txt").open("a") as file:  # an epoch after the last checkpoint
         file.write("\t".join(["2", *"0" * 10, "120", *"0" * 16]) + "\n")
     with pytest.raises(CheckpointError, match="keeps its"):
-        watched(env_fn, ac_kwargs=SMALL, gamma=0.5, **resumed)
-    watched(env_fn, ac_kwargs=SMALL, **resumed)
-    spread = [word + name for word in ("Std", "Max", "Min") for name in ("Q1Vals", "Q2Vals", "LogPi")]
-    resumed, straight = (numbers(progress(run), "Time") for run in (tmp_path / "run", plain[0].run_dir))
+        run_sac(env_fn, ac_kwargs=SMALL, gamma=0.5, **resumed)
+    run_sac(env_fn, ac_kwargs=SMALL, **resumed)
+    statistics = [word + name for word in ("Std", "Max", "Min") for name in ("Q1Vals", "Q2Vals", "LogPi")]
+    resumed, straight = (as_floats(progress(run), "Time") for run in (tmp_path / "run", plain[0].run_dir))
     assert len(resumed) == 2 and resumed[0] == straight[0] and resumed[1].keys() == straight[1].keys()
-    assert {name for name in straight[1] if resumed[1][name] != straight[1][name]} <= set(spread)
+    assert {name for name in straight[1] if resumed[1][name] != straight[1][name]} <= set(statistics)
     assert resumed[1]["StdQ1Vals"] != straight[1]["StdQ1Vals"]
 
 
-# -- time limits, custom environments and networks ---------------------------------------------------------------------
-
-
 @pytest.mark.slow
-def test_a_custom_actor_critic_is_trained_in_an_environment_with_bounds_and_a_limit(custom):
+def test_custom_actor_critic_with_time_limit(custom):
     result, spy, _ = custom
     rows = tiny.newest(spy.trainer.memory, 120)[:, 0]
     np.testing.assert_array_equal(np.flatnonzero(rows["truncated"]), np.arange(14, 120, 15))
@@ -334,27 +325,27 @@ def test_a_custom_actor_critic_is_trained_in_an_environment_with_bounds_and_a_li
     assert exporting.verify(spy.trainer.policy, result.run_dir / "policy", observations) < 1e-5
 
 
-def test_a_custom_actor_critic_keeps_its_arguments(custom):
+def test_resume_with_other_ac_kwargs_is_rejected(custom):
     logger = {"output_dir": custom[0].run_dir, "resume": True}
     with pytest.raises(CheckpointError, match="keeps its"):
-        watched(Endless, layered, ac_kwargs={"width": 13}, seed=5, logger_kwargs=logger)
+        run_sac(Endless, custom_actor_critic, ac_kwargs={"width": 13}, seed=5, logger_kwargs=logger)
 
 
-@pytest.mark.parametrize("actor_critic", [mlp_actor_critic, layered])
-def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_weights(actor_critic):
+@pytest.mark.parametrize("actor_critic", [mlp_actor_critic, custom_actor_critic])
+def test_critics_are_joined_and_initial_weights_repeat(actor_critic):
     created, env = [], Endless()
 
-    def remembered(*spaces):
+    def record(*spaces):
         created.append(actor_critic(*spaces))
         return created[-1]
 
-    make_models = model_maker(remembered, env, {}, seed=4)
+    make_models = model_maker(record, env, {}, seed=4)
     first, second = make_models(), make_models()
     observation, action = np.float32([[0.1, -0.5], [0.7, 0.2], [0.0, 0.9]]), np.float32([[0.5, -1], [0.1, 1], [0, 0]])
-    both = first["q"]([{"observation": observation}, action]).numpy()
-    assert both.shape == (3, 2) and not np.allclose(both[:, 0], both[:, 1])
+    q_values = first["q"]([{"observation": observation}, action]).numpy()
+    assert q_values.shape == (3, 2) and not np.allclose(q_values[:, 0], q_values[:, 1])
     for i in (0, 1):
-        np.testing.assert_allclose(both[:, i], np.reshape(created[0][1 + i]([observation, action]), 3), rtol=1e-6)
+        np.testing.assert_allclose(q_values[:, i], np.reshape(created[0][1 + i]([observation, action]), 3), rtol=1e-6)
     for ours, theirs in zip(first["policy"]({"observation": observation}), created[0][0](observation), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     for name in ("policy", "q"):
@@ -363,22 +354,19 @@ def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_wei
             np.testing.assert_array_equal(a, b)
 
 
-# -- testing a policy --------------------------------------------------------------------------------------------------
-
-
-def test_a_policy_is_tested_without_its_networks_functions(custom, capsys):
+def test_test_policy_without_actor_critic(custom, capsys):
     result, spy, _ = custom
-    tested = tfsac.test_policy(result.run_dir, Endless, episodes=3, max_ep_len=7)
+    evaluation = tfsac.test_policy(result.run_dir, Endless, episodes=3, max_ep_len=7)
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in printed[:3]] == [["episode", str(i)] for i in range(3)]
-    assert printed[3].split() == ["mean", "return", f"{tested.returns.mean():.2f}", "length", "7.0"]
-    env, number = gym.wrappers.TimeLimit(Endless(), 7), api.EnvironmentEpisodes(3)
-    live = api.run_episodes(spy.trainer.policy.act, env, number, evaluation_index=api.AFTER_TRAINING)
-    np.testing.assert_allclose(tested.returns, live.returns, rtol=1e-5)
+    assert printed[3].split() == ["mean", "return", f"{evaluation.returns.mean():.2f}", "length", "7.0"]
+    env, num_episodes = gym.wrappers.TimeLimit(Endless(), 7), api.EnvironmentEpisodes(3)
+    live = api.run_episodes(spy.trainer.policy.act, env, num_episodes, evaluation_index=api.AFTER_TRAINING)
+    np.testing.assert_allclose(evaluation.returns, live.returns, rtol=1e-5)
     assert tfsac.test_policy(result.run_dir, Endless, 1).lengths.tolist() == [15]
 
 
-def test_the_runs_own_level_is_the_default_of_a_test(plain, capsys):
+def test_test_policy_uses_the_level_of_the_run(plain, capsys):
     result, *_ = plain
     done = tfsac.test_policy(result.run_dir, episodes=2)
     assert done.lengths.tolist() == [15, 15] and len(capsys.readouterr().out.splitlines()) == 3
@@ -387,12 +375,9 @@ def test_the_runs_own_level_is_the_default_of_a_test(plain, capsys):
         tfsac.test_policy(result.run_dir, Endless)
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("training_alone")
-def test_the_command_trains(tmp_path, capsys):
+@pytest.mark.usefixtures("no_export_or_plot")
+def test_spinup_command(tmp_path, capsys):
     given = [f"--{name}={value}" for name, value in {**TINY, "epochs": 1}.items()]
     own = ["--env=Pendulum-v1", "--hid=9", "--l=1", "--gamma=0.9", "--seed=3", "--exp_name=typed"]
     assert tfsac.cli.run(["spinup", *own, *given, f"--run_dir={tmp_path / 'run'}"]) == 0

@@ -1,11 +1,11 @@
-"""What the commands load before they begin: nothing that they do not need."""
+"""Commands import only the packages that they need."""
 
 import json
 
 import pytest
 from tiny import untrained_run
 
-# Packages that take long to load, as far as TensorFlow has not loaded them itself.
+# Packages that are slow to import and not imported by TensorFlow.
 HEAVY = {
     "IPython", "PIL", "ale_py", "cv2", "h5py", "imageio", "jax", "matplotlib", "minari", "mujoco", "pandas", "pettingzoo",
     "pygame", "ray", "rich", "scipy", "setuptools", "sklearn", "tensorboard", "tensorflow_probability", "tf_keras", "torch",
@@ -14,12 +14,12 @@ WITHOUT_TENSORFLOW = ("--help", "presets", "plot")
 NEEDED = {
     "--help": set(),
     "presets": set(),
-    "plot": {"matplotlib", "PIL"},  # which saves the picture
+    "plot": {"matplotlib", "PIL"},  # writes the figure
     "evaluate": {"rich"},
     "export": {"rich"},
     "train": {"rich", "tensorboard"},  # progress bar and event file
 }
-# Ends at its first step.
+# Exits at its first step.
 LEVEL = """
 import json, os, sys
 import gymnasium
@@ -32,7 +32,7 @@ class FirstStep(PendulumEnv):
 
 gymnasium.register("FirstStep-v0", FirstStep)
 """
-# Prints what was loaded after each command, as JSON.
+# Prints the imported modules after each command, as JSON.
 PROGRAM = """
 import json, os, sys
 os.chdir(sys.argv[1])
@@ -47,8 +47,8 @@ for line in sys.argv[3:]:
 
 
 @pytest.fixture(scope="module")
-def loaded(run_python, tmp_path_factory):
-    """Names of the modules that are loaded after each command; of those that need TensorFlow, beyond what that loads."""
+def imported_modules(run_python, tmp_path_factory):
+    """The modules imported by each command; for training commands, without those of TensorFlow."""
     folder = tmp_path_factory.mktemp("startup")
     (folder / "first_step.py").write_text(LEVEL)
     run = untrained_run(folder / "run", "Pendulum-v1")
@@ -62,25 +62,24 @@ def loaded(run_python, tmp_path_factory):
     ]
     printed = run_python(PROGRAM, str(folder), "without", *without)
     printed += run_python(PROGRAM, str(folder), "with", *tensorflow)
-    found = {}
+    modules = {}
     for line in printed.splitlines():
         if line.startswith('{"'):
-            found |= {command: set(names) for command, names in json.loads(line).items()}
-    before = found.pop("tensorflow")
-    return {name: names - before if name in ("evaluate", "export", "train") else names for name, names in found.items()}
+            modules |= {command: set(names) for command, names in json.loads(line).items()}
+    before = modules.pop("tensorflow")
+    return {name: names if name in WITHOUT_TENSORFLOW else names - before for name, names in modules.items()}
 
 
 @pytest.mark.parametrize("command", NEEDED)
 @pytest.mark.slow
-def test_a_command_loads_no_package_that_it_does_not_need(loaded, command):
-    roots = {name.partition(".")[0] for name in loaded[command]}
+def test_command_imports_only_needed_packages(imported_modules, command):
+    roots = {name.partition(".")[0] for name in imported_modules[command]}
     assert roots & HEAVY <= NEEDED[command]
     if command in WITHOUT_TENSORFLOW:
         assert not roots & {"tensorflow", "keras", "gymnasium"}
     assert "numpy" not in roots or command != "--help"
 
 
-def test_graphs_are_traced_without_autograph(loaded):
-    # Each function that AutoGraph rewrites becomes a module of its own, and takes longer than its trace. TensorFlow has
-    # it rewrite one to save a model.
-    assert len({name for name in loaded["train"] if name.startswith("__autograph_generated")}) <= 1
+def test_tracing_does_not_use_autograph(imported_modules):
+    # AutoGraph creates a module for each function that it rewrites. TensorFlow itself uses it once to save a model.
+    assert len({name for name in imported_modules["train"] if name.startswith("__autograph_generated")}) <= 1

@@ -1,4 +1,4 @@
-"""Agents of every algorithm on two devices, on two workers and compiled with XLA: all learn what one device learns."""
+"""Every agent on two devices, on two workers and with XLA matches one device."""
 
 import functools
 import json
@@ -8,8 +8,9 @@ import pytest
 import strategy_tools as tools
 
 QUICK, *SLOW = tools.CASES
-# One of each kind: what distinguishes the others is compared on two devices and on two workers.
-FEW = ["twin, imitation", "v", "discrete, team", "taacl", "acer, discrete", "acer, gaussian, lstm, trunk"]
+# One case of each kind; the others are compared on two devices and two workers.
+XLA_CASES = ["twin, imitation", "v", "discrete, team", "taacl", "acer, discrete", "acer, gaussian, lstm, trunk"]
+XLA_CASES += ["ensemble, dropout, policy delay"]
 WORKERS = 2
 
 MIRRORED = """
@@ -17,9 +18,9 @@ import json, sys
 folder, path, *names = sys.argv[1:]
 sys.path.insert(0, folder)
 import strategy_tools
-strategy = strategy_tools.two_devices()
-strategy_tools.write_updated(strategy, path, names)
-print(json.dumps(strategy_tools.refusals(strategy)))
+strategy = strategy_tools.two_cpu_devices()
+strategy_tools.write_results(strategy, path, names)
+print(json.dumps(strategy_tools.construction_errors(strategy)))
 """
 
 WORKER = """
@@ -29,98 +30,87 @@ import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 sys.path.insert(0, folder)
 import strategy_tools
-strategy_tools.write_updated(strategy, path, names, int(worker))
+strategy_tools.write_results(strategy, path, names, int(worker))
 """
 
 
 @functools.cache
 def on_one_device(name):
-    """What comes of a case without a strategy."""
-    return tools.updated(name)
+    """Returns the result of a case without a strategy."""
+    return tools.run_updates(name)
 
 
-def assert_equal(found, expected, rows=slice(None)):
-    """Compares what came of a case; `rows` are those whose priorities were found."""
-    assert found["traces"] == expected["traces"]
+def assert_equal(actual, expected, rows=slice(None)):
+    """Compares results of a case; `rows` are the batch entries with priorities in `actual`."""
+    assert actual["traces"] == expected["traces"]
     for field, tolerance in (("variables", {"atol": 1e-5, "rtol": 0}), ("metrics", {"atol": 1e-5, "rtol": 1e-4})):
-        assert list(found[field]) == list(expected[field])
+        assert list(actual[field]) == list(expected[field])
         for name, value in expected[field].items():
-            np.testing.assert_allclose(found[field][name], value, **tolerance, err_msg=name)
-    np.testing.assert_allclose(found["priority"], expected["priority"][:, rows], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found["greedy"], expected["greedy"], atol=1e-4)
-
-
-# -- devices of one process --------------------------------------------------------------------------------------------
+            np.testing.assert_allclose(actual[field][name], value, **tolerance, err_msg=name)
+    np.testing.assert_allclose(actual["priority"], expected["priority"][:, rows], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual["greedy"], expected["greedy"], atol=1e-4)
 
 
 def on_devices(run_python, request, path, names):
-    """Returns what came of cases, one after another in one process, and what that process says to agents that do
-    not fit.
-    """
+    """Runs cases in one process with two devices; returns their results and the errors of unsupported agents."""
     printed = run_python(MIRRORED, str(request.path.parent), str(path), *names)
-    return tools.read_updated(path), json.loads(printed.splitlines()[-1])
+    return tools.read_results(path), json.loads(printed.splitlines()[-1])
 
 
 @pytest.mark.slow
-def test_two_devices_learn_what_one_does_and_refuse_what_they_cannot_share(run_python, request, tmp_path):
-    found, refusals = on_devices(run_python, request, tmp_path / "found.npz", [QUICK])
-    agent = found[QUICK]
+def test_two_devices_match_one_and_reject_unsupported_agents(run_python, request, tmp_path):
+    actual, refusals = on_devices(run_python, request, tmp_path / "found.npz", [QUICK])
+    agent = actual[QUICK]
     assert (agent["replicas"], agent["local_batch_size"], agent["traces"]) == (2, tools.BATCH, 2)
     assert_equal(agent, on_one_device(QUICK))
     assert len(refusals) == 2
 
 
 @pytest.fixture(scope="module")
-def others(request, run_python, tmp_path_factory):
-    """What came of the other cases on two devices."""
+def slow_results(request, run_python, tmp_path_factory):
+    """Results of the slow cases on two devices."""
     return on_devices(run_python, request, tmp_path_factory.mktemp("strategies") / "found.npz", SLOW)[0]
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("name", SLOW)
-def test_two_devices_learn_what_one_does(name, others):
-    assert others[name]["replicas"] == 2
-    assert_equal(others[name], on_one_device(name))
-
-
-# -- several workers ---------------------------------------------------------------------------------------------------
+def test_two_devices_match_one(name, slow_results):
+    assert slow_results[name]["replicas"] == 2
+    assert_equal(slow_results[name], on_one_device(name))
 
 
 @pytest.fixture(scope="module")
 def workers(request, tmp_path_factory):
-    """What came of all cases in two processes, each with its own rows; both go through them in the same order."""
+    """Results of all cases in two processes, each with its own batch entries."""
     paths = [tmp_path_factory.mktemp("workers") / f"{worker}.npz" for worker in range(WORKERS)]
     arguments = ["-c", WORKER, str(request.path.parent)]
     commands = [[*arguments, str(path), str(worker), *tools.CASES] for worker, path in enumerate(paths)]
     processes = tools.start_workers(commands)
-    printed = tools.end_workers(processes)
+    printed = tools.wait_for_workers(processes)
     assert [process.returncode for process in processes] == [0] * WORKERS, printed
-    return [tools.read_updated(path) for path in paths]
+    return [tools.read_results(path) for path in paths]
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("name", tools.CASES)
-def test_two_workers_learn_what_one_device_does_and_each_has_the_priorities_of_its_rows(name, workers):
+def test_two_workers_match_one_device(name, workers):
     expected = on_one_device(name)
-    for worker, found in enumerate(workers):
-        size = int(found[name]["local_batch_size"])
-        assert found[name]["replicas"] == WORKERS and WORKERS * size == expected["local_batch_size"]
-        assert_equal(found[name], expected, slice(worker * size, (worker + 1) * size))
-
-
-# -- XLA ---------------------------------------------------------------------------------------------------------------
+    for worker, actual in enumerate(workers):
+        size = int(actual[name]["local_batch_size"])
+        assert actual[name]["replicas"] == WORKERS and WORKERS * size == expected["local_batch_size"]
+        assert_equal(actual[name], expected, slice(worker * size, (worker + 1) * size))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [QUICK, *(pytest.param(name, marks=pytest.mark.acceptance) for name in [*FEW, "ensemble, dropout, policy delay"])],
+    [QUICK, *(pytest.param(name, marks=pytest.mark.acceptance) for name in XLA_CASES)],
 )
-def test_xla_learns_the_same_from_the_same_noise(name):
-    assert_equal(tools.updated(name, noise=False, jit_compile=True), tools.updated(name, noise=False))
+def test_xla_matches_uncompiled_updates(name):
+    assert_equal(tools.run_updates(name, noise=False, jit_compile=True), tools.run_updates(name, noise=False))
 
 
-def test_xla_compiles_two_numbers_of_updates_and_divides_others_among_them():
+def test_xla_compiles_two_numbers_of_updates():
     compiled = tools.make_agent("v", jit_compile=True).compiled
     assert compiled._sizes(5) == [5]
     compiled._graphs = dict.fromkeys(["all", 5])

@@ -1,6 +1,4 @@
-"""Losses of temporally abstract actor-critic: hand numbers, an exact enumeration of the operator, gradients, wrong
-shapes.
-"""
+"""TAAC losses: returns by hand and gradients."""
 
 import numpy as np
 import pytest
@@ -18,9 +16,6 @@ def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-np.asarray(x)))
 
 
-# -- the choice --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("clipping", "clipped"),
     [
@@ -29,35 +24,32 @@ def sigmoid(x):
         ((-2.0, 1.5), [-2.0, -1.0, 1.0, 1.5]),
     ],
 )
-def test_the_advantage_is_clipped_for_the_probabilities_alone(clipping, clipped):
+def test_clipped_advantage_affects_only_probabilities(clipping, clipped):
     advantage = [-3.0, -1.0, 1.0, 3.0]
-    found = choice(double([10.0] * 4), double([7.0, 9.0, 11.0, 13.0]), double(2.0), clipping)
-    np.testing.assert_allclose(found.switch_B, sigmoid(np.array(clipped) / 2.0), rtol=1e-12)
-    np.testing.assert_array_equal(found.advantage_B, advantage)
-    np.testing.assert_array_equal(found.better_B, np.array(clipped) > 0)
+    result = choice(double([10.0] * 4), double([7.0, 9.0, 11.0, 13.0]), double(2.0), clipping)
+    np.testing.assert_allclose(result.switch_B, sigmoid(np.array(clipped) / 2.0), rtol=1e-12)
+    np.testing.assert_array_equal(result.advantage_B, advantage)
+    np.testing.assert_array_equal(result.better_B, np.array(clipped) > 0)
 
 
-def test_the_choice_has_no_gradient():
+def test_choice_has_no_gradient():
     inputs = [tf.constant([1.0, 2.0]), tf.constant([2.0, 1.5]), tf.constant(0.5)]
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(inputs)
-        found = choice(*inputs)
-        totals = [tf.reduce_sum(value) for value in found[:4]]
+        result = choice(*inputs)
+        totals = [tf.reduce_sum(value) for value in result[:4]]
     for total in totals:
         assert tape.gradient(total, inputs) == [None] * 3
 
 
-# -- critics -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_smallest_critic_is_the_largest_where_a_reward_counts_against():
+def test_pessimistic_value_with_negative_reward_weights():
     q = tf.constant([[[1.0, 1.0, 5.0], [2.0, 2.0, 4.0], [3.0, -7.0, 6.0]]])
     np.testing.assert_array_equal(pessimistic(q, np.float32([1.0, -0.5, 0.0])), [[1.0, 2.0, 4.0]])
     np.testing.assert_array_equal(pessimistic(q[:, :1], np.float32([-1.0, 1.0, -1.0])), q[:, 0])
 
 
 def hand_returns(last, switched, would_switch, discount=(1.0, 1.0, 1.0, 1.0)):
-    """Four rows of one stretch with gamma 0.5; V is 10, 20, 30, 40 and a quarter from what is kept."""
+    """Computes returns of four steps with gamma 0.5, values 10, 20, 30 and 40, and keep weight 0.25."""
     value = np.array([10.0, 20.0, 30.0, 40.0])
     keep_q, switch_q = value + 6.0, value - 2.0
 
@@ -80,17 +72,17 @@ def hand_returns(last, switched, would_switch, discount=(1.0, 1.0, 1.0, 1.0)):
 NONE = (0, 0, 0, 0)
 RETURNS = {
     # G2 = 3 + 20 always; G1 = 2 + acc2 / 2; G0 = 1 + acc1 / 2.
-    "nothing stops": (NONE, NONE, NONE, [1 + 13.5 / 2, 2 + 23 / 2, 23]),
-    "it had switched": (NONE, (0, 1, 0, 0), NONE, [1 + 20 / 2, 2 + 23 / 2, 23]),
-    "it would switch": (NONE, NONE, (0, 0, 1, 0), [1 + 17 / 2, 2 + 30 / 2, 23]),
+    "no switch": (NONE, NONE, NONE, [1 + 13.5 / 2, 2 + 23 / 2, 23]),
+    "switched before": (NONE, (0, 1, 0, 0), NONE, [1 + 20 / 2, 2 + 23 / 2, 23]),
+    "would switch": (NONE, NONE, (0, 0, 1, 0), [1 + 17 / 2, 2 + 30 / 2, 23]),
     "both": (NONE, (0, 1, 0, 0), (0, 1, 1, 0), [1 + 20 / 2, 2 + 30 / 2, 23]),
-    "cut off": ((0, 0, 1, 0), NONE, NONE, [1 + 17 / 2, 2 + 30 / 2, 23]),
-    "first and last rows do not matter": ((0, 0, 0, 1), (1, 0, 0, 1), (1, 0, 0, 1), [1 + 13.5 / 2, 2 + 23 / 2, 23]),
+    "truncated": ((0, 0, 1, 0), NONE, NONE, [1 + 17 / 2, 2 + 30 / 2, 23]),
+    "first and last steps are ignored": ((0, 0, 0, 1), (1, 0, 0, 1), (1, 0, 0, 1), [1 + 13.5 / 2, 2 + 23 / 2, 23]),
     # acc2 = 28 * 3/4 + 23 / 4 = 26.75, G1 = 15.375, acc1 = 18 * 3/4 + 15.375 / 4 = 17.34375
     "on average": (NONE, NONE, None, [1 + 17.34375 / 2, 2 + 26.75 / 2, 23]),
-    "on average, it had switched": (NONE, (0, 1, 0, 0), None, [1 + 20 / 2, 2 + 26.75 / 2, 23]),
+    "on average, switched before": (NONE, (0, 1, 0, 0), None, [1 + 20 / 2, 2 + 26.75 / 2, 23]),
     # acc1 = 18 * 3/4 + 17 / 4
-    "on average, cut off": ((0, 0, 1, 0), NONE, None, [1 + 17.75 / 2, 2 + 30 / 2, 23]),
+    "on average, truncated": ((0, 0, 1, 0), NONE, None, [1 + 17.75 / 2, 2 + 30 / 2, 23]),
 }
 
 
@@ -99,13 +91,13 @@ def test_returns_by_hand(last, switched, would_switch, expected):
     np.testing.assert_allclose(hand_returns(last, switched, would_switch), expected, rtol=1e-12)
 
 
-def test_a_terminal_step_has_nothing_after_it():
+def test_terminal_step_has_no_bootstrap():
     np.testing.assert_allclose(
         hand_returns((0, 0, 1, 0), NONE, NONE, discount=(1, 0, 1, 1)), [1 + 2 / 2, 2, 23], rtol=1e-12
     )
 
 
-def test_nothing_of_the_last_row_and_nothing_of_the_return_has_a_gradient():
+def test_critic_loss_gradient():
     q, returns = tf.ones((3, 2, 2, 1)), tf.zeros((2, 2, 1))
     with tf.GradientTape() as tape:
         tape.watch(q)
@@ -118,17 +110,14 @@ def test_nothing_of_the_last_row_and_nothing_of_the_return_has_a_gradient():
 @pytest.mark.parametrize("sampled", [True, False])
 def test_returns_have_no_gradient(sampled):
     inputs = [tf.fill(shape, 0.5) for shape in ((3, 2, 1), (3, 2), (1,), (3, 2, 1), (3, 2, 1), (3, 2))]
-    no = tf.zeros((3, 2), tf.bool)
+    none = tf.zeros((3, 2), tf.bool)
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        total = tf.reduce_sum(losses.compare_through_returns(*inputs, no, no, no if sampled else None))
+        total = tf.reduce_sum(losses.compare_through_returns(*inputs, none, none, none if sampled else None))
     assert tape.gradient(total, inputs) == [None] * 6
 
 
-# -- the policy --------------------------------------------------------------------------------------------------------
-
-
-def test_the_policy_loss_and_its_gradients():
+def test_policy_loss_and_gradients():
     inputs = [double([1.0, -2.0]), double([0.25, 0.75]), double([4.0, -8.0])]
     with tf.GradientTape() as tape:
         tape.watch(inputs)

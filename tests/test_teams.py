@@ -1,4 +1,4 @@
-"""Teams: PettingZoo environments as one environment."""
+"""Teams: PettingZoo environments as single environments."""
 
 import sys
 import types
@@ -15,10 +15,7 @@ Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete
 MultiBinary, MultiDiscrete = gym.spaces.MultiBinary, gym.spaces.MultiDiscrete
 
 
-# -- spaces ------------------------------------------------------------------------------------------------------------
-
-
-def test_spec_of_a_team_of_discrete_actions():
+def test_spec_of_discrete_team():
     env = gym.Env()
     env.observation_space = Dict(
         agent_state=Box(-1, 1, (2, 3)), global_state=Box(-1, 1, (2, 7)), action_mask=MultiBinary((2, 4))
@@ -36,19 +33,16 @@ def test_spec_of_a_team_of_discrete_actions():
     assert spec.single_agent().observation["action_mask"] == ArraySpec((4,), "bool")
 
 
-# -- the adapter -------------------------------------------------------------------------------------------------------
-
-
 class Pair:
-    """Two agents of a parallel environment without PettingZoo.
+    """A parallel environment with two agents, without PettingZoo.
 
-    Each sees who it is, the steps and its last action. The reward of an agent is its action; x gets ten times as much.
+    Each agent observes its index, the step and its last action. The reward is the action for y, 10 times that for x.
     """
 
     possible_agents = ["y", "x"]  # not in alphabetical order
     metadata = {"name": "pair", "render_fps": 7}
     render_mode = "rgb_array"
-    seen = Box(-1, 9, (3,), np.float64)
+    space = Box(-1, 9, (3,), np.float64)
 
     def __init__(self, ends=None, masked=False, state=False, **changes):
         self.ends, self.masked, self.seeds = ends or {}, masked, []
@@ -59,7 +53,7 @@ class Pair:
             setattr(self, name, value)
 
     def observation_space(self, agent):
-        return Dict(observation=self.seen, action_mask=Box(0, 1, (3,), np.int8)) if self.masked else self.seen
+        return Dict(observation=self.space, action_mask=Box(0, 1, (3,), np.int8)) if self.masked else self.space
 
     def action_space(self, agent):
         return Discrete(3, start=1)
@@ -80,13 +74,13 @@ class Pair:
 
     def step(self, actions):
         self.steps, self.last = self.steps + 1, actions
-        how = self.ends.get(str(self.steps), {})
+        ended = self.ends.get(str(self.steps), {})
         rewards = {"y": float(actions["y"]), "x": 10.0 * actions["x"]}
-        terminated, truncated = ({a: how.get(a) == word for a in rewards} for word in ("terminated", "truncated"))
+        terminated, truncated = ({a: ended.get(a) == word for a in rewards} for word in ("terminated", "truncated"))
         return self.observe(), rewards, terminated, truncated, {a: {} for a in rewards}
 
 
-def test_a_team_is_one_environment_in_the_order_of_its_agents():
+def test_team_stacks_agents_in_order():
     team = Team(Pair())
     check(team)
     assert team.action_space == MultiDiscrete([3, 3], start=[1, 1])
@@ -100,13 +94,13 @@ def test_a_team_is_one_environment_in_the_order_of_its_agents():
     observation, reward, terminated, truncated, info = team.step(np.array([1, 3]))
     assert (reward, terminated, truncated, info) == ((1 + 30) / 2, False, False, {"y": {}, "x": {}})
     np.testing.assert_array_equal(observation["agent_state"], [[0, 1, 1], [1, 1, 3]])
-    everyone = [0, 1, 1, 1, 1, 3]
-    np.testing.assert_array_equal(observation["global_state"], [[0, 1, 1, *everyone], [1, 1, 3, *everyone]])
+    joined = [0, 1, 1, 1, 1, 3]
+    np.testing.assert_array_equal(observation["global_state"], [[0, 1, 1, *joined], [1, 1, 3, *joined]])
     assert {array.dtype for array in observation.values()} == {np.dtype("float32")}
     assert observation in team.observation_space
 
 
-def test_the_critic_sees_the_state_of_an_environment_that_has_one():
+def test_global_state_includes_environment_state():
     team = Team(Pair(state=True))
     check(team)
     team.reset()
@@ -116,7 +110,7 @@ def test_the_critic_sees_the_state_of_an_environment_that_has_one():
     np.testing.assert_array_equal(team.observation_space["global_state"].high[1], [9, 9, 9, 99, 99])
 
 
-def test_masks_of_the_agents_become_one():
+def test_action_masks_are_stacked():
     team = Team(Pair(masked=True))
     check(team)
     np.testing.assert_array_equal(team.reset()[0]["action_mask"], [[1, 1, 0], [0, 1, 1]])
@@ -130,30 +124,27 @@ def test_masks_of_the_agents_become_one():
 @pytest.mark.parametrize(
     "y, x, expected", [("terminated", "terminated", (True, False)), ("terminated", "truncated", (False, True))]
 )
-def test_an_episode_ends_for_the_whole_team(y, x, expected):
+def test_team_termination_and_truncation(y, x, expected):
     team = Team(Pair(ends={"2": {"y": y, "x": x}}))
     team.reset()
     assert team.step(np.array([1, 1]))[2:4] == (False, False)
     assert team.step(np.array([1, 1]))[2:4] == expected
 
 
-def test_agents_that_leave_early_are_refused():
+def test_early_end_of_one_agent_raises():
     team = Team(Pair(ends={"1": {"x": "terminated"}}))
     team.reset()
     with pytest.raises(RuntimeError, match="all be done"):
         team.step(np.array([1, 1]))
 
 
-def test_agents_that_cannot_share_a_policy_are_refused():
-    spaces = {"y": Pair.seen, "x": Box(-1, 9, (2,), np.float64)}
+def test_agents_with_different_spaces_are_rejected():
+    spaces = {"y": Pair.space, "x": Box(-1, 9, (2,), np.float64)}
     with pytest.raises(TfsacError, match="team"):
         Team(Pair(observation_space=spaces.get))
 
 
-# -- levels ------------------------------------------------------------------------------------------------------------
-
-
-def test_arguments_and_time_limit_reach_a_pettingzoo_level(monkeypatch):
+def test_pettingzoo_level_with_kwargs_and_time_limit(monkeypatch):
     module = types.ModuleType("pair_v0")
     module.parallel_env = Pair
     monkeypatch.setitem(sys.modules, "pair_v0", module)

@@ -1,4 +1,4 @@
-"""What is printed where there is no terminal, a narrow one, or nobody who reads it."""
+"""Printed progress without a terminal, in narrow terminals and with closed output."""
 
 import fcntl
 import io
@@ -22,22 +22,22 @@ LONG = ["--set=schedule.improve_steps=100000", "--set=schedule.steps_between_eva
 LONG += ["--set=schedule.evaluation_steps=1", "--set=environment.max_episode_steps=10"]
 
 
-def started(run_dir, *flags, **streams):
-    """Starts a training that does not end by itself."""
+def start_training(run_dir, *flags, **streams):
+    """Starts a training process that runs until it is stopped."""
     command = [sys.executable, "-m", "tfsac", "train", f"--run_dir={run_dir}", *LONG, *flags]
     return subprocess.Popen(command, **streams)
 
 
-def printing(monkeypatch, width=300):
-    """Returns what takes the place of stdout from now on, which is no terminal."""
+def replace_stdout(monkeypatch, width=300):
+    """Replaces stdout by a buffer, which is no terminal, and returns it."""
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setenv("COLUMNS", str(width))
     return sys.stdout
 
 
 @pytest.mark.parametrize("width", [20, 300])
-def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
-    out = printing(monkeypatch, width)
+def test_terminal_lines_are_not_wrapped(monkeypatch, width):
+    out = replace_stdout(monkeypatch, width)
     terminal = TerminalLogger()
     terminal.start(INFO, None)
     terminal.advance(5, 100.0, None)
@@ -48,12 +48,12 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
     assert header.split()[-2:] == ["steps/s", "mine"] and len(header) == len(line)
     assert line.split() == ["1000", "-1234.5", "±", "10.0", "-", "321", "0.25"]
     terminal.write("evaluation", 2000, {**ROW, "evaluation/return_mean": 0.746, "evaluation/return_std": 20.0})
-    # Returns of at most 1, as many levels have them.
+    # Small returns have two decimals.
     assert out.getvalue().splitlines()[-1].split()[1:4] == ["0.75", "±", "20.00"]
 
 
-def test_the_success_rate_of_evaluations_is_printed_where_there_is_one(monkeypatch):
-    out = printing(monkeypatch)
+def test_success_rate_is_printed(monkeypatch):
+    out = replace_stdout(monkeypatch)
     terminal = TerminalLogger()
     terminal.start(INFO, None)
     terminal.write("evaluation", 1000, {**ROW, "evaluation/is_success": 0.75, "mine": 0.25})
@@ -66,10 +66,10 @@ def test_the_success_rate_of_evaluations_is_printed_where_there_is_one(monkeypat
 
 
 @pytest.mark.slow
-def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
+def test_closed_stdout_saves_and_ends_the_run(tmp_path):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, "COLUMNS": "300"}}
     flags = "--preset=pendulum_sac", "--set=schedule.heatup_steps=130"
-    process = started(tmp_path / "run", *flags, text=True, **pipes)
+    process = start_training(tmp_path / "run", *flags, text=True, **pipes)
     assert "pendulum_sac" in process.stdout.readline()
     process.stdout.close()
     assert process.wait(300) == 128 + 13
@@ -79,17 +79,17 @@ def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
 
 
 @pytest.mark.acceptance
-def test_a_run_whose_terminal_is_closed_saves_and_ends_with_the_status_of_the_signal(tmp_path):
-    """The kernel sends SIGHUP, and whatever is printed from then on fails."""
-    ours, theirs = pty.openpty()
-    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+def test_closed_terminal_saves_and_ends_the_run(tmp_path):
+    # The kernel sends SIGHUP, and every later write fails.
+    master, slave = pty.openpty()
+    streams = {"stdin": slave, "stdout": slave, "stderr": slave}
     streams |= {"start_new_session": True, "preexec_fn": control_terminal}
-    run = started(tmp_path / "run", "--preset=pendulum_twin_sac", "--set=schedule.heatup_steps=300", **streams)
-    os.close(theirs)
-    seen = b""
-    while b"/s  return" not in seen[-400:] or not (tmp_path / "run" / "metrics.csv").is_file():
-        seen += os.read(ours, 4096)
-    os.close(ours)
+    run = start_training(tmp_path / "run", "--preset=pendulum_twin_sac", "--set=schedule.heatup_steps=300", **streams)
+    os.close(slave)
+    output = b""
+    while b"/s  return" not in output[-400:] or not (tmp_path / "run" / "metrics.csv").is_file():
+        output += os.read(master, 4096)
+    os.close(master)
     assert run.wait(60) == 128 + signal.SIGHUP
     assert list((tmp_path / "run" / "checkpoints").glob("0*"))
 

@@ -1,4 +1,4 @@
-"""The loop: schedules, update counts, evaluation, what happens when something goes wrong."""
+"""The training loop: schedules, update counts, evaluation, failures and signals."""
 
 import json
 import os
@@ -20,30 +20,30 @@ from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.reporting import summary
 from tfsac.training.schedule import Sampler, Schedule
 
-ONE_GRAPH = p.RunParameters(updates_between_diagnostics=1)  # where there would be two, of which tracing takes longest
+ONE_GRAPH = p.RunParameters(updates_between_diagnostics=1)  # traces one graph instead of two
 
 
-def trained(tmp_path, run=ONE_GRAPH, callbacks=(), **changes):
+def run_trainer(tmp_path, run=ONE_GRAPH, callbacks=(), **changes):
     trainer = Trainer(tiny_preset(**changes), tmp_path / "run", run, callbacks=callbacks, quiet=True)
     return trainer, trainer.run()
 
 
-def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path):
-    trainer, result = trained(tmp_path, p.RunParameters())
+def test_complete_run(tmp_path):
+    trainer, result = run_trainer(tmp_path, p.RunParameters())
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("finished", 200, 100)
     assert result.counters.episodes == 200 // 30
-    written = tiny.rows(tmp_path / "run")
-    assert [row["env_steps"] for row in written] == ["100", "200"]
-    assert list(written[0]) == trainer._reporter.csv.columns
+    lines = tiny.rows(tmp_path / "run")
+    assert [row["env_steps"] for row in lines] == ["100", "200"]
+    assert list(lines[0]) == trainer._reporter.csv.columns
     names = ("return_min", "return_mean", "return_max", "return_std", "length_mean")
-    for row in written:
-        low, mean, high, std, length = (float(row[f"training/{name}"]) for name in names)
-        assert low <= mean <= high and 0 <= std <= high - low and length == 30
-    assert written[0]["loss/policy"] == "" and np.isfinite(float(written[1]["loss/policy"]))
-    assert result.best_return == max(float(row["evaluation/return_mean"]) for row in written)
+    for row in lines:
+        minimum, mean, maximum, std, length = (float(row[f"training/{name}"]) for name in names)
+        assert minimum <= mean <= maximum and 0 <= std <= maximum - minimum and length == 30
+    assert lines[0]["loss/policy"] == "" and np.isfinite(float(lines[1]["loss/policy"]))
+    assert result.best_return == max(float(row["evaluation/return_mean"]) for row in lines)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert {"preset", "run", "command", "versions", "git"} <= config.keys()
-    assert trainer.agent.compiled.traces == 2  # with all metrics, and with losses alone
+    assert trainer.agent.compiled.traces == 2  # with all metrics, and with only the losses
 
 
 ALGORITHM = "agent__algorithm__"
@@ -64,7 +64,7 @@ IN_EPISODES = {"schedule__heatup_steps": "EnvironmentEpisodes(4)", "schedule__im
         ({PLAYING: "EnvironmentEpisodes(1)", TRAINING: 7, COPYING: "TrainingSteps(1)"}, 200, 7 * 3),
     ],
 )
-def test_updates_follow_the_steps_played_since_the_heat_up(changes, env_steps, updates):
+def test_number_of_updates(changes, env_steps, updates):
     preset = tiny_preset(**changes)
     schedule, envs = Schedule(preset.schedule), preset.environment.num_envs
     sampler = Sampler(preset, SimpleNamespace(ready=True), None, schedule, 0)
@@ -76,7 +76,7 @@ def test_updates_follow_the_steps_played_since_the_heat_up(changes, env_steps, u
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 130])
-def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
+def test_random_action_steps(tmp_path, steps):
     modes = []
 
     class Watch(Callback):
@@ -86,7 +86,7 @@ def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
                 modes.append(mode) or act(o, s, f, mode, steps)
             )
 
-    trained(tmp_path, callbacks=[Watch()], schedule__random_action_steps=steps)
+    run_trainer(tmp_path, callbacks=[Watch()], schedule__random_action_steps=steps)
     assert [mode for mode in modes if mode != "greedy"] == ["random"] * steps + ["explore"] * (200 - steps)
 
 
@@ -94,23 +94,22 @@ EVALUATED = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "envir
 
 
 @pytest.mark.slow
-def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
-    """Noise, seeds and batches come from streams of random numbers that evaluations do not draw from."""
+def test_training_is_independent_of_evaluation(tmp_path):
     rarely, often = ({**EVALUATED, "schedule__steps_between_evaluation_periods": steps} for steps in (60, 5))
-    plain, _ = trained(tmp_path / "a", **rarely)
-    evaluated, _ = trained(tmp_path / "b", p.RunParameters(stochastic_evaluation=True), **often)
+    rarely_evaluated, _ = run_trainer(tmp_path / "a", **rarely)
+    often_evaluated, _ = run_trainer(tmp_path / "b", p.RunParameters(stochastic_evaluation=True), **often)
     assert len(tiny.rows(tmp_path / "b" / "run")) == 12 > len(tiny.rows(tmp_path / "a" / "run"))
-    np.testing.assert_array_equal(plain.memory.between(0, 60), evaluated.memory.between(0, 60))
-    for one, other in zip(plain.agent.variables, evaluated.agent.variables, strict=True):
+    np.testing.assert_array_equal(rarely_evaluated.memory.between(0, 60), often_evaluated.memory.between(0, 60))
+    for one, other in zip(rarely_evaluated.agent.variables, often_evaluated.agent.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-    assert plain._sampler.state() == evaluated._sampler.state()
-    assert plain._collector.state() == evaluated._collector.state()
+    assert rarely_evaluated._sampler.state() == often_evaluated._sampler.state()
+    assert rarely_evaluated._collector.state() == often_evaluated._collector.state()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("resumed", [False, True])
-def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_path, resumed, monkeypatch, capsys):
-    # Those at 50 and 100 steps are of the untrained policy.
+def test_best_policy_ignores_evaluations_before_updates(tmp_path, resumed, monkeypatch, capsys):
+    # The policy is untrained at 50 and 100 steps.
     scores = iter([5.0, 6.0, -3.0, -2.0, -4.0])
     monkeypatch.setattr(
         "tfsac.training.evaluation.Evaluator.evaluate",
@@ -133,46 +132,49 @@ def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("episodes", "accepted"), [(5, True), (4, False)])
-def test_a_reached_threshold_ends_the_run_and_accepts_the_preset_if_it_was_in_time(tmp_path, episodes, accepted):
+def test_stop_at_threshold(tmp_path, episodes, accepted):
     easy = {"validation__min_reward_threshold": -1e6, "schedule__steps_between_evaluation_periods": 50}
     easy["validation__max_episodes_to_achieve_reward"] = episodes
-    _, result = trained(tmp_path, p.RunParameters(stop_at_threshold=True), **easy)
-    # The evaluations at 50 and 100 are those of an untrained policy.
+    _, result = run_trainer(tmp_path, p.RunParameters(stop_at_threshold=True), **easy)
+    # The policy is untrained at 50 and 100 steps.
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("threshold reached", 150, 50)
     assert result.accepted is accepted
     if accepted:
         return
-    resumed = tfsac.train(tiny_preset(**easy), tmp_path / "run", resume=True, quiet=True)  # killed before its export
+    # As if killed before the export: the first resume exports the policy, the second one continues.
+    resumed = tfsac.train(tiny_preset(**easy), tmp_path / "run", resume=True, quiet=True)
     assert (resumed.reason, resumed.counters.env_steps) == ("threshold reached", 150)
     assert (tmp_path / "run" / "policy").is_dir()
-    resumed = tfsac.train(tiny_preset(**easy), tmp_path / "run", resume=True, quiet=True)  # after its export
+    resumed = tfsac.train(tiny_preset(**easy), tmp_path / "run", resume=True, quiet=True)
     assert (resumed.reason, resumed.counters.env_steps) == ("threshold reached", 200)
 
 
 @pytest.mark.slow
-def test_callbacks_see_the_metrics_of_every_update(tmp_path):
-    seen, updates = [], []
+def test_on_updates_receives_calls(tmp_path):
+    calls, updates = [], []
 
     class Watch(Callback):
         def on_updates(self, trainer, metrics):
-            seen.append(metrics)
+            calls.append(metrics)
             updates.append(trainer.counters.updates)
 
-    # A stretch of 80 updates takes two calls: 64 is the most in one.
+    # 80 updates take two calls: one call makes at most 64.
     changes = {
         "agent__algorithm__num_consecutive_playing_steps": 80,
         "agent__algorithm__num_consecutive_training_steps": 80,
     }
-    trainer, result = trained(tmp_path, callbacks=[Watch()], **changes)
-    assert [len(metrics) for metrics in seen] == [64, 16] and updates == [64, 80] == [64, result.counters.updates]
-    mean = dict(zip(trainer.update_metrics, np.concatenate(seen).mean(axis=0), strict=True))
+    trainer, result = run_trainer(tmp_path, callbacks=[Watch()], **changes)
+    assert [len(metrics) for metrics in calls] == [64, 16] and updates == [64, 80] == [64, result.counters.updates]
+    mean = dict(zip(trainer.update_metrics, np.concatenate(calls).mean(axis=0), strict=True))
     assert float(tiny.rows(tmp_path / "run")[1]["loss/q1"]) == pytest.approx(mean["loss/q1"], rel=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "text"), [("raise", "simulator fell over"), ("observation", "must be finite")])
-def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
-    preset = tiny_preset("toys:Faulty-v0", environment__kwargs={"fail_at": 137, "how": how})
+@pytest.mark.parametrize(
+    ("failure_kind", "text"), [("raise", "simulator fell over"), ("observation", "must be finite")]
+)
+def test_environment_failure_saves_a_checkpoint(tmp_path, failure_kind, text):
+    preset = tiny_preset("toys:Faulty-v0", environment__kwargs={"fail_at": 137, "how": failure_kind})
     trainer = Trainer(preset, tmp_path / "run", ONE_GRAPH, quiet=True)
     with pytest.raises(EnvironmentFailure, match=text):
         trainer.run()
@@ -180,7 +182,7 @@ def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
 
 
 @pytest.mark.slow
-def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
+def test_non_finite_loss_stops_and_writes_the_batch(tmp_path):
     preset = tiny_preset(
         "toys:Faulty-v0", environment__kwargs={"fail_at": 90, "how": "huge"}, agent__memory__max_size=1000
     )
@@ -196,7 +198,7 @@ def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
 
 
 def poison(trainer, network):
-    """Makes weights NaN after an update whose losses were finite, as an undefined gradient does."""
+    """Sets weights to NaN, as an undefined gradient does after finite losses."""
     for variable in trainer.agent.trained[network]:
         variable.assign(np.full(variable.shape, np.nan, np.float32))
     trainer.agent.policy.refresh()
@@ -204,7 +206,7 @@ def poison(trainer, network):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("evaluates", [False, True])
-def test_an_action_that_is_not_finite_is_the_policys_fault_and_nothing_of_it_is_saved(tmp_path, evaluates):
+def test_non_finite_action_is_not_saved(tmp_path, evaluates):
     class Poison(Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 130:
@@ -213,11 +215,11 @@ def test_an_action_that_is_not_finite_is_the_policys_fault_and_nothing_of_it_is_
                     trainer.evaluate()
 
     with pytest.raises(NonFiniteError, match=r"action is \[+nan\]+"):
-        trained(tmp_path, p.RunParameters(checkpoint_save_steps=120, updates_between_diagnostics=1), [Poison()])
+        run_trainer(tmp_path, p.RunParameters(checkpoint_save_steps=120, updates_between_diagnostics=1), [Poison()])
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("0*")] == ["000000120"]
 
 
-def test_actions_that_are_not_numbered_from_0_are_evaluated_and_missed():
+def test_evaluation_with_discrete_start_and_nan_logits():
     class Numbered(gym.Env):
         observation_space, action_space = gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(3, start=-1)
 
@@ -231,15 +233,15 @@ def test_actions_that_are_not_numbered_from_0_are_evaluated_and_missed():
     parameters = tiny.shrunk(tfsac.load_preset("cart_pole_discrete_sac")).agent
     acting = CategoricalPolicy.build(parameters, spec_of(Numbered()))
     policy = Policy(acting, Filters(p.FilterParameters(), acting.spec))
-    for best in range(3):  # an action of -1 in the environment among them
-        acting.forwards = {"policy": lambda seen, best=best: [np.eye(3, dtype=np.float32)[[best]]]}
+    for best in range(3):  # including the environment action -1
+        acting.forwards = {"policy": lambda calls, best=best: [np.eye(3, dtype=np.float32)[[best]]]}
         assert evaluate_policy(policy, Numbered(), p.EnvironmentEpisodes(1)).returns.tolist() == [1.0]
-    acting.forwards = {"policy": lambda seen: [np.full((1, 3), np.nan, np.float32)]}
+    acting.forwards = {"policy": lambda calls: [np.full((1, 3), np.nan, np.float32)]}
     with pytest.raises(NonFiniteError, match="action"):
         evaluate_policy(policy, Numbered(), p.EnvironmentEpisodes(1))
 
 
-def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+def test_non_finite_weights_are_not_saved(tmp_path):
     trainer = Trainer(tiny_preset(), tmp_path / "run", ONE_GRAPH, quiet=True)
     trainer.save()
     poison(trainer, "q")
@@ -250,7 +252,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     assert [path.name for path in trainer._checkpoints.saved_checkpoints()] == ["000000000"]
 
 
-class Send(Callback):
+class SendSignal(Callback):
     def __init__(self, number):
         self.number = number
 
@@ -260,8 +262,8 @@ class Send(Callback):
 
 
 @pytest.fixture(params=[signal.SIG_DFL])
-def hangup(request):
-    """Sets what a SIGHUP does, which nohup has ignored."""
+def sighup_handler(request):
+    """Sets the handler of SIGHUP, which nohup ignores."""
     before = signal.signal(signal.SIGHUP, request.param)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -269,8 +271,8 @@ def hangup(request):
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 @pytest.mark.slow
-def test_a_signal_saves_and_the_run_can_be_resumed(hangup, tmp_path, number):
-    trainer, result = trained(tmp_path, callbacks=[Send(number)])
+def test_signal_saves_a_resumable_checkpoint(sighup_handler, tmp_path, number):
+    trainer, result = run_trainer(tmp_path, callbacks=[SendSignal(number)])
     assert (result.signal, result.counters.env_steps) == (number, 123)
     assert [path.name for path in trainer._checkpoints.saved_checkpoints()] == ["000000123"]
     resumed = Trainer(tiny_preset(), tmp_path / "run", p.RunParameters(), resume=True, quiet=True)
@@ -279,19 +281,19 @@ def test_a_signal_saves_and_the_run_can_be_resumed(hangup, tmp_path, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hangup", [signal.SIG_IGN], indirect=True)
-def test_a_run_that_nohup_began_outlives_its_terminal(hangup, tmp_path):
-    _, result = trained(tmp_path, callbacks=[Send(signal.SIGHUP)])
+@pytest.mark.parametrize("sighup_handler", [signal.SIG_IGN], indirect=True)
+def test_ignored_sighup_does_not_stop_the_run(sighup_handler, tmp_path):
+    _, result = run_trainer(tmp_path, callbacks=[SendSignal(signal.SIGHUP)])
     assert (result.reason, signal.getsignal(signal.SIGHUP)) == ("finished", signal.SIG_IGN)
 
 
 @pytest.mark.slow
-def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(tmp_path):
+def test_signal_that_also_kills_environment_processes(tmp_path):
     changes = {"environment__num_envs": 2, "environment__vectorization": "subprocess"}
     trainer = Trainer(tiny_preset(**changes), tmp_path / "run", p.RunParameters(), quiet=True)
     collect = trainer.collect
 
-    def killed():
+    def kill_environments():
         if trainer.counters.env_steps == 140:
             for process in (group.process for group in trainer.environments.groups[:-1]):
                 os.kill(process.pid, signal.SIGTERM)
@@ -299,7 +301,7 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
             os.kill(os.getpid(), signal.SIGTERM)
         collect()
 
-    trainer.collect = killed
+    trainer.collect = kill_environments
     result = trainer.run()
     assert (result.reason, result.signal, result.counters.env_steps) == ("SIGTERM", signal.SIGTERM, 140)
     assert [path.name for path in trainer._checkpoints.saved_checkpoints()] == ["000000140"]
@@ -315,6 +317,6 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
         (p.TrainingSteps(5_000), 2, 20_000),
     ],
 )
-def test_checkpoints_come_ten_times_in_a_short_run_and_every_10000_steps_of_all_environments(improve, num_envs, steps):
+def test_steps_between_checkpoints(improve, num_envs, steps):
     parameters = p.ScheduleParameters(heatup_steps=p.EnvironmentSteps(1_000), improve_steps=improve)
     assert Schedule(parameters).steps_between_checkpoints(num_envs) == steps

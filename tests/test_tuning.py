@@ -1,4 +1,4 @@
-"""Hyper-parameter search: spaces by hand, studies with a stand-in for `tfsac train`, and once the real thing."""
+"""Hyper-parameter search: spaces, studies with a stand-in for `tfsac train`, and one real search."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import signal
 import pytest
 import stand_in as stand_in_for_train
 import tiny
-from cli_tools import tree
+from cli_tools import folder_contents
 from stand_in import send_when
 
 from tfsac import cli
@@ -28,8 +28,6 @@ POLICY_RATE = "agent.networks.policy.learning_rate"
 LAYERS, CRITIC_LAYERS = "agent.hidden_layers", "agent.networks.q.head_parameters.network_layers_sizes"
 optuna = pytest.importorskip("optuna")
 
-# -- search spaces -----------------------------------------------------------------------------------------------------
-
 
 CHOICES = ("[64,64]", "tanh")
 DISTRIBUTIONS = {
@@ -42,26 +40,26 @@ DISTRIBUTIONS = {
 
 
 @pytest.mark.parametrize("text", DISTRIBUTIONS)
-def test_a_dimension_is_read(text):
+def test_parse_dimension(text):
     dimension = parse_dimension(text)
     assert (dimension.values, dimension.distribution) == DISTRIBUTIONS[text]
     assert parse_dimension(dimension.text) == dimension
 
 
 @pytest.mark.parametrize("text", ["a.b=loguniform(1, 2)", "a.b=uniform(2, 1)"])
-def test_a_text_that_is_no_dimension_is_refused(text):
+def test_invalid_dimension_is_rejected(text):
     with pytest.raises(TfsacError, match="--space must be"):
         parse_dimension(text)
 
 
-def described(name="pendulum_twin_sac"):
-    """Returns what flags change in a preset, as the command line does."""
+def preset_with_flags(name="pendulum_twin_sac"):
+    """Returns a function that applies flags to a preset, as the command line does."""
 
-    def describe(flags):
+    def apply_flags(flags):
         changes = dict(parse_assignment(flag.removeprefix("--set=")) for flag in flags)
         return {"preset": to_json(override(load_preset(name), changes))}
 
-    return describe
+    return apply_flags
 
 
 @pytest.mark.parametrize(
@@ -75,48 +73,45 @@ def described(name="pendulum_twin_sac"):
         ("schedule.heatup_steps=int(500, 2000)", 1000, "1000"),
     ],
 )
-def test_the_first_trial_has_the_values_of_the_preset_which_become_flags_of_the_run(text, sampled, value):
+def test_first_trial_has_preset_values(text, sampled, value):
     dimension = parse_dimension(text)
-    assert dimension.sampled_value(described()) == sampled
+    assert dimension.sampled_value(preset_with_flags()) == sampled
     assert sampled is None or dimension.flag(sampled) == f"--set={dimension.path}={value}"
 
 
 @pytest.mark.parametrize("kind", DEFAULT_SPACES)
-def test_every_kind_of_agent_has_a_default_space_that_fits_a_preset(kind):
+def test_default_space_of_every_agent(kind):
     presets = ["pendulum_sac", "pendulum_twin_sac", "cart_pole_discrete_sac", "taac_simple_control", "acer_cartpole"]
-    describe = described(dict(zip(DEFAULT_SPACES, [*presets, "acer_pendulum"], strict=True))[kind])
-    assert describe([])["preset"]["agent"]["kind"] == kind
-    space, left_out = search_space([], describe)
-    assert all("no parameter" in line for line in left_out) and len(space) >= 7  # of a fixed temperature
+    apply_flags = preset_with_flags(dict(zip(DEFAULT_SPACES, [*presets, "acer_pendulum"], strict=True))[kind])
+    assert apply_flags([])["preset"]["agent"]["kind"] == kind
+    space, left_out = search_space([], apply_flags)
+    assert all("no parameter" in line for line in left_out) and len(space) >= 7  # at least, with a fixed temperature
     assert {RATE, DISCOUNT, LAYERS} <= {dimension.path for dimension in space}
 
 
-def test_a_default_dimension_that_the_preset_refuses_is_left_out_and_named():
+def test_unsupported_default_dimensions_are_skipped():
     factor = "agent.algorithm.temperature.target_entropy_factor"
-    space, lines = search_space([], described("flash_sac_mujoco"))
+    space, lines = search_space([], preset_with_flags("flash_sac_mujoco"))
     assert not {factor, LAYERS} & {dimension.path for dimension in space}
     assert {f"not searched: {path}" for path in (LAYERS, factor)} <= {line.split("=")[0] for line in lines}
 
 
-def test_own_dimensions_and_set_parameters_take_the_place_of_default_ones():
-    space, _ = search_space(["default", f"{DISCOUNT}=uniform(0.9, 0.99)"], described())
+def test_custom_dimensions_replace_default_ones():
+    space, _ = search_space(["default", f"{DISCOUNT}=uniform(0.9, 0.99)"], preset_with_flags())
     assert [d.kind for d in space if d.path == DISCOUNT] == ["uniform"] and len(space) > 5
-    assert len(search_space([f"{DISCOUNT}=uniform(0.9, 0.99)"], described())[0]) == 1
-    for own, default in ((f"{POLICY_RATE}=log(1e-5, 1e-4)", RATE), (f"{CRITIC_LAYERS}=choice([8], [16])", LAYERS)):
-        space, [line, _] = search_space(["default", own], described())
-        assert space[0] == parse_dimension(own) and default not in [dimension.path for dimension in space]
+    assert len(search_space([f"{DISCOUNT}=uniform(0.9, 0.99)"], preset_with_flags())[0]) == 1
+    for custom, default in ((f"{POLICY_RATE}=log(1e-5, 1e-4)", RATE), (f"{CRITIC_LAYERS}=choice([8], [16])", LAYERS)):
+        space, [line, _] = search_space(["default", custom], preset_with_flags())
+        assert space[0] == parse_dimension(custom) and default not in [dimension.path for dimension in space]
         assert line.startswith(f"not searched: {default}=")
     for fixed, default in ((POLICY_RATE, RATE), (LAYERS, LAYERS)):
-        space, [line, _] = search_space([], described(), [fixed])
+        space, [line, _] = search_space([], preset_with_flags(), [fixed])
         assert line.startswith(f"not searched: {default}=") and default not in [dimension.path for dimension in space]
 
 
-def test_a_range_that_the_preset_refuses_is_refused_before_anything_is_trained():
+def test_invalid_range_is_rejected_before_training():
     with pytest.raises(TfsacError, match="discount"):
-        search_space([f"{DISCOUNT}=uniform(0.9, 1.5)"], described())
-
-
-# -- studies, with a stand-in for training -----------------------------------------------------------------------------
+        search_space([f"{DISCOUNT}=uniform(0.9, 1.5)"], preset_with_flags())
 
 
 @pytest.fixture
@@ -152,7 +147,7 @@ def starts(folder, trial, seed=0):
     return json.loads((folder / f"trial{trial:03d}" / f"seed{seed}" / "config.json").read_text())["starts"]
 
 
-def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, monkeypatch, capsys):
+def test_tuning_reports_the_best_trial(stand_in, monkeypatch, capsys):
     monkeypatch.setattr(tuning, "draw", draw)
     spaces = [
         f"{RATE}=log(1e-4, 1e-2)",
@@ -162,7 +157,7 @@ def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, monkeypatch
     assert run(stand_in, "--eager", *(f"--space={space}" for space in spaces)) == 0
     trials = trials_of(stand_in)
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * 3
-    assert trials[0].params[DISCOUNT] == 0.99  # the preset's own
+    assert trials[0].params[DISCOUNT] == 0.99  # the preset's value
     assert len({trial.params[DISCOUNT] for trial in trials}) == 3
     for trial in trials:
         value = trial.params[DISCOUNT]
@@ -174,36 +169,36 @@ def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, monkeypatch
         assert arguments[-2:] == ["--seed=0", f"--run_dir={folder}"]
         assert (stand_in / f"trial{trial.number:03d}" / "seed0.log").read_text().endswith("done\n")
     best = max(trials, key=lambda trial: trial.value)
-    written = json.loads((stand_in / "best.json").read_text())
-    assert written["preset"]["agent"]["algorithm"]["discount"] == best.params[DISCOUNT]
-    assert (written["trial"], written["score"]) == (best.number, best.value)
-    assert written["initial_weights"] == "runs/first"
-    pictures = {path.name: path.read_bytes()[:4] for path in stand_in.glob("tuning_*.png")}
-    assert pictures == dict.fromkeys([f"tuning_{x}.png" for x in ("history", "slices", "importances")], b"\x89PNG")
+    best_preset = json.loads((stand_in / "best.json").read_text())
+    assert best_preset["preset"]["agent"]["algorithm"]["discount"] == best.params[DISCOUNT]
+    assert (best_preset["trial"], best_preset["score"]) == (best.number, best.value)
+    assert best_preset["initial_weights"] == "runs/first"
+    figures = {path.name: path.read_bytes()[:4] for path in stand_in.glob("tuning_*.png")}
+    assert figures == dict.fromkeys([f"tuning_{x}.png" for x in ("history", "slices", "importances")], b"\x89PNG")
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{stand_in}: 0 of 3 trials have ended"
     assert printed[4] == "score     trial000  99.00, best trial000 with 99.00"
     assert printed[-5].split()[:3] == [f"trial{best.number:03d}", f"{best.value:.2f}", f"{best.params[DISCOUNT]:.4g}"]
     assert cli.run(["tune", f"--run_dir={stand_in}", "--report"]) == 0
     assert capsys.readouterr().out.splitlines() == printed[-7:]
-    with pytest.raises(FileNotFoundError):  # the folder of a tuning is no run
+    with pytest.raises(FileNotFoundError):  # a tuning folder is no run directory
         cli.run(["evaluate", f"--run_dir={stand_in}"])
 
 
-def test_the_seed_determines_what_is_proposed_and_a_resumed_study_proposes_other_values(tmp_path):
+def test_proposals_are_seeded(tmp_path):
     content = {"seeds": [3], "pruner": "none", "prune_after": 3}
     distribution = {DISCOUNT: parse_dimension(f"{DISCOUNT}=uniform(0.5, 1)").distribution}
 
-    def proposed(name):
+    def proposals(name):
         (tmp_path / name).mkdir(exist_ok=True)
         study = open_study(open_storage(tmp_path / name), content)
         return [study.ask(distribution).params[DISCOUNT] for _ in range(3)]
 
-    first = proposed("a")
-    assert proposed("b") == first and not set(proposed("a")) & set(first)
+    first = proposals("a")
+    assert proposals("b") == first and not set(proposals("a")) & set(first)
 
 
-def test_the_score_is_the_mean_of_the_last_evaluations_over_the_seeds(stand_in):
+def test_score_is_the_mean_of_last_evaluations_and_seeds(stand_in):
     assert run(stand_in, "--num_seeds=2", "--seed=4", "--last_evaluations=2", trials=1) == 0
     [trial] = trials_of(stand_in)
     assert trial.value == pytest.approx((75 + 100) / 2 * 0.99 + 4.5)
@@ -212,7 +207,7 @@ def test_the_score_is_the_mean_of_the_last_evaluations_over_the_seeds(stand_in):
 
 
 @pytest.mark.slow
-def test_a_bad_trial_is_ended_at_an_evaluation_and_its_other_seeds_are_not_trained(stand_in, monkeypatch, capsys):
+def test_bad_trial_is_pruned(stand_in, monkeypatch, capsys):
     monkeypatch.setenv("WAIT", "trial005")
     assert run(stand_in, "--num_seeds=2", trials=6) == 0
     assert states(stand_in) == ["COMPLETE"] * 5 + ["PRUNED"]
@@ -225,23 +220,23 @@ def test_a_bad_trial_is_ended_at_an_evaluation_and_its_other_seeds_are_not_train
 
 
 @pytest.mark.parametrize(("pruner", "pruned"), [("median", [False, True, True]), ("none", [False] * 3)])
-def test_pruners_know_the_evaluations_from_prune_after_on(tmp_path, pruner, pruned):
+def test_prune_after(tmp_path, pruner, pruned):
     study = open_study(open_storage(tmp_path), {"seeds": [0], "pruner": pruner, "prune_after": 2})
 
-    def decisions(values):
-        trial, seen = study.ask(), []
+    def prune_decisions(values):
+        trial, pruned_so_far = study.ask(), []
         for step, value in enumerate(values, 1):
             trial.report(value, step)
-            seen.append(bool(trial.should_prune()))
+            pruned_so_far.append(bool(trial.should_prune()))
         study.tell(trial, values[-1])
-        return seen
+        return pruned_so_far
 
     for value in range(5):
-        decisions([value, value, value])
-    assert decisions([-9, -9, -9]) == pruned
+        prune_decisions([value, value, value])
+    assert prune_decisions([-9, -9, -9]) == pruned
 
 
-def test_a_trial_that_fails_is_named_and_the_others_are_trained(stand_in, monkeypatch, capsys):
+def test_failed_trial_is_reported(stand_in, monkeypatch, capsys):
     monkeypatch.setenv("BREAK", "trial000")
     assert run(stand_in, "--num_seeds=2", trials=1) == 1
     log = stand_in / "trial000" / "seed0.log"
@@ -252,8 +247,8 @@ def test_a_trial_that_fails_is_named_and_the_others_are_trained(stand_in, monkey
 
 
 @pytest.mark.slow
-def test_values_that_do_not_fit_together_fail_without_being_trained(stand_in, capsys):
-    # Each of them fits the preset, but not both together.
+def test_incompatible_values_fail_without_training(stand_in, capsys):
+    # Each value is valid alone, but not both together.
     factor, sigma = (f"agent.algorithm.temperature.target_entropy_{name}" for name in ("factor", "sigma"))
     flags = [f"--set={DISCOUNT}=0.5", f"--space={factor}=choice(null, -2)", f"--space={sigma}=choice(null, 0.1)"]
     assert run(stand_in, *flags, "--preset=pendulum_twin_sac", space=None, trials=12) == 0
@@ -263,7 +258,7 @@ def test_values_that_do_not_fit_together_fail_without_being_trained(stand_in, ca
     assert "refused   trial" in capsys.readouterr().out
 
 
-def test_a_signal_is_passed_on_and_the_trial_is_continued(stand_in, monkeypatch, capsys):
+def test_interrupted_trial_is_continued(stand_in, monkeypatch, capsys):
     monkeypatch.setenv("WAIT", "trial001")
     send_when(stand_in / "trial001" / "seed0" / "waiting", signal.SIGTERM)
     assert run(stand_in) == 143
@@ -271,7 +266,7 @@ def test_a_signal_is_passed_on_and_the_trial_is_continued(stand_in, monkeypatch,
     assert f"tfsac tune --run_dir={stand_in} --resume" in capsys.readouterr().out.splitlines()[-1]
     monkeypatch.delenv("WAIT")
     journal = stand_in / "journal.log"
-    journal.write_bytes(journal.read_bytes() + b'{"op_code": 4, "worker_i')  # of a full disk
+    journal.write_bytes(journal.read_bytes() + b'{"op_code": 4, "worker_i')  # a partial line, as from a full disk
     assert resume(stand_in) == 0
     assert states(stand_in) == ["COMPLETE"] * 3
     _, second = starts(stand_in, 1)
@@ -280,23 +275,23 @@ def test_a_signal_is_passed_on_and_the_trial_is_continued(stand_in, monkeypatch,
     assert f"{stand_in}: 1 of 3 trials have ended\n" in printed and "resumed   trial001/seed0\n" in printed
     assert len(starts(stand_in, 0)) == len(starts(stand_in, 2)) == 1
     assert resume(stand_in, "--trials=1") == 0
-    assert "--trials=1 counts earlier ones" in capsys.readouterr().out.splitlines()[0]
+    assert "earlier" in capsys.readouterr().out.splitlines()[0]
 
 
-def test_another_preset_or_space_is_refused(stand_in, monkeypatch):
+def test_resume_with_another_preset_or_space_is_rejected(stand_in, monkeypatch):
     assert run(stand_in, trials=1) == 0
-    before = tree(stand_in)
+    before = folder_contents(stand_in)
     for more, word in (("--preset=pendulum_twin_sac", "preset"), (f"--space={DISCOUNT}=uniform(0.5, 0.9)", "uniform")):
         with pytest.raises(TfsacError, match=word):
             resume(stand_in, more)
-    assert tree(stand_in) == before
+    assert folder_contents(stand_in) == before
     assert resume(stand_in, "--preset=pendulum_sac") == 0
     (stand_in / "tuning.json").write_text("{")
     with pytest.raises(TfsacError, match=r"tuning\.json is damaged"):
         resume(stand_in)
 
 
-def test_the_default_space_of_a_tuning_stays_when_that_of_the_package_changes(stand_in, monkeypatch, capsys):
+def test_tuning_keeps_its_default_space(stand_in, monkeypatch, capsys):
     assert run(stand_in, f"--set={POLICY_RATE}=7e-5", trials=1, space=f"--set={DISCOUNT}=0.9") == 0
     printed = capsys.readouterr().out
     assert f"not searched: {RATE}=" in printed and f"not searched: {DISCOUNT}=" in printed
@@ -307,7 +302,7 @@ def test_the_default_space_of_a_tuning_stays_when_that_of_the_package_changes(st
 
 
 @pytest.mark.acceptance
-def test_a_cluster_trains_and_prunes_trials(stand_in):
+def test_tuning_on_a_cluster(stand_in):
     pytest.importorskip("ray")
     (stand_in.parent / "controls.json").write_text('{"WAIT": "trial005"}')
     one_at_a_time = f"--cpus_per_run={os.cpu_count()}"
@@ -321,21 +316,18 @@ PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "sweeps.md"
 COMMANDS = re.findall(r"^tfsac tune (.*)$", PAGE.read_text(encoding="utf-8").replace("\\\n", " "), re.MULTILINE)
 
 
-def test_the_commands_of_the_page_are_read_and_it_lists_the_default_spaces():
+def test_docs_commands_and_default_spaces():
     assert len(COMMANDS) > 5
     for line in COMMANDS:
         f, _ = parse("tune", shlex.split(line, comments=True))
-        search_space(f.space, described(f.preset or "pendulum_sac"))
+        search_space(f.space, preset_with_flags(f.preset or "pendulum_sac"))
     text = PAGE.read_text(encoding="utf-8").replace(" = ", "=")
     for dimension in map(parse_dimension, {text for texts in DEFAULT_SPACES.values() for text in texts}):
         assert f"`{dimension.text}`" in text
 
 
-# -- the real thing ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.acceptance
-def test_a_real_tuning_is_drawn_and_its_best_preset_is_loaded(tmp_path):
+def test_real_tuning(tmp_path):
     folder = tmp_path / "tune"
     flags = tiny.assignments({**tiny.CHANGES, **tiny.SHORTER})
     space = [f"--space={DISCOUNT}=1-log(0.01, 0.1)", f"--space={RATE}=log(1e-4, 1e-2)"]

@@ -1,4 +1,4 @@
-"""Asynchronous collection: with which weights each step is acted on, and what happens to errors."""
+"""Asynchronous collection: acting weights, resuming and errors."""
 
 import dataclasses
 import threading
@@ -16,7 +16,7 @@ from tfsac.training.updates import Updates
 from tfsac.types import UpdateResult
 
 RUN = RunParameters(seed=1, checkpoint_save_steps=50, updates_between_diagnostics=1)
-BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
+ASYNCHRONOUS = dataclasses.replace(RUN, asynchronous_collection=True)
 GROUPED = {
     "agent__algorithm__num_consecutive_playing_steps": 10,
     "agent__algorithm__num_consecutive_training_steps": 10,
@@ -26,10 +26,10 @@ GROUPED = {
 
 
 class Spy(Callback):
-    """Remembers the first kernel with which each step was acted on, and the one that each call of updates left."""
+    """Records the first policy kernel of each step and after each call of updates."""
 
     def on_training_begin(self, trainer):
-        self.acted, self.made, self.order = [], [kernel(trainer.agent)], []
+        self.acted, self.learned, self.order = [], [kernel(trainer.agent)], []
         actor, learner, memory = trainer._collector.policy, trainer.agent, trainer.memory
         act, update, sample = actor.act, learner.update, memory.sample
         set_priorities = getattr(memory, "update_priorities", None)
@@ -41,7 +41,7 @@ class Spy(Callback):
 
         def watched_update(batch):
             result = update(batch)
-            self.made.append(kernel(learner))
+            self.learned.append(kernel(learner))
             return result
 
         actor.act, learner.update = watched_act, watched_update
@@ -53,7 +53,7 @@ def kernel(agent):
     return agent.networks["policy"].trainable_variables[0].numpy()
 
 
-def trained(run_dir, preset, run=BESIDE, **kwargs):
+def run_with_spy(run_dir, preset, run=ASYNCHRONOUS, **kwargs):
     spy = Spy()
     trainer = Trainer(preset, run_dir, run, callbacks=[spy], quiet=True, **kwargs)
     trainer.run()
@@ -61,21 +61,21 @@ def trained(run_dir, preset, run=BESIDE, **kwargs):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchronous):
-    result, events = UpdateResult(np.zeros((1, 1)), np.float32([[0.5, 2.0]]), [], np.ones((1, 1), bool)), []
+def test_checkpoint_in_hook_has_pending_priorities(asynchronous):
+    result, log = UpdateResult(np.zeros((1, 1)), np.float32([[0.5, 2.0]]), [], np.ones((1, 1), bool)), []
     agent = SimpleNamespace(update=lambda batch: result, policy=None)
 
     def save(*_):
-        updates.wait()  # as every save does
-        events.append(updates.arrays())
+        updates.wait()  # every save waits
+        log.append(updates.arrays())
 
-    memory = SimpleNamespace(update_priorities=lambda priority: events.append("applied"))
+    memory = SimpleNamespace(update_priorities=lambda priority: log.append("applied"))
     updates = Updates(agent, memory, SimpleNamespace(sync_from=lambda *_: None), save, asynchronous)
     updates.start("batch") if asynchronous else updates.take("batch", result)
     updates.finish()
     updates.close()
-    written, applied = events
-    np.testing.assert_array_equal(written["updates/priority"], result.priority)
+    saved_arrays, applied = log
+    np.testing.assert_array_equal(saved_arrays["updates/priority"], result.priority)
     assert applied == "applied" and updates.arrays() == {}
 
 
@@ -83,65 +83,65 @@ def threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("updates")]
 
 
-# An activation that acting does not know in NumPy.
+# An activation that the NumPy forward pass does not support.
 ELU = {"agent__networks__policy__input_embedders_parameters__observation__activation_function": "elu"}
 
 
 @pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.acceptance)])
 @pytest.mark.slow
-def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
+def test_acting_weights_are_one_call_old(tmp_path, graph):
     changes = {**GROUPED, **(ELU if graph else {})}
-    often = dataclasses.replace(BESIDE, checkpoint_save_steps=7)  # neither saving nor evaluating hands weights over
-    trainer, spy = trained(
+    often = dataclasses.replace(ASYNCHRONOUS, checkpoint_save_steps=7)  # does not change the acting weights
+    trainer, spy = run_with_spy(
         tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often
     )
     assert bool(trainer._collector.policy.forwards["policy"].variables) != graph
-    assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.acted) == 160
-    # Steps 101 to 110 and 111 to 120 are acted on with the first weights: the first call begins after step 110.
+    assert trainer.counters.updates == 60 and len(spy.learned) == 7 and len(spy.acted) == 160
+    # The first call starts after step 110, so steps 101 to 120 use the initial weights.
     for step in range(100, 160):
         call = max((step - 100) // 10 - 1, 0)
-        np.testing.assert_array_equal(spy.acted[step], spy.made[call], err_msg=str(step))
-    assert not np.array_equal(spy.made[0], spy.made[-1]) and not threads()
+        np.testing.assert_array_equal(spy.acted[step], spy.learned[call], err_msg=str(step))
+    assert not np.array_equal(spy.learned[0], spy.learned[-1]) and not threads()
 
 
-def all_of(trainer):
-    """Returns what a run has learned and collected."""
+def arrays_of(trainer):
+    """Returns all arrays of a run by name."""
     arrays = {f"variable {i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
     arrays |= {f"acting {i}": array for i, array in enumerate(trainer._collector.actor_weights)}
     return {**arrays, **trainer.memory.state(), "rows": trainer.memory.between(0, trainer.memory.total_rows)}
 
 
 def assert_equal(one, other):
-    one, other = all_of(one), all_of(other)
+    one, other = arrays_of(one), arrays_of(other)
     assert one.keys() == other.keys()
     for name, array in one.items():
         np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
 @pytest.mark.slow
-def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it_is_resumed(tmp_path):
+def test_run_is_independent_of_evaluation_saving_and_resuming(tmp_path):
     def preset(**more):
         prioritized = {"agent__memory": {"kind": "prioritized", "max_size": 1000}}
         return tiny_preset(**{**GROUPED, **prioritized, "schedule__improve_steps": 100, **more})
 
-    rarely = dataclasses.replace(BESIDE, checkpoint_save_steps=500)
-    plain, spy = trained(tmp_path / "plain", preset(), rarely)
-    assert plain._updates.pending is not None and plain._collector.actor_weights
-    assert spy.order == [*["sample", "set"] * 9, "sample"]  # the last priorities are part of the checkpoint
-    often = dataclasses.replace(BESIDE, checkpoint_save_steps=25)
-    saved, _ = trained(tmp_path / "saved", preset(schedule__steps_between_evaluation_periods=33), often)
-    assert_equal(plain, saved)
-    for step in (125, 150):  # in the middle of a call, and when it was just begun
+    rarely = dataclasses.replace(ASYNCHRONOUS, checkpoint_save_steps=500)
+    reference, spy = run_with_spy(tmp_path / "plain", preset(), rarely)
+    assert reference._updates.pending is not None and reference._collector.actor_weights
+    assert spy.order == [*["sample", "set"] * 9, "sample"]  # the last priorities are in the checkpoint
+    often = dataclasses.replace(ASYNCHRONOUS, checkpoint_save_steps=25)
+    saved, _ = run_with_spy(tmp_path / "saved", preset(schedule__steps_between_evaluation_periods=33), often)
+    assert_equal(reference, saved)
+    for step in (125, 150):  # in the middle and at the start of a call
         folder = tmp_path / f"resumed{step}"
         with pytest.raises(RuntimeError, match="stop here"):
             Trainer(preset(), folder, rarely, callbacks=[FailAt(step)], quiet=True).run()
-        resumed, spy = trained(folder, preset(), rarely, resume=True)
+        resumed, spy = run_with_spy(folder, preset(), rarely, resume=True)
         assert len(spy.acted) == 200 - step
-        assert_equal(plain, resumed)
+        assert_equal(reference, resumed)
 
 
 class FailAt(Callback):
-    """Raises after a step."""
+    """Raises an error at a step."""
 
     def __init__(self, step):
         self.step = step
@@ -152,29 +152,29 @@ class FailAt(Callback):
 
 
 @pytest.mark.slow
-def test_an_update_that_fails_ends_the_run(tmp_path):
+def test_failed_update_ends_the_run(tmp_path):
     preset = tiny_preset(**GROUPED, agent__networks__q__learning_rate=1e30)
     with pytest.raises(NonFiniteError, match=r"at update \d+"):
-        trained(tmp_path / "run", preset)
+        run_with_spy(tmp_path / "run", preset)
     assert not threads()
 
 
 @pytest.mark.slow
-def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tmp_path, capsys):
+def test_environment_failure_saves_pending_updates(tmp_path, capsys):
     preset = tiny_preset(**GROUPED)
-    trainer = Trainer(preset, tmp_path / "run", BESIDE)
+    trainer = Trainer(preset, tmp_path / "run", ASYNCHRONOUS)
     step = trainer.environments.step
 
-    def failing(action):
+    def fail_at_125(action):
         if trainer.counters.env_steps == 125:
-            raise EnvironmentFailure("broken. Received: nothing")
+            raise EnvironmentFailure("broken")
         return step(action)
 
-    trainer.environments.step = failing
+    trainer.environments.step = fail_at_125
     with pytest.raises(EnvironmentFailure):
         trainer.run()
     assert "continues from the last checkpoint" in capsys.readouterr().out and not threads()
-    resumed = Trainer(preset, tmp_path / "run", BESIDE, resume=True, quiet=True)
+    resumed = Trainer(preset, tmp_path / "run", ASYNCHRONOUS, resume=True, quiet=True)
     assert (resumed.counters.env_steps, resumed.counters.updates, int(resumed.agent.updates)) == (125, 20, 20)
     resumed.environments.close()
 
@@ -185,13 +185,13 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
     [tiny.taac, lambda: tiny.acer(lstm=True)],
     ids=["TAAC", "ACER with LSTM"],
 )
-def test_policies_with_a_state_resume_exactly_beside_their_updates(tmp_path, preset):
-    plain = Trainer(preset(), tmp_path / "plain", BESIDE, quiet=True)
-    plain.run()
+def test_stateful_policies_resume_exactly(tmp_path, preset):
+    reference = Trainer(preset(), tmp_path / "plain", ASYNCHRONOUS, quiet=True)
+    reference.run()
     with pytest.raises(RuntimeError, match="stop here"):
-        Trainer(preset(), tmp_path / "resumed", BESIDE, callbacks=[FailAt(77)], quiet=True).run()
-    resumed = Trainer(preset(), tmp_path / "resumed", BESIDE, resume=True, quiet=True)
+        Trainer(preset(), tmp_path / "resumed", ASYNCHRONOUS, callbacks=[FailAt(77)], quiet=True).run()
+    resumed = Trainer(preset(), tmp_path / "resumed", ASYNCHRONOUS, resume=True, quiet=True)
     before = kernel(resumed.agent)
     resumed.run()
-    assert plain.counters == resumed.counters and not np.array_equal(before, kernel(resumed.agent))
-    assert_equal(plain, resumed)
+    assert reference.counters == resumed.counters and not np.array_equal(before, kernel(resumed.agent))
+    assert_equal(reference, resumed)

@@ -1,4 +1,4 @@
-"""Vector environments: the three autoreset modes give the same transitions, which are stored, sampled and trained on."""
+"""Vector environments: all autoreset modes yield the same transitions, in memories and in training."""
 
 import collections
 import functools
@@ -30,8 +30,9 @@ LOGGED = ("is_success", "count", "words")
 
 
 class Clock(gym.Env):
-    """Observes its number, its episode and the steps in it; episodes have 1 to 3 steps, and every other one is
-    truncated. As a dict there are also the steps as a stack of two frames.
+    """Observes its number, the episode and the step; episodes have 1 to 3 steps, and every other one is truncated.
+
+    With `as_dict`, it also observes the steps as a stack of two frames.
     """
 
     action_space = gym.spaces.Box(-2.0, 4.0, (1,), np.float32)
@@ -60,8 +61,9 @@ class Clock(gym.Env):
 
 
 class Points(VectorEnv):
-    """Points in NumPy that move by their action; the reward is minus the distance from 0, and episodes have 5 steps,
-    which each environment begins at its own time. Its arrays are written again, and of another library if `wrap` is.
+    """Points that move by their action; the reward is minus the distance from 0, and episodes have 5 steps.
+
+    The environments start at different steps. Arrays are reused, and converted to another library by `wrap`.
     """
 
     def __init__(self, num_envs, mode=AutoresetMode.SAME_STEP, as_dict=False, wrap=lambda array: array):
@@ -95,9 +97,9 @@ class Points(VectorEnv):
         assert self.action_space.contains(action), action
         self.point += action
         self.time += 1
-        infos, began = {}, self.done
+        infos, resetting = {}, self.done
         if self.mode is AutoresetMode.NEXT_STEP:
-            self.begin(began)
+            self.begin(resetting)
         truncated = self.time == 5
         reward = -np.abs(self.point).sum(axis=1)
         if self.mode is AutoresetMode.SAME_STEP and truncated.any():
@@ -109,13 +111,13 @@ class Points(VectorEnv):
         return self.observe(self.point), *map(self.wrap, outcome), infos
 
 
-def sync(mode, num_envs=E, **options):
-    """Returns clocks in a vector environment of Gymnasium's own."""
+def sync_clocks(mode, num_envs=E, **options):
+    """Returns a `SyncVectorEnv` of clocks."""
     return SyncVectorEnv([functools.partial(Clock, i, **options) for i in range(num_envs)], autoreset_mode=mode)
 
 
-def by_hand(env, count, n_step=1):
-    """Returns the first transitions of one clock, each summed over up to n_step rewards, as tuples of numbers."""
+def reference_transitions(env, count, n_step=1):
+    """Returns the first n-step transitions of one clock, from a plain loop, as tuples of numbers."""
     observation, steps, transitions = env.reset()[0], [], []
     for _ in range(count):
         following, reward, terminated, truncated, _ = env.step(None)
@@ -132,28 +134,28 @@ def by_hand(env, count, n_step=1):
 
 
 def flat(*arrays):
-    """Returns one tuple of the numbers of arrays and dicts of arrays."""
+    """Flattens arrays and dicts of arrays into one tuple of numbers."""
     parts = [part for array in arrays for part in (array.values() if isinstance(array, dict) else [array])]
     return tuple(np.concatenate([np.ravel(part).astype(float) for part in parts]).tolist())
 
 
-def played(env, steps, memory_class=TransitionMemory, capacity=1000, **options):
-    """Returns a memory with so many vector steps, the steps, and how many of them each environment made."""
+def collect(env, steps, memory_class=TransitionMemory, capacity=1000, **options):
+    """Returns a memory, its vector steps, and the number of steps of each environment without resets."""
     environments, rng = VectorEnvironments(env, 1, LOGGED), np.random.default_rng(0)
     options |= {"autoreset": environments.next_step}
-    memory, made, listed = memory_class(environments.spec, capacity, env.num_envs, **options), 0, []
+    memory, executed, collected = memory_class(environments.spec, capacity, env.num_envs, **options), 0, []
     for _ in range(steps):
         first = environments.is_first
         step = environments.step(rng.uniform(-1, 1, (env.num_envs, 1)).astype(np.float32))
         reset = {"autoreset": step.autoreset} if len(step.autoreset) else {}
         memory.add(*step[:6], **reset)
-        made += ~step.autoreset if reset else np.ones(env.num_envs, bool)
-        listed.append((first, step))
-    return memory, listed, made
+        executed += ~step.autoreset if reset else np.ones(env.num_envs, bool)
+        collected.append((first, step))
+    return memory, collected, executed
 
 
 def transitions_of(memory, index):
-    """Returns the memory's transitions as `by_hand` does."""
+    """Returns transitions of the memory as tuples of numbers."""
     batch = memory.gather(index)
     parts = batch.observation, batch.reward, batch.discount, batch.next_observation
     return [flat(*tf.nest.map_structure(lambda array, i=i: array[i], parts)) for i in range(len(index))]
@@ -162,22 +164,22 @@ def transitions_of(memory, index):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("as_dict", [False, True])
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_all_autoreset_modes_store_the_transitions_that_a_loop_by_hand_makes(mode, as_dict, n_step):
-    memory, _, made = played(sync(mode, as_dict=as_dict), 25, n_step=n_step, discount=DISCOUNT)
-    expected = [t for i in range(E) for t in by_hand(Clock(i, as_dict), made[i], n_step)]
+def test_autoreset_modes_store_reference_transitions(mode, as_dict, n_step):
+    memory, _, executed = collect(sync_clocks(mode, as_dict=as_dict), 25, n_step=n_step, discount=DISCOUNT)
+    expected = [t for i in range(E) for t in reference_transitions(Clock(i, as_dict), executed[i], n_step)]
     resets = memory.ring["autoreset"][:25] if mode is AutoresetMode.NEXT_STEP else np.zeros((25, E), bool)
     slots = np.flatnonzero(~resets)
-    assert len(slots) == sum(made) and (mode is AutoresetMode.NEXT_STEP) == (sum(made) < 25 * E)
+    assert len(slots) == sum(executed) and (mode is AutoresetMode.NEXT_STEP) == (sum(executed) < 25 * E)
     assert collections.Counter(transitions_of(memory, slots)) == collections.Counter(expected)
     sampled = memory.sample(50, 40, np.random.default_rng(1))
     index = memory.choose((50, 40), np.random.default_rng(1))[0].ravel()
-    assert {*index.tolist()} == {*slots.tolist()}  # every step, and nothing else
+    assert {*index.tolist()} == {*slots.tolist()}  # all steps and no resets
     np.testing.assert_array_equal(sampled.reward.ravel(), memory.gather(index).reward)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_steps_know_their_episodes_and_the_numbers_of_the_last_infos(mode):
-    _, steps, _ = played(sync(mode), 40)
+def test_episode_boundaries_and_logged_infos(mode):
+    _, steps, _ = collect(sync_clocks(mode), 40)
     counts = collections.Counter()
     for first, step in steps:
         for i in range(E):
@@ -199,7 +201,7 @@ def test_steps_know_their_episodes_and_the_numbers_of_the_last_infos(mode):
 
 
 class Masked(Clock):
-    """Has one valid action, and none after the last step of a terminated episode, or of any if it is `careless`."""
+    """Has one valid action, and none after termination; if `careless`, none after truncation either."""
 
     action_space = gym.spaces.Discrete(3)
 
@@ -220,13 +222,13 @@ class Masked(Clock):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_there_is_an_action_wherever_one_is_asked_for(mode):
+def test_action_masks_have_a_valid_action(mode):
     environments = VectorEnvironments(SyncVectorEnv([Masked] * 3, autoreset_mode=mode))
     for _ in range(20):
         step = environments.step(np.ones(3, np.int32))
-        made = ~step.autoreset if len(step.autoreset) else np.ones(3, bool)
+        executed = ~step.autoreset if len(step.autoreset) else np.ones(3, bool)
         valid = step.next_observation["action_mask"][:, 1]
-        assert (valid == ~step.terminated).all() and (step.observation["action_mask"].sum(axis=1)[made] == 1).all()
+        assert (valid == ~step.terminated).all() and (step.observation["action_mask"].sum(axis=1)[executed] == 1).all()
         assert step.following["action_mask"].any(axis=1).all()
     environments = VectorEnvironments(SyncVectorEnv([functools.partial(Masked, careless=True)], autoreset_mode=mode))
     with pytest.raises(EnvironmentFailure, match="no action"):
@@ -236,22 +238,22 @@ def test_there_is_an_action_wherever_one_is_asked_for(mode):
 
 @pytest.mark.parametrize("as_dict", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_batched_last_observations_and_written_arrays_are_as_they_were(mode, as_dict):
+def test_batched_final_observations_and_reused_arrays(mode, as_dict):
     env = Points(7, mode, as_dict)
     environments, key = VectorEnvironments(env), "point" if as_dict else "observation"
     for _ in range(30):
         expected = environments.observation[key] + np.float32(0.25)
-        step = environments.step(np.zeros((7, 2), np.float32))  # the middle of -0.5 and 1
+        step = environments.step(np.zeros((7, 2), np.float32))  # environment action 0.25
         resets = step.autoreset if len(step.autoreset) else np.zeros(7, bool)
         np.testing.assert_array_equal(step.observation[key] + np.float32(0.25), expected)
         np.testing.assert_array_equal(step.next_observation[key][~resets], expected[~resets])
         np.testing.assert_allclose(step.reward, np.where(resets, 0, -np.abs(expected).sum(axis=1)), rtol=1e-6)
-        begun = resets if mode is AutoresetMode.NEXT_STEP else step.truncated
-        assert ((step.following[key] != expected).any(axis=1) == begun).all()
+        started = resets if mode is AutoresetMode.NEXT_STEP else step.truncated
+        assert ((step.following[key] != expected).any(axis=1) == started).all()
 
 
 class Foreign:
-    """An array that only DLPack can read."""
+    """An array with only the DLPack interface."""
 
     def __init__(self, array):
         self.array = array
@@ -264,7 +266,7 @@ class Foreign:
 
 
 class OnGPU(Foreign):
-    """A stand-in of PyTorch's tensors on a GPU, which NumPy cannot read and which refuse to become NumPy arrays."""
+    """A stand-in for PyTorch tensors on a GPU, which NumPy cannot read."""
 
     def __dlpack__(self, **options):
         raise BufferError
@@ -276,14 +278,14 @@ class OnGPU(Foreign):
         return self.array
 
 
-def test_arrays_of_other_libraries_are_taken_without_a_copy_and_copied_from_a_gpu():
+def test_dlpack_and_gpu_arrays():
     array = np.arange(3.0)
     assert np.shares_memory(as_numpy(Foreign(array)), array)
     assert as_numpy(OnGPU(array)) is array
     steps = [[], []]
-    for wrap, listed in zip((Foreign, lambda array: array), steps, strict=True):
+    for wrap, collected in zip((Foreign, lambda array: array), steps, strict=True):
         environments = VectorEnvironments(Points(3, wrap=lambda array, wrap=wrap: wrap(array.copy())))
-        listed += [environments.step(np.zeros((3, 2), np.float32)).next_observation["observation"] for _ in range(6)]
+        collected += [environments.step(np.zeros((3, 2), np.float32)).next_observation["observation"] for _ in range(6)]
     np.testing.assert_array_equal(*steps)
 
 
@@ -297,7 +299,7 @@ def test_arrays_of_other_libraries_are_taken_without_a_copy_and_copied_from_a_gp
         ({"truncated": np.ones(2, bool)}, "final_obs"),
     ],
 )
-def test_what_cannot_be_learned_from_is_refused(change, words):
+def test_invalid_steps_are_rejected(change, words):
     class Wrong(Points):
         def step(self, action):
             names = "observation", "reward", "terminated", "truncated", "infos"
@@ -330,13 +332,13 @@ def twin(**changes):
         ({"environment.evaluation": "shared"}, lambda: Points(2), "shared"),
     ],
 )
-def test_what_does_not_fit_a_vector_environment_is_refused_before_training(tmp_path, changes, env_fn, words):
+def test_invalid_vector_settings_are_rejected(tmp_path, changes, env_fn, words):
     with pytest.raises(TfsacError, match=words):
         Trainer(override(twin(), changes), tmp_path / "run", env_fn=env_fn, quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_sequences_and_segments_refuse_steps_that_only_begin_an_episode(tmp_path):
+def test_sequences_need_same_step_or_disabled_autoreset(tmp_path):
     taac = override(tiny.taac(), {"environment.max_episode_steps": None})
     with pytest.raises(TfsacError, match="SAME_STEP or DISABLED"):
         Trainer(taac, tmp_path / "run", env_fn=lambda: Points(2, AutoresetMode.NEXT_STEP), quiet=True)
@@ -344,18 +346,18 @@ def test_sequences_and_segments_refuse_steps_that_only_begin_an_episode(tmp_path
     assert result.counters.updates
 
 
-def test_statistics_do_not_depend_on_the_autoreset_mode(tmp_path):
+def test_statistics_are_independent_of_autoreset_mode(tmp_path):
     filters = {"observation_normalization": True, "return_scaling": {"bound": 5.0}}
     changes = {"environment.filters": filters, "schedule.heatup_steps": 10**6, "environment.evaluation": "none"}
     states = []
     for mode in MODES:
-        env_fn = functools.partial(sync, mode, 1)
+        env_fn = functools.partial(sync_clocks, mode, 1)
         trainer = Trainer(override(twin(), changes), tmp_path / mode.name, env_fn=env_fn, quiet=True)
         while trainer.counters.episodes < 20:
             trainer.train_one_step()
         if mode is AutoresetMode.NEXT_STEP:
-            assert trainer.counters.env_steps > trainer.filters.returns.count  # a vector step counts for all
-            trainer.train_one_step()  # which begins the next episode, as the other modes have done
+            assert trainer.counters.env_steps > trainer.filters.returns.count
+            trainer.train_one_step()  # starts the next episode, as in the other modes
         states.append(
             {**trainer.filters.state(), "returns": trainer._reporter.returns, "lengths": trainer._reporter.lengths}
         )
@@ -371,12 +373,12 @@ def test_statistics_do_not_depend_on_the_autoreset_mode(tmp_path):
         pytest.param(AutoresetMode.SAME_STEP, False, {}, marks=pytest.mark.slow),
     ],
 )
-def test_a_run_is_trained_resumed_evaluated_and_exported(tmp_path, mode, takes_number, changes):
-    made = []
+def test_run_is_resumed_evaluated_and_exported(tmp_path, mode, takes_number, changes):
+    created = []
 
     def env_fn(num_envs):
-        made.append(Points(num_envs, mode))
-        return made[-1]
+        created.append(Points(num_envs, mode))
+        return created[-1]
 
     function, preset = env_fn if takes_number else lambda: env_fn(4), override(twin(), changes)
 
@@ -388,10 +390,10 @@ def test_a_run_is_trained_resumed_evaluated_and_exported(tmp_path, mode, takes_n
     run = RunParameters(seed=2)
     first = tfsac.train(preset, tmp_path / "run", run, env_fn=function, callbacks=[Stop()], quiet=True)
     assert first.reason == "half" and 20 <= first.counters.updates < 100
-    assert [env.num_envs for env in made[:2]] == [4, 1 if takes_number else 4] and made[0].seeds
+    assert [env.num_envs for env in created[:2]] == [4, 1 if takes_number else 4] and created[0].seeds
     recorded = tfsac.training.RunDirectory(tmp_path / "run").read()[0].environment
     assert (recorded.num_envs, recorded.vectorization) == (4, "vector")
-    del made[:]
+    del created[:]
     done = tfsac.train(preset, tmp_path / "run", run, env_fn=function, resume=True, quiet=True)
     assert done.reason == "finished" and done.counters.env_steps == 160 and done.counters.updates == 100
     evaluation = api.evaluate(tmp_path / "run", 3, env_fn=function)
@@ -404,7 +406,7 @@ def test_a_run_is_trained_resumed_evaluated_and_exported(tmp_path, mode, takes_n
         api.evaluate(tmp_path / "run", 1, env_fn=function, dump_mp4=tmp_path / "video.mp4")
 
 
-def test_the_command_line_trains_a_level_with_a_vector_entry_point(tmp_path):
+def test_vector_entry_point_from_the_command_line(tmp_path):
     flags = ["--preset=cart_pole_discrete_sac", "--level=CartPole-v1", "--num_envs=8", "--evaluate=1"]
     changes = {"environment.vectorization": "vector", "schedule.heatup_steps": 80, "schedule.improve_steps": 80}
     sizes = {"agent.networks.*.batch_size": 16, "agent.memory.max_size": 400, "environment.max_episode_steps": 20}
@@ -420,9 +422,9 @@ def test_the_command_line_trains_a_level_with_a_vector_entry_point(tmp_path):
     assert 8 <= float(rows[-1]["training/length_mean"]) <= 20 and float(rows[-1]["evaluation/length_mean"]) <= 20
 
 
-def test_batches_on_the_accelerator_have_no_steps_that_only_begin_an_episode():
-    memory, _, _ = played(sync(AutoresetMode.NEXT_STEP, as_dict=True), 30, capacity=E * 20, n_step=2)
-    spec = VectorEnvironments(sync(AutoresetMode.NEXT_STEP, as_dict=True)).spec
+def test_device_memory_excludes_resets():
+    memory, _, _ = collect(sync_clocks(AutoresetMode.NEXT_STEP, as_dict=True), 30, capacity=E * 20, n_step=2)
+    spec = VectorEnvironments(sync_clocks(AutoresetMode.NEXT_STEP, as_dict=True)).spec
     filters, updates = Filters(FilterParameters(), spec), tf.Variable(0, dtype=tf.int64)
     device = DeviceMemory(memory, filters, spec, 64, updates, seed=7)
     packed, resets = device.sample(1).inputs, memory.ring["autoreset"].reshape(-1)
@@ -432,32 +434,32 @@ def test_batches_on_the_accelerator_have_no_steps_that_only_begin_an_episode():
         updates.assign_add(1)
         drawn += compiled().numpy().tolist()
     assert {*drawn} == {*memory.gather(slots).reward.tolist()}
-    found, expected = device.gather(packed, tf.constant(slots, tf.int32)), memory.gather(slots)
-    for theirs, ours in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+    gathered, expected = device.gather(packed, tf.constant(slots, tf.int32)), memory.gather(slots)
+    for theirs, ours in zip(tf.nest.flatten(gathered), tf.nest.flatten(expected), strict=True):
         np.testing.assert_array_equal(theirs, ours)
-    only = np.flatnonzero(resets)  # where no candidate is a step, a neighbour in time is
-    found = device.steps_among(packed, tf.constant(np.tile(only, CANDIDATES), tf.int32)).numpy()
-    assert not resets[found].any() and (found % E == only % E).all()
-    steps = slots[: len(only)]
-    candidates = np.concatenate([only, steps, only, only])
+    reset_slots = np.flatnonzero(resets)  # without a valid candidate, the previous or next step is used
+    gathered = device.steps_among(packed, tf.constant(np.tile(reset_slots, CANDIDATES), tf.int32)).numpy()
+    assert not resets[gathered].any() and (gathered % E == reset_slots % E).all()
+    steps = slots[: len(reset_slots)]
+    candidates = np.concatenate([reset_slots, steps, reset_slots, reset_slots])
     assert device.steps_among(packed, tf.constant(candidates, tf.int32)).numpy().tolist() == steps.tolist()
 
 
-def test_priorities_of_steps_that_only_begin_an_episode_are_zero():
+def test_priorities_of_resets_are_zero():
     options = {"memory_class": PrioritizedMemory, "capacity": E * 8}
-    memory, _, _ = played(sync(AutoresetMode.NEXT_STEP), 29, **options)  # the ring was filled several times
+    memory, _, _ = collect(sync_clocks(AutoresetMode.NEXT_STEP), 29, **options)  # the ring wraps several times
     memory.sample(20, 64, rng := np.random.default_rng(0))
     memory.update_priorities(rng.random((20, 64)))
     index, weight = memory.choose((50, 64), rng)
     assert {*index.ravel().tolist()} == {*np.flatnonzero(~memory.ring["autoreset"].reshape(-1)).tolist()}
     assert weight.min() > 0 and weight.max() <= 1
-    spec = VectorEnvironments(sync(AutoresetMode.NEXT_STEP)).spec
+    spec = VectorEnvironments(sync_clocks(AutoresetMode.NEXT_STEP)).spec
     copy = restored(memory, PrioritizedMemory(spec, E * 8, E, autoreset=True))
     np.testing.assert_array_equal(copy.tree.sums, memory.tree.sums)
     np.testing.assert_array_equal(copy.tree.minima, memory.tree.minima)
 
 
-def test_a_check_looks_at_all_environments():
+def test_check_covers_all_environments():
     report = check_environment(lambda: Points(16, AutoresetMode.DISABLED), num_steps=20)
     assert report.usable and "20 random steps of 16 environments" in report.facts, report
     assert "64 (0 terminated" in str(report)
@@ -466,7 +468,7 @@ def test_a_check_looks_at_all_environments():
     assert "AutoresetMode.NEXT_STEP" in check_environment(level, 50).facts
 
 
-def test_an_env_fn_with_a_number_of_environments_of_its_own_keeps_it():
+def test_default_num_envs_of_env_fn():
     def env_fn(num_envs=6):
         return Points(num_envs)
 

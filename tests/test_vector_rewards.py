@@ -1,9 +1,9 @@
-"""Environments with several rewards a step: their wrapper, their spec and what steps of several environments return."""
+"""Vector rewards: wrapper, spec and steps of several environments."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from environment_tools import TWO, TwoRewards
+from environment_tools import TWO_REWARDS, TwoRewards
 
 from tfsac.environments import EnvironmentFailure, Environments, make, maker, spec_of
 from tfsac.parameters import EnvironmentParameters
@@ -12,12 +12,12 @@ from tfsac.types import ArraySpec
 Box = gym.spaces.Box
 
 
-def environments(level=TWO, **fields):
+def environments(level=TWO_REWARDS, **fields):
     return Environments(EnvironmentParameters(level, num_envs=2, **fields), seed=3)
 
 
-def test_a_step_returns_the_sum_and_the_rewards_beside_it():
-    env = make(TWO)
+def test_step_returns_sum_and_vector_reward():
+    env = make(TWO_REWARDS)
     env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step(np.float32([0.5]))
     assert (observation.tolist(), reward, terminated, truncated) == ([0.5], 9.75, False, False)
@@ -28,23 +28,23 @@ def test_a_step_returns_the_sum_and_the_rewards_beside_it():
 
 
 @pytest.mark.parametrize("space", [None, Box(-1.0, 1.0, (), np.float32), gym.spaces.Discrete(2)], ids=str)
-def test_an_environment_whose_reward_space_is_no_vector_has_one_reward(space):
+def test_scalar_reward_space_has_one_reward(space):
     env = TwoRewards("one")
     env.reward_space = space
-    one = maker(EnvironmentParameters("mine"), lambda: env)()
-    one.reset(seed=0)
-    assert one.unwrapped is env and spec_of(one).num_rewards is None
-    assert one.step(np.float32([1.0]))[1] == 1.0
+    wrapped = maker(EnvironmentParameters("mine"), lambda: env)()
+    wrapped.reset(seed=0)
+    assert wrapped.unwrapped is env and spec_of(wrapped).num_rewards is None
+    assert wrapped.step(np.float32([1.0]))[1] == 1.0
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
-def test_steps_of_several_environments_return_all_rewards_also_where_an_episode_ends(vectorization):
+def test_vector_rewards_at_episode_ends(vectorization):
     envs = environments(vectorization=vectorization)
     assert envs.spec.num_rewards == 2
     actions = np.float32([[0.5], [-1.0]])
-    kept = [envs.step(actions) for _ in range(4)]
+    results = [envs.step(actions) for _ in range(4)]
     envs.close()
-    for result, steps in zip(kept, (1, 2, 3, 1), strict=True):
+    for result, steps in zip(results, (1, 2, 3, 1), strict=True):
         assert result.reward.dtype == np.float32
         np.testing.assert_array_equal(result.reward, [[-0.25, 10 * steps], [-1, 10 * steps]])
         assert result.terminated.tolist() == [steps == 3] * 2
@@ -57,18 +57,18 @@ def test_steps_of_several_environments_return_all_rewards_also_where_an_episode_
         ("too many", r"shape \(2,\).*\(environment 1, step 2\)$"),
     ],
 )
-def test_bad_rewards_of_one_of_several_environments_are_refused(trouble, message):
+def test_invalid_vector_rewards_are_rejected(trouble, message):
     envs = environments(kwargs={"trouble": trouble})
     envs.step(np.zeros((2, 1), np.float32))
     with pytest.raises(EnvironmentFailure, match=message):
         envs.step(np.float32([[0.0], [1.0]]))
 
 
-@pytest.mark.filterwarnings("ignore")  # of the packages that MO-Gymnasium imports, and of its float64 bounds
-def test_a_level_of_mo_gymnasium():
-    pytest.importorskip("mo_gymnasium", reason="needs mo-gymnasium, whose environments have several rewards")
+@pytest.mark.filterwarnings("ignore")  # raised by imports of MO-Gymnasium and its float64 bounds
+def test_mo_gymnasium_level():
+    pytest.importorskip("mo_gymnasium", reason="needs mo-gymnasium")
     envs = environments(level="mo_gymnasium:mo-mountaincarcontinuous-v0")
     assert envs.spec.num_rewards == 2 and envs.spec.observation == {"observation": ArraySpec((2,), "float32")}
-    # Minus one a step until the flag, and minus the squared action as fuel.
+    # -1 per step until the flag, and minus the squared action as fuel.
     result = envs.step(np.float32([[0.5], [-1.0]]))
     np.testing.assert_allclose(result.reward, [[-1, -0.25], [-1, -1]], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Runs that two processes share, each with its environments and memory, and that another number of workers resumes."""
+"""Multi-worker runs: two processes with their own environments and memories, and resuming with one."""
 
 import dataclasses
 import functools
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from cli_tools import refusal
-from strategy_tools import cluster, end_workers, start_workers
+from cli_tools import error_line
+from strategy_tools import start_workers, tf_config, wait_for_workers
 from toys import statistics_of, tiny_preset
 
 from tfsac import parameters as p
@@ -29,7 +29,7 @@ NORMALISED = {f"environment.filters.{name}_normalization": True for name in ("ob
 
 
 def prioritized():
-    """Returns a run with priorities, statistics of observations and rewards, a reset and noise that is repeated."""
+    """Returns a preset with priorities, running statistics, a reset and noise repetition."""
     networks = p.twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
     memory = p.PrioritizedExperienceReplayParameters(max_size=1_000)
     agent = p.TwinSoftActorCriticAgentParameters(memory=memory, networks=networks)
@@ -46,7 +46,7 @@ PRESETS = {
     ),
 }
 
-# Each process trains presets one after the other, and notes everything it writes in their folders.
+# Each process trains presets in turn and records the paths that it writes.
 WORKER = """
 import json, os, sys
 folder, tests, index, *names = sys.argv[1:]
@@ -65,17 +65,17 @@ from tfsac.training import Trainer
 for name in names:
     trainer = Trainer(t.PRESETS[name](), f"{folder}/{name}", RunParameters(strategy="multi_worker", **t.SAVED), quiet=True)
     trainer.run()
-    np.savez(f"{folder}-{name}-{index}.npz", **t.known(trainer))
+    np.savez(f"{folder}-{name}-{index}.npz", **t.final_arrays(trainer))
 print(json.dumps(wrote))
 """
 
 
-def known(trainer):
-    """Returns what a worker has when its run is over."""
+def final_arrays(trainer):
+    """Returns the final arrays of a worker."""
     memory = trainer.memory
     variables = {f"weights/{i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
     counters = trainer.counters
-    resets = getattr(trainer.agent, "resets", None)  # a variable where resets are planned
+    resets = getattr(trainer.agent, "resets", None)  # a variable if resets are configured
     return {
         **variables,
         "counters": np.array([counters.env_steps, counters.episodes, counters.updates]),
@@ -85,12 +85,9 @@ def known(trainer):
     }
 
 
-# -- two processes -----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
-def together(tmp_path_factory, request):
-    """Makes a run of two workers when it is first asked for: its folder, and what each of them wrote."""
+def train_together(tmp_path_factory, request):
+    """Returns a cached function that trains a preset with two workers; returns the folder and written paths."""
     folder = tmp_path_factory.mktemp("together") / "runs"
     folder.mkdir()
 
@@ -99,14 +96,14 @@ def together(tmp_path_factory, request):
         processes = start_workers(
             [["-c", WORKER, str(folder), str(request.path.parent), str(index), name] for index in range(2)]
         )
-        said = end_workers(processes)
-        assert [process.returncode for process in processes] == [0, 0], said[0][1][-2000:] + said[1][1][-2000:]
-        return folder, [json.loads(out.splitlines()[-1]) for out, _ in said]
+        output = wait_for_workers(processes)
+        assert [process.returncode for process in processes] == [0, 0], output[0][1][-2000:] + output[1][1][-2000:]
+        return folder, [json.loads(out.splitlines()[-1]) for out, _ in output]
 
     return run
 
 
-def had(folder, name):
+def load_arrays(folder, name):
     loaded = []
     for index in range(2):
         with np.load(f"{folder}-{name}-{index}.npz") as arrays:
@@ -116,12 +113,12 @@ def had(folder, name):
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("name", PRESETS)
-def test_all_workers_end_with_the_same_agent_counters_and_statistics_and_the_chief_writes(together, name):
-    folder, (of_the_chief, of_the_other) = together(name)
-    assert of_the_other and all("/checkpoints/" in path and "memory" in path for path in of_the_other)
-    assert any(path.endswith(name) or f"{name}/" in path for path in of_the_chief)
+def test_workers_have_equal_agents_and_only_the_chief_writes(train_together, name):
+    folder, (chief_paths, worker_paths) = train_together(name)
+    assert worker_paths and all("/checkpoints/" in path and "memory" in path for path in worker_paths)
+    assert any(path.endswith(name) or f"{name}/" in path for path in chief_paths)
     assert len(tiny.rows(folder / name)) == len({row["env_steps"] for row in tiny.rows(folder / name)}) > 0
-    one, other = had(folder, name)
+    one, other = load_arrays(folder, name)
     for key in one.keys() - {"rows"}:
         np.testing.assert_array_equal(one[key], other[key], err_msg=key)
     steps, episodes, updates = one["counters"]
@@ -132,42 +129,42 @@ def test_all_workers_end_with_the_same_agent_counters_and_statistics_and_the_chi
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("name", ["uniform", "prioritized", "taac"])
-def test_each_worker_plays_its_own_environments_of_the_run(together, name):
-    one, other = (arrays["rows"] for arrays in had(together(name)[0], name))
+def test_each_worker_has_its_own_environments(train_together, name):
+    one, other = (arrays["rows"] for arrays in load_arrays(train_together(name)[0], name))
     assert one.shape == other.shape and one.shape[1] == 2
-    alone = Environments(PRESETS[name]().environment, SAVED["seed"])
-    first = alone.observation["observation"]
-    alone.close()
+    run_environments = Environments(PRESETS[name]().environment, SAVED["seed"])
+    first = run_environments.observation["observation"]
+    run_environments.close()
     np.testing.assert_array_equal(one["observation/observation"][0], first[:2])
     np.testing.assert_array_equal(other["observation/observation"][0], first[2:])
     assert (one["action"] != other["action"]).all(
         axis=tuple(range(2, one["action"].ndim))
-    ).mean() > 0.99  # own random numbers
+    ).mean() > 0.99  # different random numbers
 
 
 @pytest.mark.acceptance
-def test_statistics_are_of_what_all_workers_saw(together):
-    arrays = had(together("uniform")[0], "uniform")
+def test_statistics_include_all_workers(train_together):
+    arrays = load_arrays(train_together("uniform")[0], "uniform")
     state = json.loads(str(arrays[0]["filters"]))
-    alone = Environments(PRESETS["uniform"]().environment, SAVED["seed"])
-    first = alone.observation["observation"]
-    alone.close()
+    run_environments = Environments(PRESETS["uniform"]().environment, SAVED["seed"])
+    first = run_environments.observation["observation"]
+    run_environments.close()
     rows = np.concatenate([each["rows"] for each in arrays], axis=1)
     assert state["count"] == 4 + rows.size and state["reward"]["count"] == rows.size
     reward = rows["reward"].astype(np.float64)
     assert state["reward"]["mean"] == pytest.approx(reward.mean(), rel=1e-6)
-    # Where no episode ended, what follows is the next observation.
+    # Within an episode, the next observation is the following row's observation.
     going = ~(rows["terminated"] | rows["truncated"])[:-1]
     np.testing.assert_array_equal(
         rows["observation/observation"][1:][going], rows["next_observation/observation"][:-1][going]
     )
-    seen = np.concatenate([first, rows["observation/observation"][1:].reshape(-1, 3)]).astype(np.float64)
-    assert np.allclose(state["mean"]["observation"], seen.mean(axis=0), atol=0.1)  # but for the newest observations
+    observations = np.concatenate([first, rows["observation/observation"][1:].reshape(-1, 3)]).astype(np.float64)
+    assert np.allclose(state["mean"]["observation"], observations.mean(axis=0), atol=0.1)  # without the newest
 
 
 @pytest.mark.acceptance
-def test_returns_are_of_what_all_workers_got(together):
-    arrays = had(together("taac")[0], "taac")
+def test_return_statistics_include_all_workers(train_together):
+    arrays = load_arrays(train_together("taac")[0], "taac")
     state, rows = json.loads(str(arrays[0]["filters"])), np.concatenate([each["rows"] for each in arrays], axis=1)
     returns, running = statistics_of(rows, PRESETS["taac"]().agent.algorithm.discount)
     assert state["returns"]["mean"] == pytest.approx(returns.mean(), rel=1e-9)
@@ -176,18 +173,18 @@ def test_returns_are_of_what_all_workers_got(together):
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("name", ["uniform", "prioritized", "taac"])
-def test_one_process_goes_on_with_the_memories_of_two(together, name):
-    folder = together(name)[0]
-    rows = [arrays["rows"] for arrays in had(folder, name)]
+def test_one_process_resumes_memories_of_two(train_together, name):
+    folder = train_together(name)[0]
+    rows = [arrays["rows"] for arrays in load_arrays(folder, name)]
     longer = p.override(PRESETS[name](), {"schedule.improve_steps": 120})
     trainer = Trainer(longer, folder / name, p.RunParameters(**SAVED), resume=True, quiet=True)
     np.testing.assert_array_equal(
         trainer.memory.between(0, trainer.memory.total_rows - 1), np.concatenate(rows, axis=1)[:-1]
     )
     newest = tiny.newest(trainer.memory, 1)
-    assert (newest["truncated"] | newest["terminated"]).all()  # the running episodes do not go on
+    assert (newest["truncated"] | newest["terminated"]).all()  # running episodes are truncated
     for own, saved in zip(
-        trainer.agent.variables, (had(folder, name)[0][f"weights/{i}"] for i in range(10**6)), strict=False
+        trainer.agent.variables, (load_arrays(folder, name)[0][f"weights/{i}"] for i in range(10**6)), strict=False
     ):
         np.testing.assert_array_equal(own.numpy(), saved)
     if name == "prioritized":
@@ -198,13 +195,13 @@ def test_one_process_goes_on_with_the_memories_of_two(together, name):
 
 
 def newest_states(run_dir):
-    place = max(path for path in (run_dir / "checkpoints").iterdir() if path.name.isdigit())
-    return [place / "memory.npz", place / "memory-1.npz"]
+    checkpoint = max(path for path in (run_dir / "checkpoints").iterdir() if path.name.isdigit())
+    return [checkpoint / "memory.npz", checkpoint / "memory-1.npz"]
 
 
 @pytest.mark.acceptance
-def test_one_process_goes_on_with_the_episodes_of_two(together):
-    folder = together("acer")[0]
+def test_one_process_resumes_episodes_of_two(train_together):
+    folder = train_together("acer")[0]
     preset = p.override(PRESETS["acer"](), {"schedule.improve_steps": 240})
     trainer = Trainer(preset, folder / "acer", p.RunParameters(**SAVED), resume=True, quiet=True)
     lengths = []
@@ -217,10 +214,7 @@ def test_one_process_goes_on_with_the_episodes_of_two(together):
     assert trainer.run().counters.env_steps == 240
 
 
-# -- ends --------------------------------------------------------------------------------------------------------------
-
-
-def typed(run_dir, *flags):
+def train_command(run_dir, *flags):
     changes = {**tiny.CHANGES, **tiny.SHORTER, "environment.num_envs": 2, "schedule.improve_steps": 100_000}
     command = ["-m", "tfsac", "train", f"--run_dir={run_dir}", "--strategy=multi_worker"]
     return [*command, *tiny.assignments(changes), *flags]
@@ -234,26 +228,26 @@ def wait_for(path, processes):
 
 
 @pytest.mark.acceptance
-def test_a_worker_that_is_killed_ends_the_run_which_goes_on_from_its_checkpoint(tmp_path):
+def test_killed_worker_ends_a_resumable_run(tmp_path):
     run_dir = tmp_path / "run"
-    processes = start_workers([typed(run_dir, "--checkpoint_save_steps=100")] * 2)
+    processes = start_workers([train_command(run_dir, "--checkpoint_save_steps=100")] * 2)
     wait_for(run_dir / "checkpoints" / "000000200", processes)
     processes[1].kill()
-    (_, error), _ = end_workers(processes)
+    (_, error), _ = wait_for_workers(processes)
     assert [process.returncode for process in processes] == [2, -signal.SIGKILL]
     assert "tfsac: Another worker of this run" in error and f"tfsac train --run_dir={run_dir} --resume" in error
 
-    # Two go on, and end together when one of them is asked to.
+    # Two workers resume; a signal to one ends both.
     processes = start_workers([["-m", "tfsac", "train", f"--run_dir={run_dir}", "--resume"]] * 2)
     wait_for(run_dir / "checkpoints" / "000000500", processes)
     processes[1].send_signal(signal.SIGTERM)
-    (said, _), (other, _) = end_workers(processes)
+    (output, _), (other, _) = wait_for_workers(processes)
     assert [process.returncode for process in processes] == [128 + signal.SIGTERM] * 2
-    assert "Continuing" in said and "Stopped by SIGTERM at step" in said and other == ""
+    assert "Continuing" in output and "Stopped by SIGTERM at step" in output and other == ""
     preset, _ = read_config(run_dir / "config.json")
     trainer = Trainer(preset, run_dir, p.RunParameters(), resume=True, quiet=True)
     steps = trainer.counters.env_steps
-    assert f"at step {steps};" in said and len(trainer.memory) == min(steps, 1000)
+    assert f"at step {steps};" in output and len(trainer.memory) == min(steps, 1000)
     trainer.environments.close()
 
 
@@ -261,24 +255,19 @@ def test_a_worker_that_is_killed_ends_the_run_which_goes_on_from_its_checkpoint(
     ("flags", "config", "message"),
     [
         ("--strategy=multi_worker", "", "TF_CONFIG"),
-        ("--strategy=multi_worker --num_envs=2", cluster([1, 2], 0), "--run_dir"),
+        ("--strategy=multi_worker --num_envs=2", tf_config([1, 2], 0), "--run_dir"),
     ],
 )
-def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(
-    tmp_path, monkeypatch, capsys, flags, config, message
-):
+def test_invalid_workers_are_rejected_before_tensorflow_loads(tmp_path, monkeypatch, capsys, flags, config, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TF_CONFIG", config)
-    monkeypatch.setitem(sys.modules, "tfsac.training", None)  # importing it raises
+    monkeypatch.setitem(sys.modules, "tfsac.training", None)  # an import raises
     monkeypatch.setitem(sys.modules, "tfsac.api", None)
-    assert message in refusal(["train", "--preset=pendulum_twin_sac", *flags.split()], capsys)
+    assert message in error_line(["train", "--preset=pendulum_twin_sac", *flags.split()], capsys)
     assert not any(tmp_path.iterdir())
 
 
-# -- one process -------------------------------------------------------------------------------------------------------
-
-
-def test_workers_must_have_the_same_settings(monkeypatch):
+def test_workers_need_equal_settings(monkeypatch):
     second = Workers(tf.distribute.get_strategy(), WorkerTask(1, 2))
     monkeypatch.setattr(second, "gather_objects", lambda value: [{"run": {"seed": 1, "eager": False}}, value])
     second.check_shared({"run": {"seed": 1, "eager": False}})

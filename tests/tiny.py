@@ -1,4 +1,4 @@
-"""A tiny run and tiny environments for several test modules."""
+"""Tiny runs and environments for several test modules."""
 
 import csv
 import dataclasses
@@ -15,7 +15,7 @@ from tfsac.environments import make
 from tfsac.parameters.overrides import covers
 from tfsac.preset_lookup import load_preset
 
-# One evaluation in the middle and one at the end, of two short episodes each.
+# Two evaluations, in the middle and at the end, of two short episodes each.
 CHANGES = {
     "schedule.heatup_steps": 300,
     "schedule.improve_steps": 200,
@@ -31,10 +31,10 @@ CHANGES = {
     "agent.networks.q.head_parameters.network_layers_sizes": [16],
 }
 TINY_IMAGE = [{"num_filters": 4, "kernel_size": 8, "stride": 8}, 16]
-# The same with hardly any learning, where only what happens around it matters.
+# With fewer steps, for tests in which learning does not matter.
 SHORTER = {"schedule.heatup_steps": 40, "schedule.improve_steps": 20}
 SHORTER |= {"schedule.steps_between_evaluation_periods": "EnvironmentSteps(50)", "environment.max_episode_steps": 10}
-# For agents that learn from sequences, the first of which are complete after a while.
+# For agents that learn from sequences, which are complete only after a few steps.
 SIXTY_STEPS = {"schedule.heatup_steps": 40, "schedule.improve_steps": 60}
 SIXTY_STEPS |= {"schedule.steps_between_evaluation_periods": 50}
 
@@ -45,16 +45,16 @@ def assignments(changes):
 
 
 def train(run_dir, *flags, shorter=True, changes=None):
-    """Types `tfsac train` on the tiny Pendulum in this process and returns the exit status."""
-    usual, given = {**CHANGES, **(SHORTER if shorter else {})}, changes or {}
-    changes = {path: value for path, value in usual.items() if not any(covers(one, path) for one in given)} | given
+    """Runs `tfsac train` on a tiny Pendulum in this process; returns the exit status."""
+    defaults, new = {**CHANGES, **(SHORTER if shorter else {})}, changes or {}
+    changes = {path: value for path, value in defaults.items() if not any(covers(one, path) for one in new)} | new
     one_graph = ["--updates_between_diagnostics=1"] if shorter else []
     preset = [] if any(flag.startswith(("--preset", "--resume")) for flag in flags) else ["--preset=pendulum_sac"]
     return cli.run(["train", f"--run_dir={run_dir}", *preset, *one_graph, *assignments(changes), *flags])
 
 
 def shrunk(preset: p.Preset, **more) -> p.Preset:
-    """Returns a preset with the same algorithm and tiny numbers."""
+    """Returns a tiny version of a preset, with the same algorithm."""
     if isinstance(preset.agent.memory, p.EpisodicReplayParameters):
         return p.override(preset, {**shrunk_segments(preset), **more})
     without_v = "v" not in preset.agent.networks
@@ -80,7 +80,7 @@ def shrunk(preset: p.Preset, **more) -> p.Preset:
             "agent.algorithm.burn_in": 2,
             "agent.memory.sequence_length": 8,
         }
-    if getattr(preset.agent, "shared_encoder", False):  # equal embedders, of images
+    if getattr(preset.agent, "shared_encoder", False):  # equal image embedders
         fitting |= {
             f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")
         }
@@ -88,33 +88,31 @@ def shrunk(preset: p.Preset, **more) -> p.Preset:
 
 
 def shrunk_segments(preset: p.Preset) -> dict:
-    """Returns the changes that make a preset tiny whose agent learns from segments, perhaps with a trunk or LSTMs."""
+    """Returns changes that shrink a preset with episodic replay, with or without a trunk and LSTMs."""
     changes = {path: value for path, value in CHANGES.items() if "heatup" not in path and "networks" not in path}
     changes |= {"agent.algorithm.t_max": 8, "agent.memory.replay_start_size": 10}
     changes["agent.networks.*.batch_size"] = max(4, preset.environment.num_envs)
     for name, network in preset.agent.networks.items():
-        place = f"agent.networks.{name}"
+        prefix = f"agent.networks.{name}"
         for key, embedder in p.to_json(network)["input_embedders_parameters"].items():
             image = isinstance(embedder["scheme"], list) and isinstance(embedder["scheme"][0], dict)
-            changes[f"{place}.input_embedders_parameters.{key}.scheme"] = TINY_IMAGE if image else "Empty"
+            changes[f"{prefix}.input_embedders_parameters.{key}.scheme"] = TINY_IMAGE if image else "Empty"
         if p.FEATURES not in network.input_embedders_parameters:
-            changes[f"{place}.middleware_parameters.scheme"] = [16]
+            changes[f"{prefix}.middleware_parameters.scheme"] = [16]
         if network.middleware_parameters.kind == "lstm":
-            changes[f"{place}.middleware_parameters.number_of_lstm_cells"] = 8
+            changes[f"{prefix}.middleware_parameters.number_of_lstm_cells"] = 8
         if name == "advantage":
-            changes[f"{place}.head_parameters.network_layers_sizes"] = [16]
+            changes[f"{prefix}.head_parameters.network_layers_sizes"] = [16]
     return changes
 
 
 def ensemble(name="flash_sac_mujoco", level="Pendulum-v1", **changes) -> p.Preset:
-    """Returns a tiny run of a preset whose critics are an ensemble."""
+    """Returns a tiny preset with an ensemble of critics."""
     return shrunk(load_preset(name), **{"environment.level": level, **SHORTER, **changes})
 
 
 def taac(level="Pendulum-v1", **changes) -> p.Preset:
-    """Returns a tiny run of a policy that keeps or switches trajectories; its critics are far from zero from the
-    beginning.
-    """
+    """Returns a tiny TAAC preset; `init_w` makes its initial Q values large."""
     agent = p.TemporallyAbstractActorCriticAgentParameters(
         memory=p.SequenceReplayParameters(max_size=1000, sequence_length=4),
         networks=p.temporally_abstract_networks((16,), init_w=0.5, learning_rate=1e-3, batch_size=16),
@@ -123,7 +121,7 @@ def taac(level="Pendulum-v1", **changes) -> p.Preset:
 
 
 def recurrent(level="Pendulum-v1", discrete=False, **changes) -> p.Preset:
-    """Returns a tiny run of recurrent soft actor-critic, from sequences of seven steps, two of them for burn-in."""
+    """Returns a tiny preset of recurrent SAC, with sequences of seven steps, two of them burn-in."""
     kind = p.RecurrentDiscreteSoftActorCriticAgentParameters if discrete else p.RecurrentSoftActorCriticAgentParameters
     agent = kind(
         algorithm={"burn_in": 2},
@@ -134,7 +132,7 @@ def recurrent(level="Pendulum-v1", discrete=False, **changes) -> p.Preset:
 
 
 def hybrid(level="toys:HybridIdentity-v0", **changes) -> p.Preset:
-    """Returns a tiny run with several actions."""
+    """Returns a tiny preset of hybrid SAC."""
     agent = p.HybridSoftActorCriticAgentParameters(
         memory=p.ExperienceReplayParameters(max_size=1000),
         networks=p.hybrid_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32),
@@ -143,7 +141,7 @@ def hybrid(level="toys:HybridIdentity-v0", **changes) -> p.Preset:
 
 
 def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> p.Preset:
-    """Returns a tiny run of actor-critic with experience replay, discrete or Gaussian as the level's actions are."""
+    """Returns a tiny ACER preset, discrete or Gaussian depending on the level."""
     env = make(level)
     discrete = isinstance(env.action_space, gym.spaces.Discrete)
     env.close()
@@ -167,14 +165,14 @@ def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> p.Preset:
 
 
 def short_preset(**changes):
-    """Returns a run of 60 steps and two evaluations, with updates in the last 20."""
-    usual = {"heatup_steps": 40, "improve_steps": 20, "steps_between_evaluation_periods": 50}
-    return tiny_preset(**{**{f"schedule__{name}": steps for name, steps in usual.items()}, **changes})
+    """Returns a preset of 60 steps with two evaluations, and updates in the last 20."""
+    defaults = {"heatup_steps": 40, "improve_steps": 20, "steps_between_evaluation_periods": 50}
+    return tiny_preset(**{**{f"schedule__{name}": steps for name, steps in defaults.items()}, **changes})
 
 
 def one_step_task(**changes):
-    """Returns a run whose policy learns to repeat what it sees."""
-    usual = {
+    """Returns a preset of a task that is solved by copying the observation."""
+    defaults = {
         "environment__filters__reward_rescale_factor": 20.0,
         "schedule__heatup_steps": 200,
         "schedule__improve_steps": 1500,
@@ -182,11 +180,11 @@ def one_step_task(**changes):
         "schedule__steps_between_evaluation_periods": 1700,
         "agent__networks": p.soft_actor_critic_networks((16, 16), learning_rate=3e-3, batch_size=32),
     }
-    return tiny_preset("toys:Identity-v0", **usual | changes)
+    return tiny_preset("toys:Identity-v0", **defaults | changes)
 
 
 def untrained_run(folder, level, preset=None):
-    """Makes a run directory with first weights, as if its first evaluation had just been."""
+    """Creates a run directory whose best policy has initial weights."""
     from tfsac.environments import Filters, maker, spec_of
     from tfsac.training import RunDirectory
     from tfsac.training.build import build_agent
@@ -202,18 +200,18 @@ def untrained_run(folder, level, preset=None):
 
 
 def newest(memory, num_rows):
-    """Returns the last rows of a memory of steps, `[num_rows, E]`."""
+    """Returns the last rows of a memory, `[num_rows, E]`."""
     return memory.between(memory.total_rows - num_rows, memory.total_rows)
 
 
 def rows(run_dir):
-    """Returns the rows of a run's metrics as dicts of text."""
+    """Returns the lines of metrics.csv as dicts of strings."""
     with (pathlib.Path(run_dir) / "metrics.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 class CameraArm(gym.Env):
-    """Observes a dict of a vector and an image, acts in two dimensions with different bounds."""
+    """Observes a dict of a vector and an image; two actions with different bounds."""
 
     metadata = {"render_modes": []}
 
@@ -242,7 +240,7 @@ class CameraArm(gym.Env):
 
 
 class Cliff(gym.Env):
-    """Rewards the action; odd episodes terminate after 3 steps, even ones are truncated after 5."""
+    """The reward is the action; odd episodes terminate after 3 steps, even ones are truncated after 5."""
 
     metadata = {"render_modes": []}
 
@@ -264,18 +262,18 @@ class Cliff(gym.Env):
 
 
 def register():
-    """Makes the environments known to Gymnasium."""
+    """Registers the environments with Gymnasium."""
     for level, environment in (("TfsacCameraArm-v0", CameraArm), ("TfsacCliff-v0", Cliff)):
         if level not in gym.registry:
             gym.register(level, environment)
 
 
 def camera_networks():
-    """Returns changes that make every network of the camera arm tiny."""
+    """Returns changes that shrink the networks of the camera arm."""
     image = {"scheme": [{"num_filters": 4, "kernel_size": 3, "stride": 2}, 8]}
-    read = {"joints": {"scheme": [16]}, "camera": image}
-    plain = {"joints": {"scheme": "Empty"}, "camera": image}
+    embedders = {"joints": {"scheme": [16]}, "camera": image}
+    raw_joints = {"joints": {"scheme": "Empty"}, "camera": image}
     return {
-        f"agent.networks.{name}.input_embedders_parameters": plain if name == "q" else read
+        f"agent.networks.{name}.input_embedders_parameters": raw_joints if name == "q" else embedders
         for name in ("policy", "v", "q")
     }

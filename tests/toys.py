@@ -1,7 +1,7 @@
-"""Tiny environments, presets and batches.
+"""Tiny environments, presets, specs and random batches.
 
-Importing this module registers the environments; as levels they are written "toys:Identity-v0", and so on with
-"DiscreteIdentity-v0", "HybridIdentity-v0", "RememberFirst-v0", "TeamIdentity-v0" and "Faulty-v0".
+Importing this module registers the environments. Their levels are "toys:Identity-v0", "toys:DiscreteIdentity-v0",
+"toys:HybridIdentity-v0", "toys:RememberFirst-v0", "toys:TeamIdentity-v0" and "toys:Faulty-v0".
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tfsac.types import (
 
 
 class Identity(gym.Env):
-    """One step: the best action is the observation; the reward is minus the squared distance. Bounds differ."""
+    """One step: the reward is minus the squared distance of the action from the observation. Bounds differ."""
 
     def __init__(self, size: int = 2):
         high = np.arange(1, size + 1, dtype=np.float32)
@@ -65,8 +65,9 @@ class Identity(gym.Env):
 
 
 class DiscreteIdentity(gym.Env):
-    """One step: the reward is 1 for choosing the target that the observation shows as a one-hot vector, else 0. Masked,
-    half of the wrong actions, rounded up, are not valid and raise a ValueError.
+    """One step: the observation is a one-hot target, and the reward is 1 for choosing it, else 0.
+
+    If `masked`, half of the wrong actions, rounded up, are invalid and raise a ValueError.
     """
 
     def __init__(self, size: int = 4, masked: bool = False):
@@ -94,8 +95,9 @@ class DiscreteIdentity(gym.Env):
 
 
 class RememberFirst(gym.Env):
-    """Episodes of some steps: the first observation shows a sign, the others nothing, and in the last step the reward
-    is 1 for choosing the action of the sign, else 0.
+    """A memory task: the first observation is -1 or 1, the others are 0.
+
+    The reward of the last step is 1 if the action matches the first observation, else 0.
     """
 
     def __init__(self, length: int = 4):
@@ -114,13 +116,15 @@ class RememberFirst(gym.Env):
 
 
 class HybridIdentity(gym.Env):
-    """Episodes of several steps: the reward is minus the number of wrong discrete actions and the squared distance of the
-    continuous ones from what the observation shows, the continuous ones in units of half their range.
+    """The observation shows discrete and continuous targets.
+
+    The reward is minus the number of wrong discrete actions, minus the squared distance of the continuous actions from
+    their targets, in units of half their range.
 
     Args:
-        structure: of the action, "dict", "tuple", "multi_discrete", or "nested" as parametrised actions have it.
-        mask: "flat" or "nested", in which one wrong value of each factor is invalid and raises a ValueError; or "".
-        steps: of an episode.
+        structure: structure of the action: "dict", "tuple", "multi_discrete", or "nested" for parametrised actions.
+        mask: "flat", "nested" or "". A mask makes one wrong value of each factor invalid; it raises a ValueError.
+        steps: length of an episode.
     """
 
     def __init__(self, structure: str = "dict", mask: str = "", steps: int = 5):
@@ -187,17 +191,17 @@ class HybridIdentity(gym.Env):
 
 
 class TeamIdentity(gym.Env):
-    """One step of a team: the reward is the mean over the agents, each of which sees a target of its own.
+    """One step of a team: each member has a target, and the reward is the mean over the members.
 
-    An agent's reward is 1 for choosing its target among 3, else 0, or minus the squared distance from its 2 numbers.
-    Its "agent_state" shows its target, its "global_state" the targets of all agents and a one-hot vector of the agent.
+    A member's reward is 1 for choosing its target among 3, else 0, or minus the squared distance from its 2 numbers.
+    Its "agent_state" is its target; its "global_state" is the targets of all members and a one-hot vector of the member.
     """
 
     def __init__(self, num_agents: int = 3, discrete: bool = True):
         size, low = (3, 0.0) if discrete else (2, -1.0)
-        shown = (num_agents, num_agents * size + num_agents)
+        shape = (num_agents, num_agents * size + num_agents)
         self.observation_space = Dict(
-            agent_state=Box(low, 1.0, (num_agents, size), np.float32), global_state=Box(low, 1.0, shown, np.float32)
+            agent_state=Box(low, 1.0, (num_agents, size), np.float32), global_state=Box(low, 1.0, shape, np.float32)
         )
         self.action_space = MultiDiscrete([size] * num_agents) if discrete else Box(-1.0, 1.0, (num_agents, size))
         self.discrete, self.targets = discrete, np.zeros((num_agents, size), np.float32)
@@ -228,7 +232,7 @@ class TeamIdentity(gym.Env):
 
 
 class Faulty(gym.Env):
-    """Episodes of ten steps; at one step of all, it raises an error or returns a NaN or a huge reward."""
+    """Episodes of ten steps; step `fail_at` of all steps raises an error, or returns a NaN or a huge reward."""
 
     def __init__(self, fail_at: int = 100, how: Literal["raise", "reward", "observation", "huge"] = "raise"):
         self.observation_space = Box(-np.inf, np.inf, (3,))
@@ -265,11 +269,11 @@ gym.register("Faulty-v0", entry_point="toys:Faulty")
 
 
 def tiny_preset(level: str = "Pendulum-v1", **changes: Any) -> Preset:
-    """Returns an experiment of seconds: one hidden layer of 16, 100 random and 100 trained steps, two evaluations.
+    """Returns a preset that trains in seconds: a hidden layer of 16, 100 random and 100 trained steps, two evaluations.
 
     Args:
         level: environment id.
-        **changes: by path with underscores doubled for dots: ``agent__algorithm__discount=0.9``.
+        **changes: overrides, with `__` for dots in the path: ``agent__algorithm__discount=0.9``.
     """
     preset = Preset(
         agent=SoftActorCriticAgentParameters(
@@ -295,7 +299,7 @@ def vector_spec(observation: int = 3, action: int = 2) -> Spec:
 
 
 def discrete_spec(observation: int = 3, actions: int = 4, masked: bool = False) -> Spec:
-    """Returns the spec of a vector observation and one choice, with an action mask or without."""
+    """Returns the spec of a vector observation and a discrete action, with or without an action mask."""
     arrays = {"observation": ArraySpec((observation,), "float32")}
     if masked:
         arrays["action_mask"] = ArraySpec((actions,), "bool")
@@ -303,9 +307,7 @@ def discrete_spec(observation: int = 3, actions: int = 4, masked: bool = False) 
 
 
 def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) -> Spec:
-    """Returns the spec of a team: agents see 4 numbers, their critic 6, and have 3 discrete actions, perhaps with a
-    mask, or continuous ones with 2 dimensions.
-    """
+    """Returns the spec of a team with 4 policy inputs, 6 critic inputs, and 3 discrete or 2 continuous actions."""
     arrays = {
         "agent_state": ArraySpec((num_agents, 4), "float32"),
         "global_state": ArraySpec((num_agents, 6), "float32"),
@@ -318,8 +320,9 @@ def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) 
 
 
 def hybrid_spec(sizes=(3, 2), action: int = 2, observation: int = 3, masked: bool = False) -> Spec:
-    """Returns the spec of a vector observation, a MultiDiscrete "press" and a Box "turn" between -1 and 1, or of one of
-    both.
+    """Returns the spec of a vector observation, a MultiDiscrete "press" and a Box "turn" between -1 and 1.
+
+    Without `sizes` or `action`, that part is missing.
     """
     arrays, bound = {"observation": ArraySpec((observation,), "float32")}, np.ones(action, np.float32)
     if masked:
@@ -354,9 +357,9 @@ def _states(rng: np.random.Generator, state: Mapping[str, ArraySpec] | None, sha
 
 
 def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> Transition:
-    """Returns `[U, B, ...]` batches of noise that fit a spec; a tenth of the steps are terminal.
+    """Returns random batches `[U, B, ...]` of a spec; a tenth of the steps are terminal.
 
-    The actions are valid where there is a mask, and every mask has a valid action.
+    With a mask, all actions are valid, and every mask has a valid action.
     """
     rng = np.random.default_rng(seed)
     shape = (updates, batch_size)
@@ -380,28 +383,27 @@ def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> 
 def random_segments(
     spec: Spec, updates: int, steps: int, columns: int, seed: int = 0, state: Mapping[str, ArraySpec] | None = None
 ) -> Segments:
-    """Returns `[U, T, B, ...]` segments of noise that fit the spec of an agent that learns from them, its extras
-    included.
+    """Returns random segments `[U, T, B, ...]` of an ACER agent's spec, including its extras.
 
-    The first update is a fresh rollout with terminated episodes in its columns, the others are replayed: columns of 1
-    to T steps. `state` has the fields of the agent's LSTMs, `agent.policy.recurrent_state`.
+    The first update is a fresh rollout with terminated episodes; the others are replayed segments of 1 to T steps.
+    `state` is the agent's recurrent state, `agent.policy.recurrent_state`.
     """
     rng = np.random.default_rng(seed)
     shape = (updates, steps, columns)
-    played = np.arange(steps)[None, :, None] < rng.integers(1, steps + 1, (updates, 1, columns))
-    played[0] = True
-    terminated = played & (rng.random(shape) < 0.2)
-    terminated[1:, :-1] &= ~played[1:, 1:]  # only the last step of a replayed column can be
-    begins = np.zeros(shape, bool)
-    begins[0, 1:] = terminated[0, :-1]
-    begins[:, 0] = rng.random((updates, columns)) < 0.5
+    valid_steps = np.arange(steps)[None, :, None] < rng.integers(1, steps + 1, (updates, 1, columns))
+    valid_steps[0] = True
+    terminated = valid_steps & (rng.random(shape) < 0.2)
+    terminated[1:, :-1] &= ~valid_steps[1:, 1:]  # only the last step of a replayed segment can terminate
+    starts = np.zeros(shape, bool)
+    starts[0, 1:] = terminated[0, :-1]
+    starts[:, 0] = rng.random((updates, columns)) < 0.5
     length = np.zeros(shape, np.float32)
     for u, b in np.ndindex(updates, columns):
-        for rows in np.split(np.flatnonzero(played[u, :, b]), np.flatnonzero(begins[u, 1:, b]) + 1):
+        for rows in np.split(np.flatnonzero(valid_steps[u, :, b]), np.flatnonzero(starts[u, 1:, b]) + 1):
             length[u, rows, b] = len(rows)
 
     def of_steps(values: np.ndarray) -> np.ndarray:
-        values[~played] = 0
+        values[~valid_steps] = 0
         return values
 
     def extra(name: str, array: ArraySpec) -> np.ndarray:
@@ -426,7 +428,7 @@ def random_segments(
         action=of_steps(action),
         reward=of_steps(rng.standard_normal(shape).astype(np.float32)),
         nonterminal=of_steps((~terminated).astype(np.float32)),
-        is_first=of_steps(begins.astype(np.float32)),
+        is_first=of_steps(starts.astype(np.float32)),
         length=length,
         on_policy=on_policy,
         initial_state=initial,
@@ -442,11 +444,10 @@ def random_sequences(
     seed: int = 0,
     state: Mapping[str, ArraySpec] | None = None,
 ) -> Sequence:
-    """Returns `[U, T, B, ...]` sequences of noise that fit the spec of an agent with a state, its extras included.
+    """Returns random sequences `[U, T, B, ...]` of the spec of an agent with a state, including its extras.
 
-    A row that is not the first of its sequence ends an episode with probability 0.3, and half of these ends are
-    terminal. The state that the policy stores lies in [-1, 1], continues from row to row and starts with zeros.
-    `state` has the fields of the agent's LSTMs, `agent.policy.recurrent_state`.
+    Every step but the first ends an episode with probability 0.3; half of these ends are terminal. Stored states lie in
+    [-1, 1], continue from step to step and start at zero. `state` is `agent.policy.recurrent_state`.
     """
     rng = np.random.default_rng(seed)
     shape = (updates, steps, batch_size)
@@ -487,7 +488,7 @@ def random_sequences(
 
 
 def statistics_of(rows, discount):
-    """Returns the discounted returns of stored rows `[K, E]`, at every one of them, and those that still run."""
+    """Returns the discounted returns after each of the rows `[K, E]`, and those of the running episodes."""
     g, returns = np.zeros(rows.shape[1]), []
     for row in rows:
         g = discount * g + row["reward"].astype(np.float64)
@@ -497,7 +498,7 @@ def statistics_of(rows, discount):
 
 
 def restored(old, new):
-    """Returns a new memory with the records and the state of another, as a checkpoint brings them back."""
+    """Copies the records and the state of a memory into another, as a checkpoint does, and returns it."""
     new.put(old.oldest_row, old.between(old.oldest_row, old.total_rows))
     new.total_rows = old.total_rows
     new.restore(old.state())

@@ -1,10 +1,11 @@
-"""Every agent with every feature, through train, resume, evaluate and export: works, or is refused before anything is
-written.
+"""Trains, resumes, evaluates and exports every agent with every feature.
 
-    python tests/acceptance/features.py                                              # all of them, about an hour
-    python tests/acceptance/features.py --agents=twin_sac,taac --features=n_step     # these cells alone
+Each combination works or is rejected before anything is written.
 
-Each agent is a process of its own, and so is each of two workers.
+    python tests/acceptance/features.py                                              # all cells, about an hour
+    python tests/acceptance/features.py --agents=twin_sac,taac --features=n_step     # only these cells
+
+Each agent and each of two workers runs in its own process.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import traceback
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 
-SECONDS = 900  # of a pair of workers
+SECONDS = 900  # limit for two workers
 STOP_AT = 50  # environment steps, after which the run is stopped and resumed
 TINY = {
     "schedule.improve_steps": "EnvironmentSteps(100)",
@@ -30,22 +31,22 @@ TINY = {
     "environment.max_episode_steps": 12,
 }
 HEATUP = {"schedule.heatup_steps": "EnvironmentSteps(30)"}
-SEVERAL = {"environment.num_envs": 2}
+TWO_ENVS = {"environment.num_envs": 2}
 FEATURES = {
     "plain": ("one environment, nothing else", {}, {}),
-    "several": ("several environments (`--num_envs`)", SEVERAL, {}),
-    "subprocess": ("environments in processes (`vectorization=subprocess`)", {**SEVERAL, "environment.vectorization": "subprocess"}, {}),
+    "several": ("several environments (`--num_envs`)", TWO_ENVS, {}),
+    "subprocess": ("environments in processes (`vectorization=subprocess`)", {**TWO_ENVS, "environment.vectorization": "subprocess"}, {}),
     "same_step": ("vector environment of `env_fn`, `AutoresetMode.SAME_STEP`", {"environment.max_episode_steps": None}, {}),
     "next_step": ("vector environment of `env_fn`, `AutoresetMode.NEXT_STEP`", {"environment.max_episode_steps": None}, {}),
     "asynchronous": ("`--asynchronous_collection`", {}, {"asynchronous_collection": True}),
-    "ray": ("actors on Ray (`--ray_address`)", SEVERAL, {"ray_address": "local", "num_actors": 2, "actor_steps": 4}),
-    "workers": ("two workers (`--strategy=multi_worker`)", SEVERAL, {"strategy": "multi_worker"}),
+    "ray": ("actors on Ray (`--ray_address`)", TWO_ENVS, {"ray_address": "local", "num_actors": 2, "actor_steps": 4}),
+    "workers": ("two workers (`--strategy=multi_worker`)", TWO_ENVS, {"strategy": "multi_worker"}),
     "mirrored": ("two devices (`--strategy=mirrored`)", {}, {"strategy": "mirrored", "num_devices": 2}),
     "one_device": ("`--strategy=one_device`", {}, {"strategy": "one_device"}),
     "prioritized": ("prioritised replay (`agent.memory`)", {"agent.memory": {"kind": "prioritized", "max_size": 1000}}, {}),
-    "hindsight": ("hindsight replay (`agent.memory`)", {}, {}),  # of a goal environment, in `cell`
+    "hindsight": ("hindsight replay (`agent.memory`)", {}, {}),  # see `run_cell`
     "privileged": ("privileged critics (`agent.networks.*.observation_keys`)", {}, {}),
-    "prior_data": ("prior data (`agent.memory`)", {}, {}),  # recorded in `cell`
+    "prior_data": ("prior data (`agent.memory`)", {}, {}),  # see `run_cell`
     "repetition": ("noise repetition (`agent.exploration`)", {"agent.exploration": {"kind": "noise_repetition", "every": 7}}, {}),
     "resets": ("resets (`agent.algorithm.reset_steps`)", {"agent.algorithm.reset_steps": [40, 80]}, {}),
     "n_step": ("n-step targets (`agent.algorithm.n_step=3`)", {"agent.algorithm.n_step": 3}, {}),
@@ -62,7 +63,7 @@ FEATURES = {
     "level": ("your own environment as a level (`module:Id`)", {}, {}),
     "env_fn": ("your own environment as a function (`env_fn`)", {}, {}),
     "models": ("custom Keras models (`models`)", {}, {}),
-    "deterministic": ("`--deterministic`", {}, {"deterministic": True}),  # last: a process cannot take it back
+    "deterministic": ("`--deterministic`", {}, {"deterministic": True}),  # last, as a process cannot undo it
 }  # fmt: skip
 AGENTS = {
     "sac_v": "SAC with V",
@@ -89,7 +90,7 @@ ENSEMBLES = ("renormalized_critics", "quantile_critics")
 
 
 def level_of(agent, own=False):
-    """Returns the level of an agent's runs, and arguments of it."""
+    """Returns the level of an agent's runs and its arguments."""
     if agent in TEAMS:
         return "toys:TeamIdentity-v0", {"discrete": agent in DISCRETE}
     if agent == HYBRID:
@@ -100,7 +101,7 @@ def level_of(agent, own=False):
 
 
 def environment(agent):
-    """Returns an environment as a user's function would make it."""
+    """Returns an environment, as a user's `env_fn` does."""
     import gymnasium as gym
 
     level, arguments = level_of(agent)
@@ -108,7 +109,7 @@ def environment(agent):
 
 
 def vector_environment(agent, mode, num_envs=2):
-    """Returns a vector environment of `environment`s that the time limit of `TINY` ends."""
+    """Returns a vector environment with the time limit of `TINY`."""
     import gymnasium as gym
 
     def limited():
@@ -118,7 +119,7 @@ def vector_environment(agent, mode, num_envs=2):
 
 
 def preset_of(agent, changes, folder):
-    """Returns a tiny run of an agent."""
+    """Returns a tiny preset of an agent."""
     import tiny
     from toys import tiny_preset
 
@@ -127,37 +128,39 @@ def preset_of(agent, changes, folder):
     level, arguments = level_of(agent)
     if agent.endswith("acer"):
         preset = tiny.acer(level, lstm=agent == "lstm_acer")
-        more = {"agent.memory.replay_start_size": 20}
+        common = {"agent.memory.replay_start_size": 20}
     elif agent == "taac":
-        preset, more = tiny.taac(level), HEATUP
+        preset, common = tiny.taac(level), HEATUP
     elif agent.startswith("recurrent"):
         stored = {"agent.algorithm.initial_state": "stored"} if agent in DISCRETE else {}
-        preset, more = tiny.recurrent(level, agent in DISCRETE), {**HEATUP, **stored}
+        preset, common = tiny.recurrent(level, agent in DISCRETE), {**HEATUP, **stored}
     else:
         trained = {"learning_rate": 1e-3, "batch_size": 8}
         reads = {"policy_input": "agent_state", "critic_input": "global_state"} if agent in TEAMS else {}
         if agent == "sac_v":
-            made = p.SoftActorCriticAgentParameters(networks=p.soft_actor_critic_networks((8,), **trained))
+            agent_parameters = p.SoftActorCriticAgentParameters(networks=p.soft_actor_critic_networks((8,), **trained))
         elif agent in DISCRETE:
             networks = p.discrete_soft_actor_critic_networks((8,), **reads, **trained)
-            made = p.DiscreteSoftActorCriticAgentParameters(networks=networks)
+            agent_parameters = p.DiscreteSoftActorCriticAgentParameters(networks=networks)
         elif agent == HYBRID:
-            made = p.HybridSoftActorCriticAgentParameters(networks=p.hybrid_soft_actor_critic_networks((8,), **trained))
+            agent_parameters = p.HybridSoftActorCriticAgentParameters(
+                networks=p.hybrid_soft_actor_critic_networks((8,), **trained)
+            )
         elif agent in ENSEMBLES:
-            made = ensemble(agent, **trained)
+            agent_parameters = ensemble(agent, **trained)
         else:
             networks = p.twin_soft_actor_critic_networks((8,), **reads, **trained)
-            made = p.TwinSoftActorCriticAgentParameters(networks=networks)
+            agent_parameters = p.TwinSoftActorCriticAgentParameters(networks=networks)
         memory = p.ExperienceReplayParameters(max_size=1000)
         if agent.endswith("sqil"):
             memory = p.SQILExperienceReplayParameters(demonstrations=str(demonstrations(agent, folder)), max_size=1000)
         base = tiny_preset("Pendulum-v1")
         settings = dataclasses.replace(base.environment, level=level, kwargs=arguments)
-        preset, more = (
-            dataclasses.replace(base, agent=dataclasses.replace(made, memory=memory), environment=settings),
+        preset, common = (
+            dataclasses.replace(base, agent=dataclasses.replace(agent_parameters, memory=memory), environment=settings),
             HEATUP,
         )
-    return p.override(preset, {**TINY, **more, **changes})
+    return p.override(preset, {**TINY, **common, **changes})
 
 
 def ensemble(agent, **trained):
@@ -178,8 +181,8 @@ def ensemble(agent, **trained):
     )
 
 
-def with_goals(preset, agent):
-    """Returns a run with hindsight replay in a goal environment; several agents keep theirs, which has no goals."""
+def with_hindsight(preset, agent):
+    """Returns a preset with hindsight replay in a goal environment; teams keep theirs, which has no goals."""
     from tfsac import parameters as p
 
     changes = {"agent.memory": {"kind": "hindsight", "max_size": 1000}}
@@ -191,7 +194,7 @@ def with_goals(preset, agent):
 
 
 def privileged(env):
-    """Returns an environment whose critics may also read the key "state"."""
+    """Adds the key "state" to the observation, for the critics."""
     import gymnasium as gym
 
     def by_key(parts):
@@ -203,7 +206,7 @@ def privileged(env):
 
 
 def with_privileged_critics(preset, agent, run_dir):
-    """Returns a run whose critics read one more key than the policy; demonstrations have it too."""
+    """Returns a preset whose critics read one more key than the policy; demonstrations have it too."""
     from tfsac import parameters as p
 
     policy, state = ("agent_state", "global_state") if agent in TEAMS else ("observation", "state")
@@ -219,7 +222,7 @@ def with_privileged_critics(preset, agent, run_dir):
 
 
 def demonstrations(agent, folder, make=None):
-    """Writes demonstrations for an agent's level, if they are not there, and returns their file."""
+    """Returns the file of demonstrations for an agent's level; writes it if it does not exist."""
     import tfsac
 
     path = folder / f"{agent}.npz"
@@ -232,7 +235,7 @@ def demonstrations(agent, folder, make=None):
 
 
 def sample(env, observation):
-    """Returns a random action, which the mask allows where there is one."""
+    """Returns a random action that the action mask allows."""
     mask = observation.get("action_mask") if isinstance(observation, dict) else None
     if mask is None:
         return env.action_space.sample()
@@ -242,7 +245,7 @@ def sample(env, observation):
 
 
 def cloned_models(preset, run):
-    """Returns a function that makes Keras models of the shapes that an agent has by default."""
+    """Returns a `models` function with the shapes of the agent's default networks."""
     import keras
 
     from tfsac.environments import maker, spec_of
@@ -254,8 +257,8 @@ def cloned_models(preset, run):
     return lambda: {name: keras.models.clone_model(template.networks[name].model) for name in preset.agent.networks}
 
 
-def cell(agent, feature, folder):
-    """Returns how it goes: "works", "refused: REASON" or "fails: REASON"."""
+def run_cell(agent, feature, folder):
+    """Returns the result of one cell: "works", "refused: REASON" or "fails: REASON"."""
     from tfsac.parameters import RunParameters
 
     run_dir = folder / agent / feature
@@ -267,39 +270,39 @@ def cell(agent, feature, folder):
     if feature == "prior_data":
         data = str(demonstrations(agent, folder))
         changes = {"agent.memory": {"kind": "prior_data", "demonstrations": data, "max_size": 1000}}
-    user = {}
+    functions = {}
     try:
         run = RunParameters(seed=1, checkpoint_save_steps=1000, **settings)
         preset = preset_of(agent, changes, folder)
         if feature == "level":
-            preset = of_level(preset, agent, run_dir)
+            preset = with_level(preset, agent, run_dir)
         if feature == "hindsight":
-            preset = with_goals(preset, agent)
+            preset = with_hindsight(preset, agent)
         if feature == "privileged":
             preset = with_privileged_critics(preset, agent, run_dir)
             if agent not in TEAMS:
-                user["env_fn"] = lambda: privileged(environment(agent))
+                functions["env_fn"] = lambda: privileged(environment(agent))
         if feature == "env_fn":
-            user["env_fn"] = lambda: environment(agent)
+            functions["env_fn"] = lambda: environment(agent)
         if feature in ("same_step", "next_step"):
-            user["env_fn"] = functools.partial(vector_environment, agent, feature)
+            functions["env_fn"] = functools.partial(vector_environment, agent, feature)
         if feature == "models":
-            user["models"] = cloned_models(preset, run)
-        whole(preset, run_dir, run, user)
+            functions["models"] = cloned_models(preset, run)
+        run_all_commands(preset, run_dir, run, functions)
     except Exception as error:
         from tfsac.errors import TfsacError
 
         text = " ".join(str(error).split())
-        written = run_dir.exists()
-        if isinstance(error, TfsacError) and not written:
+        created = run_dir.exists()
+        if isinstance(error, TfsacError) and not created:
             return f"refused: {text}"
         traceback.print_exc()
-        return f"fails{' after the run was begun' if written else ''}: {type(error).__name__}: {text[:300]}"
+        return f"fails{' after the run directory was written' if created else ''}: {type(error).__name__}: {text[:300]}"
     return "works"
 
 
-def of_level(preset, agent, run_dir):
-    """Returns a run of a level that a module registers; demonstrations are of this level."""
+def with_level(preset, agent, run_dir):
+    """Returns a preset of a level that a module registers; demonstrations are of this level."""
     import gymnasium as gym
 
     import tfsac
@@ -308,14 +311,14 @@ def of_level(preset, agent, run_dir):
     if agent.endswith("sqil"):
         env = gym.make(level, **arguments)
         run_dir.parent.mkdir(parents=True, exist_ok=True)
-        shown = tfsac.demonstrate(lambda observation: env.action_space.sample(), env, 30)
-        tfsac.save_demonstrations(run_dir.with_suffix(".npz"), shown._replace(level=level))
+        recorded = tfsac.demonstrate(lambda observation: env.action_space.sample(), env, 30)
+        tfsac.save_demonstrations(run_dir.with_suffix(".npz"), recorded._replace(level=level))
     settings = dataclasses.replace(preset.environment, level=level, kwargs=arguments)
     return dataclasses.replace(preset, environment=settings)
 
 
-def whole(preset, run_dir, run, user):
-    """Trains, resumes, evaluates, exports and compares the export."""
+def run_all_commands(preset, run_dir, run, functions):
+    """Trains, resumes, evaluates, exports and verifies the export."""
     import tfsac
     from tfsac import api, exporting
     from tfsac.exporting import loading
@@ -323,75 +326,72 @@ def whole(preset, run_dir, run, user):
     class Stop(tfsac.Callback):
         def on_step(self, trainer):
             if trainer.counters.env_steps >= STOP_AT:
-                trainer.stop("half of it")
+                trainer.stop("half of the run")
 
-    first = tfsac.train(preset, run_dir, run, callbacks=[Stop()], quiet=True, **user)
+    first = tfsac.train(preset, run_dir, run, callbacks=[Stop()], quiet=True, **functions)
     assert STOP_AT <= first.counters.env_steps < STOP_AT + 8 and first.counters.updates > 0, first
-    done = tfsac.train(preset, run_dir, run, resume=True, quiet=True, **user)
+    done = tfsac.train(preset, run_dir, run, resume=True, quiet=True, **functions)
     assert done.counters.env_steps > first.counters.env_steps and done.counters.updates > first.counters.updates, done
     assert done.reason == "finished", done
     if json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0):
         return
-    assert len(api.evaluate(run_dir, 1, **user).returns) == 1
-    policy = loading.load_policy(run_dir, **user)
+    assert len(api.evaluate(run_dir, 1, **functions).returns) == 1
+    policy = loading.load_policy(run_dir, **functions)
     path = exporting.export(policy, run_dir / "exported")
-    observations = api.observations_of(run_dir, policy, env_fn=user.get("env_fn"))
+    observations = api.observations_of(run_dir, policy, env_fn=functions.get("env_fn"))
     difference = exporting.verify(policy, path, observations)
     assert difference <= exporting.TOLERANCE, f"exported actions differ by {difference}"
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
-
-
-def cells(agent, features, folder, out):
-    """Tries cells of one agent in this process, and adds each to a file as soon as it is known."""
+def run_cells(agent, features, folder, out):
+    """Runs cells of one agent in this process and appends each result to a file."""
     with contextlib.ExitStack() as stack:
         if "mirrored" in features:
-            divide_cpu()
+            create_two_devices()
         for feature in features:
             if feature == "ray":
                 from tfsac.distributed.ray_cluster import connect
 
                 stack.enter_context(connect("local"))
             if feature == "workers" and "TF_CONFIG" not in os.environ:
-                found = pair(agent, folder)
+                result = run_two_workers(agent, folder)
             else:
-                found = cell(agent, feature, folder)
-            print(f"{agent:<14} {feature:<14} {found}", flush=True)
+                result = run_cell(agent, feature, folder)
+            print(f"{agent:<14} {feature:<14} {result}", flush=True)
             with out.open("a") as file:
-                file.write(json.dumps([agent, feature, found]) + "\n")
+                file.write(json.dumps([agent, feature, result]) + "\n")
 
 
-def divide_cpu():
-    """Makes two logical devices, before TensorFlow is used."""
+def create_two_devices():
+    """Creates two logical devices, before TensorFlow is used."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
 
-def pair(agent, folder):
-    """Tries a run of two workers, each a process."""
-    from strategy_tools import cluster, free_ports
+def run_two_workers(agent, folder):
+    """Runs a cell with two workers, each in its own process."""
+    from strategy_tools import free_ports, tf_config
 
     ports, processes = free_ports(2), []
     outs = [folder / f"{agent}-worker{index}.jsonl" for index in range(2)]
     for index, out in enumerate(outs):
-        processes.append(started(agent, ["workers"], folder, out, TF_CONFIG=cluster(ports, index)))
+        processes.append(start_process(agent, ["workers"], folder, out, TF_CONFIG=tf_config(ports, index)))
     try:
         for process in processes:
             process.wait(SECONDS)
     except subprocess.TimeoutExpired:
-        return f"fails: the workers were not done after {SECONDS} seconds"
+        return f"fails: the workers timed out after {SECONDS} seconds"
     finally:
         for process in processes:
             process.kill()
-    found = [json.loads(out.read_text().splitlines()[-1])[2] if out.exists() else "fails: it ended" for out in outs]
-    return next((one for one in found if one.startswith("fails")), found[0])
+    result = [json.loads(out.read_text().splitlines()[-1])[2] if out.exists() else "fails: no result" for out in outs]
+    return next((one for one in result if one.startswith("fails")), result[0])
 
 
-def started(agent, features, folder, out, **variables):
-    """Starts a process that tries cells of one agent."""
+def start_process(agent, features, folder, out, **variables):
+    """Starts a process that runs cells of one agent."""
     arguments = [f"--agents={agent}", f"--features={','.join(features)}", f"--folder={folder}", f"--out={out}"]
     return subprocess.Popen(
         [sys.executable, __file__, *arguments], env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
@@ -400,19 +400,19 @@ def started(agent, features, folder, out, **variables):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agents", default=",".join(AGENTS), help="names, with commas")
-    parser.add_argument("--features", default=",".join(FEATURES), help="names, with commas")
-    parser.add_argument("--folder", type=pathlib.Path, help="for the runs; a temporary one by default")
-    parser.add_argument("--out", type=pathlib.Path, help="file of results, a line of JSON each")
+    parser.add_argument("--agents", default=",".join(AGENTS), help="comma-separated names")
+    parser.add_argument("--features", default=",".join(FEATURES), help="comma-separated names")
+    parser.add_argument("--folder", type=pathlib.Path, help="folder for the runs; temporary by default")
+    parser.add_argument("--out", type=pathlib.Path, help="file for results, one JSON line each")
     args = parser.parse_args()
     agents, features = args.agents.split(","), args.features.split(",")
     with contextlib.ExitStack() as stack:
         folder = args.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         out = args.out or folder / "results.jsonl"
         if len(agents) == 1:
-            cells(agents[0], features, folder, out)
+            run_cells(agents[0], features, folder, out)
         for agent in agents if len(agents) > 1 else ():
-            started(agent, features, folder, out).wait()
+            start_process(agent, features, folder, out).wait()
 
 
 if __name__ == "__main__":

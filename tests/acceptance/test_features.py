@@ -1,6 +1,4 @@
-"""The table of agents and features in the docs is what this version does: every cell is tried again, which takes an hour
-on two cores.
-"""
+"""Checks every cell of the table in docs/features.md, which takes an hour on two cores."""
 
 import json
 import pathlib
@@ -14,7 +12,7 @@ import pytest
 TABLE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "features.md"
 
 
-def committed():
+def documented_results():
     """Returns "works" or "refused" by agent and feature."""
     lines = TABLE.read_text().splitlines()
     notes = [line for line in lines if re.match(r"\d+\. ", line)]
@@ -30,15 +28,17 @@ def committed():
     return cells
 
 
-def test_the_table_has_every_agent_and_feature():
-    assert committed().keys() == {(agent, feature) for agent in features.AGENTS for feature in features.FEATURES}
+def test_table_has_every_agent_and_feature():
+    assert documented_results().keys() == {
+        (agent, feature) for agent in features.AGENTS for feature in features.FEATURES
+    }
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("agent", features.AGENTS)
-def test_an_agent_does_with_every_feature_what_the_table_says(agent, tmp_path):
+def test_agent_matches_the_table(agent, tmp_path):
     out = tmp_path / "results.jsonl"
     command = [sys.executable, features.__file__, f"--agents={agent}", f"--folder={tmp_path}", f"--out={out}"]
     assert subprocess.run(command, check=False).returncode == 0
-    found = {feature: result.partition(":")[0] for _, feature, result in map(json.loads, out.read_text().splitlines())}
-    assert found == {feature: committed()[agent, feature] for feature in features.FEATURES}
+    actual = {feature: result.partition(":")[0] for _, feature, result in map(json.loads, out.read_text().splitlines())}
+    assert actual == {feature: documented_results()[agent, feature] for feature in features.FEATURES}

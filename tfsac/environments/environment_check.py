@@ -253,7 +253,7 @@ def _step(
 def _replay(
     environments: Environments, before: tuple[Any, ...], report: EnvironmentReport, another: gym.Env | None
 ) -> None:
-    """Replays the steps of the newest unfinished episode, then once more with a step of `another` environment."""
+    """Replays the steps of the newest unfinished episode, then once more with a reset of `another` environment."""
     state, steps, observation = before
     steps = steps[: state["length"][0]]
     actions = [map_action(lambda x: x[0], action) for action, _ in steps]
@@ -269,12 +269,11 @@ def _replay(
         beginning = actions[:half], {key: values[:half] for key, values in seen.items()}
         if another and steps and environments.restore({**state, "length": [half]}, beginning, steps[half][1]):
             another.reset(seed=0)
-            another.step(another.action_space.sample())
             for action, _ in steps[half:]:
                 environments.step(action)
             if any((environments.observation[key] != value).any() for key, value in observation.items()):
                 advice = 'create a simulator for each environment, or set environment.evaluation="shared"'
-                report.warnings.append(f"a step of a second environment changed the first one: {advice}")
+                report.warnings.append(f"resetting a second environment changed the first one: {advice}")
     else:
         advice = "self.np_random, which super().reset(seed=seed) seeds, and reset everything else"
         different = "the same seed and actions give different trajectories, so resuming is not exact"

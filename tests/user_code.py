@@ -1,4 +1,4 @@
-"""Environments and networks of a user's own, as modules beside a script define them."""
+"""A user's module with custom environments and networks."""
 
 import gymnasium as gym
 import keras
@@ -8,7 +8,7 @@ LOW, HIGH = -5.0, -1.0
 
 
 class Arm(gym.Env):
-    """Observes three numbers, acts in bounds that no preset has, and draws small pictures."""
+    """Has three observations, unusual action bounds and small frames."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
 
@@ -32,7 +32,7 @@ class Arm(gym.Env):
 
 
 class Keys(gym.Env):
-    """Observes a Dict of what its policy reads and what its critics read, or more, or less."""
+    """Has Dict observations; `keys` selects those of the policy, those of the critics, or others."""
 
     metadata = {"render_modes": ["rgb_array"]}
 
@@ -42,7 +42,7 @@ class Keys(gym.Env):
         self.observation_space = gym.spaces.Dict({key: gym.spaces.Box(-9.0, 9.0, (sizes[key],)) for key in keys})
         self.action_space = gym.spaces.Box(-1.0, high, (1,))
 
-    def seen(self):
+    def observe(self):
         return {
             key: self.np_random.normal(size=box.shape).astype(np.float32)
             for key, box in self.observation_space.spaces.items()
@@ -51,11 +51,11 @@ class Keys(gym.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.steps = 0
-        return self.seen(), {}
+        return self.observe(), {}
 
     def step(self, action):
         self.steps += 1
-        return self.seen(), float(action[0]) - self.friction, False, self.steps == 20, {}
+        return self.observe(), float(action[0]) - self.friction, False, self.steps == 20, {}
 
     def render(self):
         return np.full((16, 16, 3), self.steps, np.uint8)
@@ -73,17 +73,17 @@ def dense(x, size):
     return keras.layers.Dense(size)(keras.layers.Dense(8, "silu")(x))
 
 
-def gaussian():
-    """Returns the networks of soft actor-critic with real actions."""
-    seen, action = {"observation": keras.Input((3,), name="observation")}, keras.Input((1,))
-    x = keras.layers.Dense(8, "silu")(seen["observation"])
-    policy = keras.Model(seen, [keras.layers.Dense(1)(x) for _ in range(2)])
-    both = keras.layers.Concatenate()([seen["observation"], action])
+def sac_models():
+    """Returns the networks of SAC with continuous actions."""
+    inputs, action = {"observation": keras.Input((3,), name="observation")}, keras.Input((1,))
+    x = keras.layers.Dense(8, "silu")(inputs["observation"])
+    policy = keras.Model(inputs, [keras.layers.Dense(1)(x) for _ in range(2)])
+    both = keras.layers.Concatenate()([inputs["observation"], action])
     values = keras.layers.Concatenate()([dense(both, 1), dense(both, 1)])
-    return {"policy": policy, "q": keras.Model([seen, action], values)}
+    return {"policy": policy, "q": keras.Model([inputs, action], values)}
 
 
-def with_v():
-    """Returns the same with a value of states."""
-    seen = {"observation": keras.Input((3,), name="observation")}
-    return {**gaussian(), "v": keras.Model(seen, keras.layers.Reshape(())(dense(seen["observation"], 1)))}
+def models_with_v():
+    """Returns the same networks and a state value network."""
+    inputs = {"observation": keras.Input((3,), name="observation")}
+    return {**sac_models(), "v": keras.Model(inputs, keras.layers.Reshape(())(dense(inputs["observation"], 1)))}
