@@ -28,7 +28,7 @@ class DecayingNoiseParameters(AdditiveNoiseParameters):
 
 
 class DecayingNoise(Exploration):
-    """Adds Gaussian noise to actions in [-1, 1]. It has no state, so a resumed run explores exactly as before."""
+    """Adds Gaussian noise to actions in [-1, 1]. It has no state: a resumed run explores like an uninterrupted one."""
 
     def __call__(
         self, action: np.ndarray, rng: np.random.Generator, uniform: Callable[[], np.ndarray], env_steps: int

@@ -319,7 +319,7 @@ class Segments(NamedTuple):
     terminated step. Entries without a step, at the end of a segment or in an empty one, are all zero.
 
     Attributes:
-        observation: arrays `[T + 1, B, ...]` by key; the last entry always follows the segment's last step.
+        observation: arrays `[T + 1, B, ...]` by key; the last entry is always the one after the segment's last step.
         action: `[T, B, A]`, or discrete `[T, B]`, numbered from 0.
         reward: `[T, B]`, for the action at the same index, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated.
@@ -387,7 +387,7 @@ class UpdateResult(NamedTuple):
             prioritised.
         actor_weights: weights for acting in NumPy from now on; None for the agent's current ones.
         reported: `[U, M]`, which metrics an update reports. The last updates of a call report all, the others only
-            losses; updates that a policy delay leaves out report none of the policy's metrics.
+            losses; updates without the policy (policy delay) report none of its metrics.
     """
 
     metrics: np.ndarray

@@ -264,7 +264,7 @@ def run_cell(agent, feature, folder):
     run_dir = folder / agent / feature
     _, changes, settings = FEATURES[feature]
     if agent.endswith("sqil") and feature in ("prioritized", "prior_data", "hindsight"):
-        return "refused: SQIL has a replay memory of its own, which samples uniformly"
+        return "refused: SQIL has its own replay memory, which samples uniformly"
     if agent.endswith("sqil") and feature == "level":
         changes = {"agent.memory.demonstrations": str(run_dir.with_suffix(".npz"))}
     if feature == "prior_data":

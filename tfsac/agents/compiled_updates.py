@@ -17,7 +17,7 @@ from tfsac.policies.team_axis import fold, unfold
 from tfsac.types import Batch, Batches, BatchesOnDevice, Transition, UpdateResult
 
 LOSS = "loss/"  # prefix of the metrics that every update reports
-MAX_PROGRAMS = 2  # programs for calls of several updates; other numbers of updates are divided among them
+MAX_PROGRAMS = 2  # XLA programs for calls of several updates; other numbers of updates are divided among them
 
 
 class CompiledUpdates:

@@ -1,4 +1,4 @@
-"""Commands for finished runs: evaluate, export, card, load, record, plot, compare."""
+"""Commands for the results of runs: evaluate, export, card, load, record, plot, compare."""
 
 from __future__ import annotations
 

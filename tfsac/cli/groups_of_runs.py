@@ -35,7 +35,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
 
     def add(label: str, runs: list[pathlib.Path]) -> None:
         if label in groups:
-            raise TfsacError(f"Two groups have the label {label!r}: name them LABEL=RUN,RUN, with all runs of a group")
+            raise TfsacError(f"Two groups have the label {label!r}: name them LABEL=RUN,RUN, all runs in one argument")
         groups[label] = runs
 
     for label, paths in map(_parsed, words):

@@ -135,7 +135,7 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
 
 
 def _say_weights_left_out(f: flags.FlagValues) -> None:
-    """Prints which initial weights of a run --preset=RUN/config.json does not reuse."""
+    """Prints which initial weights and memory of a run --preset=RUN/config.json does not reuse."""
     from tfsac.utils.files import read_object
 
     path = pathlib.Path(preset_name(f))

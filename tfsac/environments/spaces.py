@@ -78,7 +78,7 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     """Returns observations (an array or a dict of arrays) as a dict of arrays with the dtypes of the spec.
 
     Raises:
-        TfsacError: keys or shapes (after any leading dimensions) that differ from the spec, or non-byte images.
+        TfsacError: keys or shapes (after any leading dimensions) that differ from the spec, or wrong image values.
     """
     by_key = observation if isinstance(observation, dict) else {"observation": observation}
     if by_key.keys() != spec.observation.keys():

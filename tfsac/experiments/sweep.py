@@ -168,7 +168,7 @@ def runs_of(path: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     """Returns the run at a path, or the finished runs in the folder of a sweep or of several seeds, by combination.
 
     Combinations that differ only in the level are merged. The name is empty for a single combination, a run, or a
-    folder with seeds. Prints a line for every unfinished run. Raises TfsacError if no run has finished.
+    folder with seeds. Prints a line for every started but unfinished run. Raises TfsacError if no run has finished.
     """
     if not holds_several_runs(path):
         return {"": [path]}

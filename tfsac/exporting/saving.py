@@ -49,7 +49,7 @@ def export(
         quantize: "float16" rounds the weights of a LiteRT file; inputs and outputs keep their types.
 
     Raises:
-        OSError: the export cannot be written, or `out` is not empty; with `replace`, `out` is not an export.
+        OSError: the export cannot be written, or `out` is a file or not empty (with `replace`: and not an export).
         TfsacError: values of a policy without critics, or a policy that LiteRT's converter cannot convert.
 
     Example:

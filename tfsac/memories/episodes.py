@@ -25,8 +25,8 @@ class EpisodicMemory(Ring):
 
     Args:
         spec: fields and their shapes; one reward per step.
-        capacity: number of steps of all finished episodes. The oldest episodes are evicted. A longer one keeps its
-            newest steps, of which the first k - 1 only complete stacks of k frames. The ring has extra room for the
+        capacity: number of steps of all finished episodes. The oldest are evicted. An episode with more steps keeps
+            its newest ones, of which the first k - 1 only complete stacks of k frames. The ring has extra room for the
             last observations of 1000 episodes, or for one every 8 steps; with shorter episodes it holds fewer steps.
         t_max: T, maximum number of steps of a rollout and of a replayed segment.
         num_envs: E.

@@ -111,7 +111,7 @@ class PrioritizedMemory(TransitionMemory):
         self.sampled = None
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns exactly what a checkpoint stores besides the rows and `total_rows`.
+        """Returns the exact state that a checkpoint stores besides the rows and `total_rows`.
 
         Returns:
             the state of a `TransitionMemory`; `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`;

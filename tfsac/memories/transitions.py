@@ -34,7 +34,7 @@ class MemoryContext(NamedTuple):
         allocate: makes the arrays of the records.
         older_policies: whether collected steps may come from a policy before the last updates.
         autoreset: whether environment steps may only start an episode; see `Step.autoreset`.
-        goals: those of a goal environment, whose rewards hindsight replay recomputes; otherwise None.
+        goals: the `GoalFunctions` of a goal environment, with which hindsight replay recomputes rewards; or None.
     """
 
     spec: Spec

@@ -97,7 +97,7 @@ def with_embedders(
     elif [*embedders] == [OBSERVATION_KEY] and keys != [OBSERVATION_KEY] and AGENT_STATE not in observation:
         embedders = {key: embedders[OBSERVATION_KEY] for key in keys}
         unsaid.append(
-            f"The environment has {', '.join(keys)}, but the preset reads only {OBSERVATION_KEY!r}: "
+            f"The environment has {', '.join(keys)}, and the preset names only {OBSERVATION_KEY!r}: "
             "the networks read all of them."
         )
     for key, embedder in embedders.items():

@@ -16,7 +16,7 @@ MIN_NORM, MIN_SQUARE = 1e-8, 1e-8
 
 def project(network: Network, kind: str) -> None:
     """Scales each unit's column of every kernel to norm 1. With the kind "all" instead of "kernels", also scales the
-    scales and biases of each normalisation to a norm of the root of the number of units.
+    scales and biases of each normalisation, jointly, to a norm of the root of the number of units.
     """
     pairs = [
         (variable.value, variable.value / tf.maximum(_fan_in_norm(variable.value), MIN_NORM))

@@ -94,7 +94,7 @@ class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for discrete actions.
 
     Attributes:
-        trust_region_statistics: statistics of the policy that measure the trust region.
+        trust_region_statistics: statistics of the policy in which the trust region is measured.
     """
 
     trust_region_statistics: Annotated[
@@ -107,8 +107,8 @@ class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for continuous actions.
 
     Attributes:
-        trust_region_statistics: statistics of the policy that measure the trust region: the mean, and the variance or
-            standard deviation ("scale").
+        trust_region_statistics: statistics of the policy in which the trust region is measured: the mean, and the
+            variance or standard deviation ("scale").
         num_advantage_samples: n, sampled actions whose mean advantage is subtracted from every advantage (section 5).
     """
 

@@ -77,7 +77,7 @@ class LearnedAlphaParameters(LearningRateDecayParameters):
 class AutoAlphaParameters(LearnedAlphaParameters):
     """A temperature that is learned so that the policy's entropy stays near a target (arXiv 1812.05905, section 5).
 
-    The entropy is the sum over all action dimensions, scaled to [-1, 1]. Set at most one of three target fields; the
+    The entropy is that of all action dimensions (in [-1, 1]) together. Set at most one of three target fields; the
     default target is minus the number of dimensions.
 
     Attributes:

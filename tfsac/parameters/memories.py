@@ -81,7 +81,7 @@ class HindsightExperienceReplayParameters(ClassParameters):
 
 @parameters
 class DemonstratedReplayParameters(ClassParameters):
-    """Base of memories that take a fixed number of entries of each batch from demonstrations.
+    """Base of the parameters of memories that take a fixed number of entries of each batch from demonstrations.
 
     Attributes:
         demonstrations: a file from `tfsac record`, or "minari:" and the id of a Minari dataset.
@@ -133,7 +133,7 @@ class SequenceReplayParameters(ClassParameters):
 
     Attributes:
         max_size: steps of all environments.
-        sequence_length: T, number of consecutive steps, the last of which only bootstraps. Longer sequences look
+        sequence_length: T, number of consecutive entries, the last of which only bootstraps. Longer sequences look
             further ahead, or with recurrent agents further back, and cost more.
     """
 

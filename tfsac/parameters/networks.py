@@ -131,7 +131,7 @@ class FCMiddlewareParameters(_Layers):
     Attributes:
         scheme: a named scheme or the widths of the layers.
         activation_function: activation after every layer.
-        normalization: normalisation of every layer, or None. Batch normalisation would cancel a bias, so there is none.
+        normalization: for every layer, or None. A layer before batch normalisation, which cancels a bias, has none.
         dropout: dropout rate of every layer before its normalisation and activation, in critic updates (arXiv
             2110.02034); only for ensembles of critics.
     """
@@ -227,7 +227,7 @@ class CategoricalValueParameters:
     Attributes:
         num_atoms: number of atoms, evenly spaced between the bounds.
         low, high: bounds of the scaled returns; probability mass beyond them moves to the nearest bound. None for both
-            uses the bound of the filter `return_scaling`.
+            is -5 and 5, for which the filter `return_scaling` (bound 5 or None) is required.
     """
 
     num_atoms: Annotated[PositiveInt, Field(ge=2)] = 101
@@ -422,7 +422,7 @@ class NetworkParameters(LearningRateDecayParameters):
         l2_regularization: factor of half the squared kernels, added to the loss.
         replace_mse_with_huber_loss: use a Huber loss, linear beyond an error of 1, for V and Q.
         unit_weights: "kernels" scales each unit's kernel column to norm 1 at the start and after every step (XQC);
-            "all" also scales the scales and biases of each normalisation to the square root of their number (FlashSAC);
+            "all" also scales the scales and biases of each normalisation, jointly, to norm sqrt(units) (FlashSAC);
             "none" does neither. Only for ensembles.
         create_target_network: keep a target network; otherwise the critic's target uses the online network.
     """

@@ -77,7 +77,7 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
             tree["agent"] = to_json(from_json(Preset, tree).agent.with_hidden_layers(layers))
             continue
         _assign(tree, path.split("."), plain(value), path, tree)
-        with contextlib.suppress(ParameterError):  # fill in this change's defaults, which a later change may set
+        with contextlib.suppress(ParameterError):  # fills in defaults; may be invalid until a later change
             tree = to_json(from_json(Preset, tree))
     return from_json(Preset, tree)
 

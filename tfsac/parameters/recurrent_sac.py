@@ -118,7 +118,7 @@ class _Recurrent(BaseAgentParameters):
 @parameters
 class RecurrentSoftActorCriticAgentParameters(_Recurrent):
     """Recurrent soft actor-critic for continuous actions: "policy" and twin "q" with its target network, each with an
-    LSTM. A batch has `batch_size` sequences of `sequence_length - 1` steps and one final bootstrap step.
+    LSTM. A batch has `batch_size` sequences of `sequence_length - 1` steps and the entry after them.
     """
 
     algorithm: RecurrentSoftActorCriticAlgorithmParameters = RecurrentSoftActorCriticAlgorithmParameters()

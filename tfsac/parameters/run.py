@@ -18,13 +18,13 @@ class RunParameters:
         strategy: devices that compute updates: "none" leaves them to TensorFlow; "one_device" is the first GPU, or the
             CPU; "mirrored" splits each batch over the GPUs of this machine, or logical devices of a CPU;
             "multi_worker" over the processes of TF_CONFIG.
-        num_devices: with `strategy` mirrored, the number of devices; by default all GPUs, or two logical CPU devices.
+        num_devices: with `strategy` mirrored, how many; by default all GPUs, or two logical CPU devices without GPUs.
         asynchronous_collection: collect while updates are computed. The acting policy is one call of updates old.
         ray_address: local, auto or HOST:PORT: step the environments in actors on this Ray cluster. They step while
             updates are computed. "local" starts a cluster on this machine, "auto" joins the running one. None steps
             the environments in this process.
         num_actors: with `ray_address`, the number of processes, of one CPU core each, that share the environments.
-        actor_steps: with `ray_address`, environment steps of an actor per message.
+        actor_steps: with `ray_address`, steps of an actor in each of its environments per message.
         checkpoint_save_steps: environment steps between checkpoints; by default 10 000 for each environment, or a tenth
             of a shorter run, at least 1000.
         num_checkpoints_to_keep: number of newest checkpoints to keep; older ones are deleted.

@@ -143,7 +143,7 @@ class TemporallyAbstractPolicy(ContinuousActions, BasePolicy):
 
     Args:
         parameters, spec, networks, seed: see `BasePolicy`. Custom Keras models read the observation and the
-            trajectory's fields; "q" reads them concatenated as its action.
+            trajectory's fields; "q" reads these fields, concatenated, as its action.
 
     Attributes:
         trajectory: the kind of trajectory.

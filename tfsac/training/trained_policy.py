@@ -130,7 +130,7 @@ class Policy:
                 observation are broadcast, so one observation can be combined with many actions.
 
         Returns:
-            "q", the minimum over the critics (for an ensemble, the policy's objective), and "v" if the agent has it, in
+            "q", the minimum over the critics (for an ensemble, its `policy_reduction`), and "v" if the agent has it, in
             units of the filtered reward: each a number, or an array with the leading dimensions; `[..., P]` for a team
             of P members. Policies with temporal abstraction return "switch_q" and "keep_q" instead.
         """

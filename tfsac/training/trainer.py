@@ -156,7 +156,7 @@ class Trainer:
         self.error: BaseException | None = None
         self.run_files: dict[str, bytes] = {}
         self._stop_reason, self._workers_stop = "", False
-        self._started, self._can_be_saved = False, True  # False in the middle of a step
+        self._started, self._can_be_saved = False, True  # the second is False during a step
         self._newest_step: Step | None = None
         notes = [configure_once()]
         self._workers, self._several = Workers(make_strategy(run, task), task), task.num_workers > 1
