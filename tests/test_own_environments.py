@@ -111,6 +111,10 @@ def test_preset_imports_are_found_on_resume(folder, tmp_path, monkeypatch):
     del sys.modules["own_sibling"]
     del gym.registry["Mine-v0"]
     make(read_config(folder / "run" / "config.json")[0].environment.level).close()
+    (folder / "own_sibling.py").write_text(ENVIRONMENT)
+    sys.path.insert(0, str(folder))
+    with pytest.warns(UserWarning, match=r"own_sibling.py is imported, not .*my_presets"):
+        read_config(folder / "run" / "config.json")
 
 
 SHORT = {

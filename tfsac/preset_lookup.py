@@ -11,7 +11,7 @@ import pkgutil
 import runpy
 from typing import TYPE_CHECKING
 
-from tfsac.utils.imports import make_importable
+from tfsac.utils.imports import make_importable, warn_if_shadowed
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
@@ -98,8 +98,10 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
         copies = sorted(path.parent.glob(f"checkpoints/[0-9]*/{path.name}"))
         advice = f"; {copies[-1]} is a copy that can replace it" if copies else ""
         raise ParameterError(f"{path} is not the config of a run ({error!r}){advice}") from error
-    for folder in content.get("import_folders", ()):
+    folders = content.get("import_folders", ())
+    for folder in folders:
         make_importable(folder, first=False)
+    warn_if_shadowed(content["preset"].get("environment", {}).get("level", "").rpartition(":")[0], folders)
     try:
         return from_json(Preset, preset), from_json(RunParameters, run)
     except ParameterError as error:

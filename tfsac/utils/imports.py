@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.machinery
 import pathlib
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfsac.errors import TfsacError
@@ -23,6 +25,15 @@ def make_importable(folder: str | pathlib.Path, first: bool = True) -> None:
         IMPORT_FOLDERS.append(path)
     if path not in sys.path:
         sys.path.insert(0 if first else len(sys.path), path)
+
+
+def warn_if_shadowed(module: str, folders: Iterable[str]) -> None:
+    """Warns if a module that exists in `folders` is imported from elsewhere, such as a copy in the current folder."""
+    name = module.partition(".")[0]
+    spec = importlib.machinery.PathFinder.find_spec(name)
+    there = [path for folder in folders for path in pathlib.Path(folder).glob(f"{name}.py")]
+    if there and spec and spec.origin and pathlib.Path(spec.origin) not in there:
+        warnings.warn(f"{spec.origin} is imported, not {there[0]}, which the run was trained with", stacklevel=2)
 
 
 def load(name: str) -> Any:
