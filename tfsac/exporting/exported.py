@@ -66,7 +66,7 @@ class Exported:
             hint = " (a run: export it with `tfsac export`)" if (path / "config.json").is_file() else ""
             raise FileNotFoundError(f"no SavedModel and no .tflite file in {path}{hint}")
         self.sample, self.initial = signatures["sample"], signatures.get(INITIAL_STATE)
-        self.wanted, self.fields = set(inputs), outputs - {"action"} if self.initial else set()
+        self.input_names, self.fields = set(inputs), outputs - {"action"} if self.initial else set()
         self.actions = outputs - self.fields
         if PREVIOUS_REWARD in inputs and self.fields:  # no observation of a policy with a state has this key
             self.fields |= {PREVIOUS_REWARD}
@@ -107,7 +107,9 @@ class Exported:
         if other_sizes := {len(value) for value in self.state.values()} - {rows}:
             raise TfsacError(f"the state has {other_sizes.pop()} environments; call reset before acting in {rows}")
         inputs = {**arrays, **self.state}
-        outputs = self._run(self.serve if deterministic else self.sample, {name: inputs[name] for name in self.wanted})
+        outputs = self._run(
+            self.serve if deterministic else self.sample, {name: inputs[name] for name in self.input_names}
+        )
         self.state = {name: value for name, value in outputs.items() if name in self.fields}
         if self.actions == {"action"}:
             return unflattened(outputs["action"], leading)

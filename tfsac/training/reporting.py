@@ -110,7 +110,7 @@ class Reporter:
         self.returns, self.lengths = list[float](), list[int]()  # episodes since the last row
         self.logged: dict[str, list[float]] = {key: [] for key in environment.logged_keys}
         self.updates, self.curves, self.curve_period = Means(names), Means(names), Period(STEPS_BETWEEN_CURVES)
-        self.wall_seconds, self.clipping_told = 0.0, False
+        self.wall_seconds, self.clipping_reported = 0.0, False
         self.started = self.bar_moved = time.perf_counter()
         self.start_row()
 
@@ -186,8 +186,8 @@ class Reporter:
         self.csv.columns = list(dict.fromkeys([*self.csv.columns, *row]))  # including columns without a value so far
         self._write("evaluation", row)
         self._write("update", self.curves.take())
-        if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.clipping_told:
-            self.clipping_told = True
+        if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.clipping_reported:
+            self.clipping_reported = True
             self.terminal.print(
                 f"{row[CLIPPED]:.0%} of the critics' targets lie beyond their atoms ({CLIPPED}). If it stays above "
                 f"{MUCH_CLIPPED:.0%}: a smaller temperature, environment.filters.return_scaling, or wider bounds, "
