@@ -193,7 +193,7 @@ def test_observation_keys_are_renamed_to_valid_input_names(tmp_path, format, mon
     monkeypatch.setitem(gym.registry, "TfsacOddKeys-v0", gym.envs.registration.EnvSpec("TfsacOddKeys-v0", OddKeys))
     odd = Case("pendulum_twin_sac", "TfsacOddKeys-v0", {})
     path = exporting.export(odd.policy, tmp_path / "exported", format)
-    assert exporting.load_exported(path).wanted == {"arm_angle", "left_arm", "arg_1"}
+    assert exporting.load_exported(path).input_names == {"arm_angle", "left_arm", "arg_1"}
     assert exporting.verify(odd.policy, path, odd.observations) <= exporting.TOLERANCE
 
 
