@@ -67,3 +67,12 @@ def test_value_outputs_keep_float32_precision(name, network):
     bfloat16.use_bfloat16(True)
     computed = tf.function(lambda: values(observation, *action), autograph=False)().numpy()
     assert biases and len(np.unique(computed.reshape(256, -1)[:, 0])) > 100  # near 300, bfloat16 has a resolution of 2
+
+
+def test_probabilities_sum_to_one():
+    spec = spec_of(gymnasium.make("CartPole-v1"))
+    policy = build_agent(load_preset("cart_pole_discrete_sac"), RunParameters(), spec).networks["policy"]
+    observation = {"observation": tf.random.stateless_normal([256, 4], [1, 2])}
+    bfloat16.use_bfloat16(True)
+    computed = tf.function(lambda: tf.exp(tf.nn.log_softmax(policy(observation))), autograph=False)()
+    np.testing.assert_allclose(tf.reduce_sum(computed, axis=-1), 1.0, atol=1e-6)

@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from tfsac.networks.bodies import body_layers
 from tfsac.networks.initializers import Initializers, Parts
-from tfsac.networks.layers import CriticEnsemble, LayerCall, ValueLayer, ValueLinear, functions_of
+from tfsac.networks.layers import CriticEnsemble, Float32Dense, Float32Linear, LayerCall, functions_of
 from tfsac.parameters import (
     LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
@@ -97,7 +97,7 @@ class CategoricalHead(Head):
 
     def __init__(self, parameters: CategoricalPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
         initializer = Initializers(parameters.initializer, seeds).next()
-        self.logits = keras.layers.Dense(action_size(spec), kernel_initializer=initializer, name="logits")
+        self.logits = Float32Dense(action_size(spec), kernel_initializer=initializer, name="logits")
         self.outputs = [self.logits]
 
 
@@ -151,7 +151,7 @@ class VHead(Head):
     """One state value: features `[B, F]` to `[B]`."""
 
     def __init__(self, parameters: VHeadParameters, spec: Spec, hidden: Initializers, seeds: Generator):
-        self.out = ValueLayer(1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v")
+        self.out = Float32Dense(1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v")
 
     def __call__(self, features: Any, action: Any = None, call: LayerCall = operator.call) -> Any:
         """Connects the head."""
@@ -173,7 +173,7 @@ class QHead(Head):
         output, uniform = Initializers(parameters.initializer, seeds, parameters.init_w), parameters.init_w is not None
         kernel = output.next(critics=None if uniform else critics)
         bias = output.next() if uniform else keras.initializers.Zeros()
-        last = ValueLinear("out", size[0] if size else 1, kernel, critics, bias_initializer=bias)
+        last = Float32Linear("out", size[0] if size else 1, kernel, critics, bias_initializer=bias)
         self.critics = CriticEnsemble(layers, last, scalar=not size)
 
     def __init_subclass__(cls) -> None:

@@ -159,29 +159,34 @@ class Linear(BodyLayer):
 
 
 @registered
-class ValueLinear(Linear):
-    """The last layer of critics, in float32 even if the other layers compute in bfloat16.
-
-    bfloat16 has 8 significant bits, so a Q between 512 and 1024 would be a multiple of 4.
-    """
+class Float32Linear(Linear):
+    """The last layer of critics, in float32 even if the other layers compute in bfloat16; see `product`."""
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns `x W + b`."""
-        kernel, bias = value(self.kernel), value(self.bias)
-        if tf.is_tensor(x) and tf.config.optimizer.get_experimental_options().get(OPTION, False):
-            # The graph optimizer casts operations by their type, and does not know this one.
-            return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32) + bias
-        return x @ kernel + bias
+        return product(x, value(self.kernel)) + value(self.bias)
+
+
+def product(x: Any, kernel: Any) -> Any:
+    """Returns `x W` in float32, from which the operations that follow stay in float32.
+
+    bfloat16 has 8 significant bits, so a Q between 512 and 1024 would be a multiple of 4, and probabilities would not
+    sum to 1.
+    """
+    if tf.is_tensor(x) and tf.config.optimizer.get_experimental_options().get(OPTION, False):
+        # The graph optimizer casts operations by their type, and does not know this one.
+        return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
+    return x @ kernel
 
 
 @registered
-class ValueLayer(keras.layers.Dense):
-    """`ValueLinear` for V; its weights are named like those of a dense layer in checkpoints."""
+class Float32Dense(keras.layers.Dense):
+    """`Float32Linear` for V and logits; its weights are named like those of a dense layer in checkpoints."""
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Returns `x W + b`."""
         dense: Any = self
-        return ValueLinear.forward(dense, inputs, tf.convert_to_tensor)
+        return Float32Linear.forward(dense, inputs, tf.convert_to_tensor)
 
 
 @registered

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.initializers import Initializers
-from tfsac.networks.layers import Value, functions_of
+from tfsac.networks.layers import Value, functions_of, product
 from tfsac.parameters import LSTMMiddlewareParameters
 from tfsac.types import ArraySpec
 
@@ -59,7 +59,9 @@ class LSTM:
             if 0 < t == burn_in:
                 hidden_BH, memory_BH = tf.stop_gradient(hidden_BH), tf.stop_gradient(memory_BH)
             hidden_BH, memory_BH = keep_B1 * hidden_BH, keep_B1 * memory_BH
-            hidden_now, memory_now = _through_gates(gates_BG + hidden_BH @ cell.recurrent_kernel.value, memory_BH)
+            hidden_now, memory_now = _through_gates(
+                gates_BG + product(hidden_BH, cell.recurrent_kernel.value), memory_BH
+            )
             hidden_BH, memory_BH = tf.where(valid_B1, hidden_now, hidden_BH), tf.where(valid_B1, memory_now, memory_BH)
             hidden.append(hidden_BH)
         return tf.stack(hidden[burn_in:])

@@ -258,6 +258,7 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
         super().__post_init__()
         algorithm, policy, q = self.algorithm, self.networks["policy"], self.networks["q"]
         head: Any = q.head_parameters
+        _check_subset(algorithm, head)
         allowed = REDUCTIONS[type(head.distribution)]
         if algorithm.target_reduction not in allowed:
             names = f"{' or '.join(map(repr, allowed))} with distribution={head.distribution}"
@@ -327,3 +328,12 @@ class HybridSoftActorCriticAgentParameters(BaseAgentParameters):
     kind: Literal["hybrid_soft_actor_critic"] = "hybrid_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.hybrid_sac:HybridSoftActorCriticAgent"
     heads: ClassVar[dict[str, type]] = {"policy": HybridPolicyHeadParameters, "q": QHeadParameters}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_subset(self.algorithm, self.networks["q"].head_parameters)
+
+
+def _check_subset(algorithm: Any, head: Any) -> None:
+    if (algorithm.critic_subset or 1) > head.num_critics:
+        raise ParameterError(f"critic_subset must be <= num_critics={head.num_critics}, got {algorithm.critic_subset}")
