@@ -134,6 +134,15 @@ def test_callback_adds_metrics_to_every_line(tmp_path, capsys):
     assert ["mine/steps", "mine/missing"] in printed and printed.count(["50", "-"]) == printed.count(["70", "-"]) == 1
 
 
+def test_invalid_metric_leaves_its_cell_empty(tmp_path):
+    callback = StepMetrics()
+    callback.metrics = lambda trainer: {"mine/steps": None}
+    with pytest.raises(TypeError) as error:
+        Trainer(preset(), tmp_path / "run", RUN, callbacks=[callback], quiet=True).run()
+    assert error.value.__notes__ == ["in metrics of the callback StepMetrics"]
+    assert tiny.rows(tmp_path / "run")[0]["mine/steps"] == ""
+
+
 @pytest.mark.slow
 def test_failed_update_reports_checkpoint_to_resume_from(tmp_path, capsys):
     run = RunParameters(checkpoint_save_steps=20, updates_between_diagnostics=1)
@@ -169,6 +178,7 @@ def test_failing_logger_saves_and_closes_run(tmp_path, capsys):
     trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[FillDisk()])
     with pytest.raises(OSError, match="No space"):
         trainer.run()
+    assert trainer._evaluator.best_step == 50
     assert "continues from the last checkpoint" in capsys.readouterr().out
     Trainer(preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True).close()  # the lock was released
 

@@ -1,6 +1,7 @@
 """Invalid results and errors of environments, subprocesses that hang or die, and endless episodes."""
 
 import functools
+import sys
 import time
 
 import gymnasium as gym
@@ -89,11 +90,12 @@ def test_exit_in_an_evaluation_is_an_environment_failure():
         evaluate(lambda observation: ZEROS[:1], make(BROKEN, action="exit"), EnvironmentEpisodes(1))
 
 
-def test_error_in_close_is_a_warning():
+@pytest.mark.parametrize("close, words", [(lambda: {}["port"], "KeyError: 'port'"), (sys.exit, "SystemExit")])
+def test_error_in_close_is_a_warning(close, words):
     environments = make_environments()
     for env in environments.local_envs:
-        env.unwrapped.close = lambda: {}["port"]
-    with pytest.warns(RuntimeWarning, match="close.. raised KeyError: 'port'") as caught:
+        env.unwrapped.close = close
+    with pytest.warns(RuntimeWarning, match=f"close.. raised {words}") as caught:
         environments.close()
     assert len(caught) == 2
 

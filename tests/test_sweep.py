@@ -311,3 +311,9 @@ def test_real_sweep_is_continued(tmp_path):
         preset, parameters = read_config(path / "config.json")
         assert (preset.agent.algorithm.discount, parameters.seed) == (discount, 3)
         assert [row["env_steps"] for row in tiny.rows(path)] == [str(step) for step in [*range(50, 440, 50), 440]]
+
+
+def test_resumed_run_leaves_out_fixed_flags(monkeypatch, tmp_path):
+    monkeypatch.setattr(run_processes.PlannedRun, "interrupted", True)
+    run = run_processes.PlannedRun(tmp_path, ["--restore_memory", "--noquiet", "--seed=1", "--eager"])
+    assert run._flags_to_continue() == ["--noquiet", "--eager", "--resume"]

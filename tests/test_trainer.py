@@ -19,6 +19,7 @@ from tfsac.training import Callback, NonFiniteError, Policy, Trainer
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.reporting import summary
 from tfsac.training.schedule import Sampler, Schedule
+from tfsac.training.signals import StopSignals
 
 ONE_GRAPH = p.RunParameters(updates_between_diagnostics=1)  # traces one graph instead of two
 
@@ -259,6 +260,15 @@ class SendSignal(Callback):
     def on_step(self, trainer):
         if trainer.counters.env_steps == 123:
             os.kill(os.getpid(), self.number)
+            os.kill(os.getpid(), self.number)  # of the same event, such as a closed terminal
+
+
+def test_later_signal_has_its_previous_handler():
+    with StopSignals() as signals:
+        os.kill(os.getpid(), signal.SIGINT)
+        signals.received_at -= 2.0
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture(params=[signal.SIG_DFL])

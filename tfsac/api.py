@@ -92,11 +92,11 @@ def finish(trainer: Trainer) -> Result:
             trainer.print(f"{directory.policy} will be exported again at the end.")
             shutil.rmtree(directory.policy)  # a run with an exported policy counts as finished
         result = trainer.run()
-        if result.signal is None and trainer._evaluator.best_weights:
+        if is_chief and result.signal is None and trainer._evaluator.best_weights:
             load_weights(directory.best, trainer.agent, trainer.filters)
+            export(trainer.policy, directory.policy, replace=True)
             with contextlib.suppress(TfsacError):  # no episode has ended
                 plots.plot_run(directory.path)
-            export(trainer.policy, directory.policy, replace=True)
             if trainer._evaluator.best_updates == 0:
                 trainer.print("The exported policy is from before the first update (untrained or initial_weights).")
     return result

@@ -56,6 +56,15 @@ def placed(error: BaseException, level: str, location: str) -> EnvironmentFailur
     return EnvironmentFailure(f"{level}: {format_error(error)} ({location})")
 
 
+def close(env: gym.Env | VectorEnv) -> None:
+    """Closes an environment; an error is a warning, because it must not hide an earlier one or lose a result."""
+    try:
+        env.close()
+    except (Exception, SystemExit) as error:
+        text = f"{name_of_environment(env)}: close() raised {format_error(error)}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
 def check(env: gym.Env) -> None:
     """Rejects unusable environments: unbounded actions, observations that are not boxes, a mask or a team with
     mismatched shapes, and wrappers that normalise with running statistics.
@@ -225,12 +234,8 @@ class CheckedEnv(gym.Wrapper):
         return observation, reward, terminated, truncated, info
 
     def close(self) -> None:
-        """Closes the environment; an error is a warning, because it must not hide an earlier one or lose a result."""
-        try:
-            self.env.close()
-        except Exception as error:
-            text = f"{name_of_environment(self)}: close() raised {format_error(error)}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        """Closes the environment; see `close`."""
+        close(self.env)
 
     def _problems(self, observation: Any, terminated: bool, last_info: dict[str, Any]) -> Iterator[str]:
         by_key = observation if self.several_keys else {"observation": observation}

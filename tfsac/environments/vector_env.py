@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from tfsac.environments.actions import action_map, flat_mask
-from tfsac.environments.checked_env import EnvironmentFailure, placed, time_limit_of
+from tfsac.environments.checked_env import EnvironmentFailure, close, placed, time_limit_of
 from tfsac.environments.spaces import name_of_environment, spec_of, with_flat_mask
 from tfsac.errors import TfsacError
 from tfsac.random_streams import TRAINING, episode_seed
@@ -183,7 +183,7 @@ class VectorEnvironments:
 
     def close(self) -> None:
         """Closes the environments."""
-        self.env.close()
+        close(self.env)
 
 
 class FirstEnvironment(gym.Env):

@@ -88,8 +88,8 @@ class PlannedRun(NamedTuple):
     def _flags_to_continue(self) -> list[str]:
         """Returns the flags to start or resume with; removes the files of a process without a checkpoint."""
         if self.interrupted:
-            prefixes = tuple(f"--{name}=" for name in FIXED_FLAGS)
-            return [*(flag for flag in self.flags if not flag.startswith(prefixes)), "--resume"]
+            fixed = {f"--{no}{name}" for name in FIXED_FLAGS for no in ("", "no")}
+            return [*(flag for flag in self.flags if flag.partition("=")[0] not in fixed), "--resume"]
         names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else ["new"]
         if "config.json" in names or all(name.startswith(".") for name in names):
             shutil.rmtree(self.path)
@@ -154,7 +154,8 @@ class Series:
                     for done in concurrent.futures.as_completed([pool.submit(self._do, job) for job in waiting]):
                         done.result()
                 except BaseException:
-                    self.signals.append(signal.SIGTERM)  # makes the other runs save and end
+                    if not self.signals:
+                        self.signals.append(signal.SIGTERM)  # makes the other runs save and end
                     raise
         return self.signals[0] if self.signals else None
 

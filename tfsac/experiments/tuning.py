@@ -294,6 +294,8 @@ class Tuning(Series):
         first seed decide whether it is pruned. A trial that a signal stops stays open: it has no state.
         """
         name, names = name_of(trial), short_names([d.path for d in self.space])
+        if not {d.path for d in self.space} <= trial.params.keys():  # Optuna was killed before it had stored them all
+            return TrialState.FAIL, None
         sampled = [(dimension, trial.params[dimension.path]) for dimension in self.space]
         say(f"{name}  {', '.join(f'{names[d.path]}={short_text(d.value(value))}' for d, value in sampled)}")
         flags = [dimension.flag(value) for dimension, value in sampled]

@@ -83,13 +83,15 @@ class Hooks:
         """Returns the values of the callbacks' metrics; a callback that fails leaves its cells empty."""
         values: dict[str, float] = {}
         for callback in self.callbacks:
-            returned = (self._call(callback, "metrics") or {}) if callback.metric_names else {}
-            values |= {name: float(returned.get(name, np.nan)) for name in callback.metric_names}
+            if callback.metric_names:
+                values |= self._call(callback, "metrics") or dict.fromkeys(callback.metric_names, np.nan)
         return values
 
     def _call(self, callback: Callback, hook: str, *arguments: Any) -> Any:
         try:
-            return getattr(callback, hook)(self.trainer, *arguments)
+            returned = getattr(callback, hook)(self.trainer, *arguments)
+            if hook == "metrics":
+                return {name: float((returned or {}).get(name, np.nan)) for name in callback.metric_names}
         except KeyboardInterrupt:
             self.trainer._signals.received = self.trainer._signals.received or signal.SIGINT
         except Exception as error:

@@ -241,8 +241,8 @@ class Evaluator:
     def save(self, value: float, counters: Counters) -> None:
         """Saves the weights as the best so far; see `save_if_best`."""
         refuse_non_finite_weights(self.agent.trained)
-        self.best_return, self.best_step, self.best_updates = value, counters.env_steps, counters.updates
         self.best_weights = save_weights(self.path, self.agent, self.policy.filters)
+        self.best_return, self.best_step, self.best_updates = value, counters.env_steps, counters.updates
 
     def state(self, counters: Counters) -> dict[str, Any]:
         """Returns the state for a checkpoint at `counters`, as JSON values."""

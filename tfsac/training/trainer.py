@@ -18,6 +18,7 @@ from tfsac.agents import Agent
 from tfsac.distributed.partition import check_vectorization, preset_of_worker, worker_task
 from tfsac.distributed.workers import Workers
 from tfsac.environments import EnvFn, Environments, Filters, GoalFunctions, VectorEnvironments, action_map, maker
+from tfsac.environments.checked_env import close
 from tfsac.environments.subprocesses import IsolatedEnvironment
 from tfsac.environments.vector_env import FirstEnvironment
 from tfsac.errors import TfsacError
@@ -264,7 +265,7 @@ class Trainer:
         run, task, make_env = self.settings, self._workers.task, maker(preset.environment, env_fn)
         vector_env = make_env.vector_env()
         if vector_env is not None:
-            closing.callback(vector_env.close)
+            closing.callback(close, vector_env)
             changes = {"environment.vectorization": "vector", "environment.num_envs": vector_env.num_envs}
             preset = override(preset, changes)
             check_vectorization(preset, run)
@@ -531,11 +532,11 @@ class Trainer:
             return {}
         value = row.get("evaluation/return_mean", row.get(RECENT, np.nan))
         row |= {name: value for name, value in self._hooks.metrics().items() if name not in row}
-        row = self._reporter.write(row)
         if not np.isnan(value):
             self._evaluator.save_if_best(value, self.counters)
             if self._evaluator.reached_threshold(value, self.counters) and self.settings.stop_at_threshold:
                 self.stop(THRESHOLD_REACHED)
+        row = self._reporter.write(row)
         self._hooks.call("on_evaluation", row)
         ends = self._started and (self.schedule.finished() or self._stop_reason or self._signals.received)
         if self._shared and not ends:
