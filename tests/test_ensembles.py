@@ -269,6 +269,7 @@ def test_statistics_and_unit_weights_stay_float32_with_bfloat16():
         (lambda: parameters(NORMALISED, update_order="simultaneous", **JOINT), "update_order"),
         (lambda: parameters(RENORMALISED, **JOINT), "create_target_network"),
         (lambda: parameters(distribution=CategoricalValueParameters(), target_reduction="min"), "target_reduction"),
+        (lambda: override(load_preset("redq_mujoco"), {"agent.algorithm.critic_subset": 11}), "critic_subset"),
         (lambda: tiny.ensemble("xqc_mujoco", **{"environment.filters.return_scaling": None}), "Atoms"),
         (lambda: override(load_preset("simba_mujoco"), {"agent.hidden_layers": [256, 256]}), "residual"),
     ],
