@@ -89,9 +89,6 @@ def make_agent(kind="discrete", spec=None, seed=0, eager=True, randomize=True, *
 cached_agent = functools.cache(make_agent)  # for tests that do not change the agent
 
 
-# -- batches -----------------------------------------------------------------------------------------------------------
-
-
 def fresh_and_replayed(agent, seed=0, columns=COLUMNS):
     """Returns a fresh batch and a replayed one, `[T, B, ...]`."""
     stacked = random_segments(agent.spec, 2, agent.steps, columns, seed, agent.policy.recurrent_state)
@@ -147,9 +144,6 @@ def single_segment(batch, b, rows):
     state = {field: x[b : b + 1] if first else np.zeros_like(x[b : b + 1]) for field, x in batch.initial_state.items()}
     rest = tf.nest.map_structure(shift, batch._replace(observation=(), initial_state=()))
     return rest._replace(observation=observation, initial_state=state)
-
-
-# -- updates -----------------------------------------------------------------------------------------------------------
 
 
 def fixed_noise(name, steps, columns, draws, size):

@@ -134,9 +134,6 @@ def record(calls, monkeypatch, owner, name):
     monkeypatch.setattr(owner, name, recorded)
 
 
-# -- temporally abstract actor-critic ----------------------------------------------------------------------------------
-
-
 def align_with_actions(arrived_TB):
     """Shifts values by one step: ALF stores the result of an action with the next observation."""
     return np.concatenate([arrived_TB[1:], np.zeros_like(arrived_TB[:1])])

@@ -11,7 +11,9 @@ from toys import tiny_preset
 from tfsac import load_preset
 from tfsac.environments import spec_of
 from tfsac.networks import bfloat16
-from tfsac.parameters import RunParameters, override
+from tfsac.networks.initializers import Initializers
+from tfsac.networks.lstm import LSTM
+from tfsac.parameters import LSTMMiddlewareParameters, RunParameters, override
 from tfsac.training import Callback, Trainer
 from tfsac.training.build import build_agent
 from tfsac.training.devices import set_numerics
@@ -76,3 +78,14 @@ def test_probabilities_sum_to_one():
     bfloat16.use_bfloat16(True)
     computed = tf.function(lambda: tf.exp(tf.nn.log_softmax(policy(observation))), autograph=False)()
     np.testing.assert_allclose(tf.reduce_sum(computed, axis=-1), 1.0, atol=1e-6)
+
+
+def test_lstm_states_are_not_rounded_at_every_step():
+    lstm = LSTM(LSTMMiddlewareParameters(number_of_lstm_cells=32), 8, Initializers("xavier", np.random.default_rng(0)))
+    features = tf.random.stateless_normal([16, 64, 8], [1, 2])
+    state, ones = {"hidden": tf.zeros([64, 32]), "cell": tf.zeros([64, 32])}, tf.ones([16, 64])
+    bfloat16.use_bfloat16(True)
+    unroll = tf.function(lambda: lstm.unroll(features, state, 0.0 * ones, ones > 0.0), autograph=False)
+    hidden = unroll()
+    rounded = tf.cast(tf.cast(hidden, tf.bfloat16), tf.float32)
+    assert np.mean(hidden != rounded) > 0.9

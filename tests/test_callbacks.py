@@ -1,6 +1,7 @@
 """Callbacks: errors in hooks, stopping and metrics; runs that fail for other reasons."""
 
 import functools
+import sys
 
 import numpy as np
 import pytest
@@ -76,6 +77,13 @@ def test_run_resumes_exactly_after_hook_raised(tmp_path, capsys, uninterrupted, 
     for name in ("env_steps", "loss/q1", "training/return_mean", "evaluation/return_mean"):
         expected = [row[name] for row in tiny.rows(uninterrupted.directory.path)]
         assert [row[name] for row in tiny.rows(tmp_path / "run")] == expected
+
+
+def test_exit_in_a_hook_saves_the_run(tmp_path):
+    trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[ActInHook("on_step", lambda trainer: sys.exit())])
+    with pytest.raises(SystemExit):
+        trainer.run()
+    assert checkpoint_names(trainer)[-1] == "000000050"
 
 
 @pytest.mark.slow

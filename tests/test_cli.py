@@ -38,9 +38,6 @@ def run_dir(tiny_run):
     return tiny_run[0]
 
 
-# -- train -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_run_writes_and_reports_its_results(tiny_run):
     folder, printed = tiny_run
@@ -108,9 +105,6 @@ def test_list_and_presets_print_every_preset(capsys):
     for words in (["presets"], ["train", "--list"]):
         assert cli.run(words) == 0
         assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == preset_names()
-
-
-# -- evaluate, record, export, plot ------------------------------------------------------------------------------------
 
 
 def test_evaluate_prints_returns_of_best_policy(run_dir, capsys):
@@ -183,9 +177,6 @@ def test_plot_of_one_run_and_of_several(run_dir, tmp_path, capsys):
     assert min(png_size(copy / "learning_curve.png")) > 300 and min(png_size(together)) > 300
 
 
-# -- help --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_overview_lists_every_command(arguments, capsys):
     assert cli.run(arguments) == 0
@@ -217,8 +208,6 @@ def test_preset_script_trains_and_prints_help_without_tensorflow(monkeypatch):
     assert result.returncode == 0 and result.stdout.startswith("tfsac train: ")
     assert "tfsac.cli" in result.stderr and not re.search(r"\| +(tensorflow|keras)\b", result.stderr)
 
-
-# -- errors -------------------------------------------------------------------------------------------------------------
 
 # Arguments, with {run} a finished run, {tmp} a folder and {file}.npz a file in it, and a word of the error message. One of
 # each kind: parameters, environments and files have their own tests.

@@ -41,9 +41,6 @@ def scores(*values):
     return np.array(values, np.float64)
 
 
-# -- statistics --------------------------------------------------------------------------------------------------------
-
-
 def test_statistics_match_hand_computation():
     # Of eight values, two are dropped at each end; of four, one; of three, none. Levels are pooled.
     assert iqm(scores(100, 1, 2, 3, 4, 5, 6, -100)) == (2 + 3 + 4 + 5) / 4
@@ -88,9 +85,6 @@ def test_curves_are_interpolated_over_common_steps():
     assert len(combined([first, (np.array([50, 60]), np.zeros(2))], mean)[0]) == 0
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
-
-
 def test_read_run_and_area_under_curve(write):
     run = read_run(write("a", [1, 3, 2], seconds=[5, 7, 11]))
     assert run.level == PENDULUM and run.steps.tolist() == [10, 20, 30]
@@ -133,9 +127,6 @@ def test_area_uses_steps_common_to_all_runs_of_a_level():
     apart = {"early": [run([10, 20])], "late": [run([30, 40])]}
     assert areas(apart)["early"] == -75.0
     assert any("different steps, from 20 to 40" in note for note in remarks(apart))
-
-
-# -- the comparison ----------------------------------------------------------------------------------------------------
 
 
 def test_tables_match_hand_computation(write, tmp_path, capsys):
@@ -196,9 +187,6 @@ def test_invalid_run_folder_is_reported_and_nothing_written(write, tmp_path):
         with pytest.raises(error, match=other.name):
             compare({"x": [valid], "y": [other]}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-# -- groups ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

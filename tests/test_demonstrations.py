@@ -204,9 +204,6 @@ def test_damaged_file_is_rejected(saved):
             load_demonstrations(saved, SPEC)
 
 
-# -- Minari ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def minari(monkeypatch, tmp_path):
     """The package, with a temporary folder for datasets."""

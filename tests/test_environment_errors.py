@@ -120,9 +120,6 @@ def test_environments_are_closed_if_another_constructor_fails(tmp_path):
     assert len(closed) == len(created) == 3
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_environment_in_a_subprocess_may_start_processes(monkeypatch):
     monkeypatch.setattr(vectorize, "usable_cores", lambda: 2)

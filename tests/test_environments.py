@@ -84,9 +84,6 @@ def test_invalid_visible_entries_are_rejected_and_env_is_closed(observation, ent
     assert closed == [True]
 
 
-# -- discrete actions and masks ----------------------------------------------------------------------------------------
-
-
 class Moves(gym.Env):
     """Observes its last action, 5 to 7, and has a configurable mask at reset or after action 7.
 
@@ -178,9 +175,6 @@ def test_every_team_member_needs_a_valid_action():
         Environments(EnvironmentParameters(), 0, lambda: env)
 
 
-# -- episodes and seeds ------------------------------------------------------------------------------------------------
-
-
 def test_ended_environment_resets_and_others_continue(environments):
     envs = environments(num_envs=2)
     begin = envs.observation["observation"]
@@ -261,8 +255,6 @@ def test_subprocesses_match_sync_and_ignore_ctrl_c(environments, monkeypatch):
     os.kill(processes.groups[0].process.pid, signal.SIGINT)
     processes.step(usual)
 
-
-# -- restoring ---------------------------------------------------------------------------------------------------------
 
 REPLAY = actions(0.25, -0.5, 0.125)
 

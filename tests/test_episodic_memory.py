@@ -110,9 +110,6 @@ def check_equal(batch, other):
     tf.nest.map_structure(np.testing.assert_array_equal, tuple(batch), tuple(other))
 
 
-# -- rollouts ----------------------------------------------------------------------------------------------------------
-
-
 def test_rollout_continues_after_terminations():
     memory = EpisodicMemory(SPEC, 20, 5, num_envs=2)
     first, second = play(memory, range(10), terminated={(1, 0), (2, 0), (4, 1), (8, 0)})
@@ -147,9 +144,6 @@ def test_initial_state_precedes_first_step_of_rollout():
     np.testing.assert_array_equal(state["clock"][0], [31, 32, 0])
     assert state["policy"].shape == (3, 3, 2) and state["clock"].dtype == np.int32
     assert not state["policy"][1:].any() and not state["clock"][1:].any()
-
-
-# -- finished episodes -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -189,9 +183,6 @@ def test_short_episodes_are_dropped_for_final_observations():
     assert (len(memory), memory.oldest_row, memory.total_rows) == (1500, 200, 3200)
     actions = [int(episode["action"][0]) for episode in episodes_of(memory)]
     assert actions == list(range(100, 1600))
-
-
-# -- replayed segments -------------------------------------------------------------------------------------------------
 
 
 def test_replayed_columns_are_segments_of_finished_episodes():

@@ -122,9 +122,6 @@ def litert(case, tmp_path_factory):
     return exporting.export(case.policy, tmp_path_factory.mktemp("lite") / "policy", "tflite", values=True)
 
 
-# -- SavedModel --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_saved_model_matches_live_policy(case, saved_model, loaded):
     live = case.policy.act(case.raw())
@@ -244,9 +241,6 @@ def test_verify_detects_changed_statistics_and_weights(tmp_path):
         variable.assign(variable * 1.1)
     case.policy.acting.refresh()
     assert exporting.verify(case.policy, path, case.observations) > 1e-3
-
-
-# -- LiteRT ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

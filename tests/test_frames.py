@@ -155,8 +155,6 @@ def test_cut_episode_is_sampled_from_its_first_full_stack():
     assert {(start, steps, first) for start, steps, first in segments} == {(3, 5, False), (4, 5, False)}
 
 
-# -- checkpoints -------------------------------------------------------------------------------------------------------
-
 KINDS = {**RINGS, "episodes": lambda spec, capacity, n, **fields: EpisodicMemory(spec, capacity, 4, n, **fields)}
 
 

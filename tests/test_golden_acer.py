@@ -36,9 +36,6 @@ def close(ours, golden, name, rtol=1e-4, atol=2e-5):
     np.testing.assert_allclose(ours, golden, rtol=rtol, atol=atol, err_msg=name)
 
 
-# -- returns -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("kind", ["discrete", "continuous", "on_policy"])
 def test_returns_match(kind, dtype):
@@ -57,9 +54,6 @@ def test_returns_match(kind, dtype):
     )
     for name, ours in (("c", trace), ("q_ret", returns.q_ret), ("q_opc", returns.q_opc)):
         close(tf.transpose(ours), z[f"{kind}/{name}"], name, 0.0, 1e-12 if dtype == tf.float64 else 2e-6)
-
-
-# -- updates -----------------------------------------------------------------------------------------------------------
 
 
 def single(x):

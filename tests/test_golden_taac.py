@@ -24,9 +24,6 @@ VARIANTS = [
 ]
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tensors", [False, True], ids=["numpy", "tensors"])
 @pytest.mark.parametrize("mode", ["inverse", "direct"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,9 +94,6 @@ def test_target_entropies_match():
     for min_prob, size, _, _, choice_entropy, action_entropy in rows:
         assert discrete_target_entropy(min_prob, 2) == pytest.approx(choice_entropy, abs=1e-8)
         assert continuous_target_entropy(min_prob, int(size)) == pytest.approx(action_entropy, abs=1e-7)
-
-
-# -- updates -----------------------------------------------------------------------------------------------------------
 
 
 def golden_agent(kind, variant, monkeypatch, eager):

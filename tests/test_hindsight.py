@@ -77,9 +77,6 @@ def sample_indices(memory, uniform=UNIFORM):
     return row, env, np.where(goal < 0, -1, memory._absolute(goal) // memory.num_envs)
 
 
-# -- sampled transitions and goals -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rows", [1000, 10])  # a ring buffer of 10 has lost the first 6
 def test_only_finished_episodes_are_sampled(rows):
     row, env, _ = sample_indices(filled(capacity=3 * rows))
@@ -172,9 +169,6 @@ def test_metrics_are_relabelled_share_and_rewards():
     )
 
 
-# -- supported environments --------------------------------------------------------------------------------------------
-
-
 def goals_of(env, limit=20):
     return GoalFunctions(gym.wrappers.TimeLimit(env, limit))
 
@@ -242,8 +236,6 @@ def test_incompatible_options_are_rejected(changes, words, tmp_path):
     with pytest.raises(TfsacError, match="kind"):
         override(tiny.taac(), {"agent.memory": {"kind": "hindsight"}})
 
-
-# -- runs --------------------------------------------------------------------------------------------------------------
 
 SHORT = {
     "schedule.heatup_steps": 40,

@@ -38,8 +38,6 @@ def test_huber_loss_is_linear_for_errors_above_one():
     np.testing.assert_allclose(tape.gradient(loss, prediction), [0.0, 1.0, 2.0, -2.0, 2.0, -2.0])
 
 
-# -- discrete actions --------------------------------------------------------------------------------------------------
-
 PROB = tf.constant([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]])
 LOG_PROB = tf.constant([[-1.0, -2.0], [-3.0, -4.0], [0.0, -5.0]])
 # Minima over critics: 1 0, 4 -1, 6 9.
@@ -93,9 +91,6 @@ def test_masked_action_has_no_effect_for_any_q(q):
     np.testing.assert_array_equal(values, expected)
     np.testing.assert_array_equal(gradient, expected_gradient)
     assert np.isfinite(values).all() and (gradient[:, 1] == 0).all() and (np.abs(gradient[:, 0]) > 1e-3).all()
-
-
-# -- the squashed Gaussian ---------------------------------------------------------------------------------------------
 
 
 def log_density(loc, log_scale, noise):
@@ -157,9 +152,6 @@ def test_distributions_reject_wrong_shapes(shape, other):
         SquashedGaussian(tf.zeros(shape), tf.zeros(shape)).sample_and_log_prob(tf.zeros(other))
     with pytest.raises(ValueError, match="shapes"):
         MaskedCategorical(tf.zeros(shape), tf.zeros(other, tf.bool))
-
-
-# -- the masked categorical --------------------------------------------------------------------------------------------
 
 
 def test_masked_actions_have_probability_zero():

@@ -58,9 +58,6 @@ def test_sampling_is_uniform(steps, size):
     assert chi_square < 24.3  # the 0.1 % point of 7 degrees of freedom
 
 
-# -- n-step returns ----------------------------------------------------------------------------------------------------
-
-
 def clipped(reward):
     return np.clip(reward, 0, 1)
 
@@ -94,9 +91,6 @@ def test_n_step_returns(fields, steps, ends, slot, reward, discount, expected_ne
     np.testing.assert_array_equal(batch.observation["observation"][0, 0], first["observation/observation"])
     np.testing.assert_array_equal(batch.action[0, 0], first["action"])
     np.testing.assert_array_equal(memory.ring, ring)
-
-
-# -- reading and writing rows ------------------------------------------------------------------------------------------
 
 
 def test_between_returns_copies_across_the_wrap():

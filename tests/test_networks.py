@@ -103,9 +103,6 @@ def test_action_mask_as_network_input():
     assert_close(net({"observation": np.zeros((1, 5), np.float32), "action_mask": mask}), expected)
 
 
-# -- states and critics ------------------------------------------------------------------------------------------------
-
-
 def test_state_fields_have_linear_embedders():
     net = network(spec=VECTOR._replace(state=STATE), random=True)
     x = {"observation": normal(4, 5), "tau_a": normal(4, 2, seed=1), "tau_v": normal(4, 2, seed=2)}
@@ -166,9 +163,6 @@ def test_observations_are_merged_in_spec_order(merger):
     assert_close(net({"right": right, "left": left}), expected, atol=1e-5)
 
 
-# -- images ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "scheme, expected",
     [
@@ -198,9 +192,6 @@ def test_convolutions_ignore_keras_image_data_format():
 def test_too_large_kernels_are_rejected():
     with pytest.raises(TfsacError, match="large enough"):
         network(spec=IMAGE, embed=(Conv2d(2, 8, 4), Conv2d(2, 10, 1)))
-
-
-# -- initializers ------------------------------------------------------------------------------------------------------
 
 
 def weights(net):
@@ -256,8 +247,6 @@ def test_normalized_columns_initializer():
     assert np.linalg.norm(net.middleware[0].kernel.numpy(), axis=0).min() > 0.1
 
 
-# -- log_std bounds ----------------------------------------------------------------------------------------------------
-
 BOUNDED = {
     "clip": (lambda raw: np.clip(raw, -10.0, 2.0), {"log_std_bounds": (-10.0, 2.0)}),
     "tanh": (lambda raw: -10.0 + 6.0 * (1.0 + np.tanh(raw)), {"log_std_bounds": (-10.0, 2.0), "log_std": "tanh"}),
@@ -277,8 +266,6 @@ def test_log_std_bounds_in_keras_and_numpy(formula, fields):
     assert_close(log_std, formula(raw.numpy()), atol=1e-5)
     assert_close(NumpyForward(net)(x), [same_mean, log_std], atol=1e-5)
 
-
-# -- NumPy forward pass ------------------------------------------------------------------------------------------------
 
 DENSE = {
     "one embedder": dict(spec=VECTOR),
@@ -336,9 +323,6 @@ def test_graph_forward_uses_current_weights():
 )
 def test_numpy_forward_rejects_unsupported_networks(fields):
     assert not NumpyForward.supports(network(**fields))
-
-
-# -- optimizers --------------------------------------------------------------------------------------------------------
 
 
 def value_network(**fields):

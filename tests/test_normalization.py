@@ -121,9 +121,6 @@ def test_restore_without_reward_statistics():
     np.testing.assert_allclose(filters.reward(rewards), [4.0, 6.0], rtol=1e-6)
 
 
-# -- return scaling ----------------------------------------------------------------------------------------------------
-
-
 def return_filters(bound=None, discount=0.9, **fields):
     return Filters(FilterParameters(return_scaling=ReturnScalingParameters(bound), **fields), SPEC, discount)
 
@@ -177,9 +174,6 @@ def test_restored_statistics_continue_exactly(shape, fields):
     assert first.state() == second.state() and first.count == 410
     np.testing.assert_array_equal(first.observation(data)["state"], second.observation(data)["state"])
     np.testing.assert_array_equal(first.reward(later), second.reward(later))
-
-
-# -- runs --------------------------------------------------------------------------------------------------------------
 
 
 def check_return_statistics(filters, rows, discount):

@@ -276,9 +276,6 @@ def test_exploration_from_the_docs(folder):
         load_preset(renamed)
 
 
-# -- custom agents -----------------------------------------------------------------------------------------------------
-
-
 def test_preset_file_with_custom_agent(folder):
     preset = load_preset(folder / "my_preset.py")
     assert (preset.agent.kind, preset.agent.path) == (KIND, "my_agent:MyAgent")

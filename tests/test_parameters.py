@@ -109,8 +109,6 @@ def test_old_configs_are_read(path):
     assert len(CONFIGS) >= 3
 
 
-# -- invalid values ----------------------------------------------------------------------------------------------------
-
 ENCODER_NETWORKS = p.discrete_soft_actor_critic_networks(embedder=(8,))
 INVALID = {
     "another library's name": (lambda: Twin(gamma=0.9), "'discount'"),
@@ -150,8 +148,6 @@ def test_invalid_parameters_are_rejected(make, words):
         make()
 
 
-# -- unused fields -----------------------------------------------------------------------------------------------------
-
 TWIN = p.TwinSoftActorCriticAgentParameters
 
 
@@ -185,9 +181,6 @@ def test_unused_field_error_names_both_fields(name, other, make):
 def test_target_period_in_updates(period, playing, updates, expected):
     counts = {"num_consecutive_playing_steps": playing, "num_consecutive_training_steps": updates}
     assert Algorithm(**{PERIOD: period}, **counts).updates_between_target_copies() == expected
-
-
-# -- overrides ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -243,9 +236,6 @@ def test_override_with_json_values(assignment, expected):
 def test_invalid_override_is_rejected(text, words):
     with pytest.raises(p.ParameterError, match=re.escape(words)):
         p.override(p.Preset(), dict([p.parse_assignment(text)]))
-
-
-# -- levels ------------------------------------------------------------------------------------------------------------
 
 
 SCALE = "environment.filters.reward_rescale_factor"

@@ -141,9 +141,6 @@ def test_other_batch_size_needs_a_reset(pendulum):
     assert policy.act(pendulum.raw(1, slice(2))).shape == (2, 1)
 
 
-# -- evaluation and recording ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
     """A run directory with an untrained TAAC policy."""
@@ -177,9 +174,6 @@ def test_evaluate_and_record_reset_the_state(run_dir, tmp_path):
         2.0 * recording.records["action"], np.concatenate([a for a, _, _ in episodes]), atol=1e-6
     )
     np.testing.assert_array_equal(recording.returns, done.returns)
-
-
-# -- export ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=["saved_model", "tflite"])

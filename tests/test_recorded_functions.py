@@ -177,9 +177,6 @@ def test_video_of_env_fn(own, tmp_path):
     assert len(imageio.mimread(video)) == 20
 
 
-# -- other environments ------------------------------------------------------------------------------------------------
-
-
 LEVEL, OTHER = "user_code:Keys-v0", "user_code:OtherKeys-v0"
 
 

@@ -117,9 +117,6 @@ def test_stale_lock_file_is_no_run(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-# -- crashes -----------------------------------------------------------------------------------------------------------
-
-
 def overwrite(path):
     path.write_bytes(bytes(range(256)))
 

@@ -101,9 +101,10 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
     folders = content.get("import_folders", ())
     for folder in folders:
         make_importable(folder, first=False)
-    warn_if_shadowed(content["preset"].get("environment", {}).get("level", "").rpartition(":")[0], folders)
     try:
-        return from_json(Preset, preset), from_json(RunParameters, run)
+        parameters = from_json(Preset, preset), from_json(RunParameters, run)
     except ParameterError as error:
         version = content.get("versions", {}).get("tfsac", "another version")
         raise ParameterError(f"{path}, of tfsac {version}, does not fit this version: {error}") from error
+    warn_if_shadowed(parameters[0].environment.level.rpartition(":")[0], folders)
+    return parameters

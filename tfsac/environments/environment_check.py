@@ -32,7 +32,7 @@ from tfsac.types import (
 )
 
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD, SMALL_REWARD = 1e3, 1e2, 1e3, 0.05
-DARK = 64  # a limit of the brightest byte
+DARK = 64  # an image without a byte as large is reported
 MASK_NOT_READ = f"is not read: masks are the key {ACTION_MASK!r} of a Dict observation"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Gymnasium's warnings
 
@@ -267,7 +267,11 @@ def _replay(
         report.facts.append("the same seed and actions give the same trajectory")
         half = len(steps) // 2
         beginning = actions[:half], {key: values[:half] for key, values in seen.items()}
-        if another and steps and environments.restore({**state, "length": [half]}, beginning, steps[half][1]):
+        if (
+            another is not None
+            and steps
+            and environments.restore({**state, "length": [half]}, beginning, steps[half][1])
+        ):
             another.reset(seed=0)
             for action, _ in steps[half:]:
                 environments.step(action)

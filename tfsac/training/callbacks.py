@@ -72,7 +72,7 @@ class Hooks:
 
     def __init__(self, callbacks: Sequence[Callback], trainer: Trainer):
         self.callbacks, self.trainer = list(callbacks), trainer
-        self.error: Exception | None = None
+        self.error: Exception | SystemExit | None = None
 
     def call(self, hook: str, *arguments: Any) -> None:
         """Calls a hook of every callback; Ctrl-C in a hook ends the run as anywhere else."""
@@ -94,7 +94,7 @@ class Hooks:
                 return {name: float((returned or {}).get(name, np.nan)) for name in callback.metric_names}
         except KeyboardInterrupt:
             self.trainer._signals.received = self.trainer._signals.received or signal.SIGINT
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             error.add_note(f"in {hook} of the callback {type(callback).__name__}")
             if self.trainer.error or self.error:  # do not hide the earlier error
                 self.trainer.print(f"{type(error).__name__} in {hook} of {type(callback).__name__}: {error}")
