@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +91,8 @@ def finish(trainer: Trainer) -> Result:
     with directory.lock if is_chief else contextlib.nullcontext():
         if is_chief and directory.policy.exists() and not trainer.schedule.finished():
             trainer.print(f"{directory.policy} will be exported again at the end.")
-            shutil.rmtree(directory.policy)  # a run with an exported policy counts as finished
+            # A run with an exported policy counts as finished. Renamed first, so that a kill leaves no part of it.
+            shutil.rmtree(directory.policy.rename(directory.policy.with_name(f".policy.{os.getpid()}.tmp")))
         result = trainer.run()
         if is_chief and result.signal is None and trainer._evaluator.best_weights:
             load_weights(directory.best, trainer.agent, trainer.filters)
