@@ -20,6 +20,7 @@ def variables(agent):
     groups = {f"network {name}": network.variables for name, network in agent.networks.items()} | agent.trained
     groups |= {f"optimizer {name}": optimizer.variables for name, optimizer in agent.optimizers.items()}
     groups["counters"] = [agent.updates, *([agent.averages] if hasattr(agent, "averages") else [])]
+    groups["average"] = agent.policy_average.average if agent.policy_average else []
     groups["acting"] = [agent.policy.choice_alpha] if hasattr(agent.policy, "choice_alpha") else []
     return {f"{name} {i}": variable.numpy() for name, many in groups.items() for i, variable in enumerate(many)}
 

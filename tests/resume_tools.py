@@ -48,7 +48,9 @@ def twin_preset():
 
 
 def ensemble_preset():
-    """Has running statistics, dropout, a critic subset, unit weights, return scaling, repeated noise and a reset."""
+    """Has running statistics, dropout, a critic subset, unit weights, return scaling, repeated noise, an averaged policy
+    and a reset.
+    """
     changes = {path: value for path, value in CHANGES.items() if "decay" not in path and "exploration" not in path}
     dropout = p.QHeadParameters((16,), num_critics=3, normalization=p.NormalizationParameters("batch"), dropout=0.1)
     head = p.to_json(load_preset("flash_sac_mujoco").agent.networks["q"].head_parameters)
@@ -56,6 +58,7 @@ def ensemble_preset():
         "agent.networks.q.head_parameters": {**p.to_json(dropout), "distribution": head["distribution"]},
         "agent.algorithm.critic_subset": 2,
         "agent.algorithm.reset_steps": [130],
+        "agent.algorithm.rate_for_averaging_policy": 0.1,
         "schedule.heatup_steps": 100,
     }
     return p.override(shrunk(load_preset("flash_sac_mujoco")), {"environment.level": "Pendulum-v1", **changes, **more})

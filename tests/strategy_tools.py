@@ -33,9 +33,11 @@ FIXED = p.FixedAlphaParameters(0.2)
 LINEAR_DECAY = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 2 * UPDATES}
 
 
-def sac_with_v(memory=UNIFORM, delay=1, **trained):
+def sac_with_v(memory=UNIFORM, delay=1, average=None, **trained):
     algorithm = p.SoftActorCriticAlgorithmParameters(
-        num_steps_between_copying_online_weights_to_target=p.TrainingSteps(2), num_updates_between_policy_updates=delay
+        num_steps_between_copying_online_weights_to_target=p.TrainingSteps(2),
+        num_updates_between_policy_updates=delay,
+        rate_for_averaging_policy=average,
     )
     networks = p.soft_actor_critic_networks((8, 8), **NETWORK_OPTIONS, **trained)
     return p.SoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks), SPEC
@@ -142,6 +144,7 @@ AGENTS = {
         joint_critic_forward=True,
         networks={"target_network": False},
         num_updates_between_policy_updates=3,
+        rate_for_averaging_policy=0.4,
     ),
     "ensemble, atoms, batch normalisation, unit kernels": ensemble(
         p.FCMiddlewareParameters((8, 8), normalization=BATCH_BEFORE),
@@ -165,7 +168,7 @@ AGENTS = {
     "ensemble, simba": ensemble(
         p.ResidualMiddlewareParameters("simba", 8), p.ResidualMiddlewareParameters("simba", 8), target_reduction="own"
     ),
-    "v": sac_with_v(l2_regularization=0.01),
+    "v": sac_with_v(average=0.4, l2_regularization=0.01),
     "v, prioritized, policy delay": sac_with_v(PRIORITIZED, delay=2),
     "v, imitation": sac_with_v(SQIL),
     "discrete": discrete(PRIORITIZED),
@@ -177,10 +180,11 @@ AGENTS = {
         {"embedder": (p.Conv2d(3, 4, 2), 8)},
         shared_encoder=True,
         num_updates_between_policy_updates=2,
+        rate_for_averaging_policy=0.4,
     ),
     "discrete, team": discrete(PRIORITIZED, team_spec(3, masked=True), TEAM),
     "discrete, imitation": discrete(SQIL, temperature=FIXED),
-    "taac": taac(num_updates_between_policy_updates=2),
+    "taac": taac(num_updates_between_policy_updates=2, rate_for_averaging_policy=0.4),
     "taacl": taac(trajectory="linear", inverse_mode=False),
     "taacq, two rewards": taac(
         SPEC._replace(num_rewards=2), trajectory="quadratic", reward_weights=(1.0, -0.5), compare_through="unbiased"

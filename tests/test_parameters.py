@@ -100,10 +100,8 @@ def test_old_configs_are_read(path):
     assert run.seed == content["run"]["seed"] == 7
     loaded = p.to_json(preset)
     agent = content["preset"]["agent"]
-    if agent["memory"]["kind"] not in ("sequences", "episodes"):
-        agent["memory"]["device"] = "cpu"  # newer than the config
-    for section in ("algorithm", "memory", "exploration"):
-        assert loaded["agent"][section] == agent[section]
+    for section in ("algorithm", "memory", "exploration"):  # newer fields are allowed
+        assert (loaded["agent"][section] or {}).items() >= (agent[section] or {}).items()
     for section in ("environment", "schedule", "validation"):
         assert loaded[section] == content["preset"][section]
     assert len(CONFIGS) >= 3

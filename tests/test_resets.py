@@ -33,14 +33,14 @@ def resets_of(name):
 
 
 def agent_variables(agent):
-    """Returns all variables but counters and seeds, by name."""
+    """Returns all variables but counters, seeds and averages, by name."""
     arrays = tools.variables(agent)
     arrays |= {
         f"model {name} {i}": variable.numpy()
         for name, network in agent.networks.items()
         for i, variable in enumerate(network.model.variables)
     }
-    return {name: value for name, value in arrays.items() if not name.startswith("counters")}
+    return {name: value for name, value in arrays.items() if not name.startswith(("counters", "average"))}
 
 
 def assert_equal(one, other):
@@ -72,7 +72,8 @@ def test_reset_agent_is_new_but_keeps_its_counters(name):
     assert all(int(optimizer.iterations.numpy()) == 0 for optimizer in agent.optimizers.values())
     assert int(agent.updates) == updates and int(agent.noise_seed) == SEED
     seen = {key: x[0, 0] if agent.batch_axis else x[0] for key, x in batches.observation.items()}
-    ours, theirs = (one.policy.act(seen, mode="greedy").action for one in (agent, created[0]))
+    with agent.averaged_policy():  # begins again
+        ours, theirs = (one.policy.act(seen, mode="greedy").action for one in (agent, created[0]))
     np.testing.assert_array_equal(ours, theirs)  # the acting weights are new, too
 
 

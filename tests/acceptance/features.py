@@ -49,6 +49,7 @@ FEATURES = {
     "prior_data": ("prior data (`agent.memory`)", {}, {}),  # see `run_cell`
     "repetition": ("noise repetition (`agent.exploration`)", {"agent.exploration": {"kind": "noise_repetition", "every": 7}}, {}),
     "resets": ("resets (`agent.algorithm.reset_steps`)", {"agent.algorithm.reset_steps": [40, 80]}, {}),
+    "averaging": ("averaged policy (`agent.algorithm.rate_for_averaging_policy`)", {"agent.algorithm.rate_for_averaging_policy": 0.05}, {}),
     "n_step": ("n-step targets (`agent.algorithm.n_step=3`)", {"agent.algorithm.n_step": 3}, {}),
     "observations": ("observation normalisation", {"environment.filters.observation_normalization": True}, {}),
     "rewards": ("reward normalisation", {"environment.filters.reward_normalization": True}, {}),

@@ -207,6 +207,8 @@ class CompiledUpdates:
         batch = batch if agent.replicas == 1 else agent.replica_batch(batch)
         batch = batch if num_agents is None else _folded(batch, num_agents)
         metrics, td_error_B = agent.update_once(batch) if policy_learns else agent.update_critics_once(batch)
+        if agent.policy_average:
+            agent.policy_average.update()
         if num_agents is not None:
             td_error_B = tf.reduce_mean(unfold(td_error_B, num_agents), axis=1)
         metrics |= {f"learning_rate/{name}": optimizer.learning_rate for name, optimizer in agent.optimizers.items()}

@@ -6,6 +6,7 @@ selects this replica's entries of the batch, folds the team axis into the batch,
 
 from __future__ import annotations
 
+import contextlib
 import math
 import zlib
 from abc import ABC, abstractmethod
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from tfsac.agents.batches import transition_spec
 from tfsac.agents.compiled_updates import CompiledUpdates
+from tfsac.agents.policy_average import PolicyAverage
 from tfsac.agents.sqil_diagnostics import EXTRAS, critic_diagnostics
 from tfsac.errors import TfsacError
 from tfsac.losses.ensembles import draw_critics
@@ -24,10 +26,10 @@ from tfsac.networks import ModelMaker, make_networks
 from tfsac.networks.optimizers import (
     FusedAdam,
     apply_on_replicas,
-    assign,
     build_optimizer,
     clip_gradients,
     learning_rate_of,
+    move_towards,
 )
 from tfsac.networks.unit_weights import project
 from tfsac.parameters import (
@@ -129,6 +131,7 @@ class Agent(tf.Module, ABC):
         replicas: number of devices, over all workers, that share a batch.
         batch_size, local_batch_size, entries: size of the global batch, of this worker's share, of the folded batch.
         updates, resets: int64 variables: number of updates, and (only with `reset_steps`) of the last reset.
+        policy_average: the average of the policy's weights, None without `rate_for_averaging_policy`.
         compiled: runs the updates; `compiled.traces` counts their traces.
         full_metrics: whether the update being computed or traced reports all metrics, not only its losses.
 
@@ -187,6 +190,10 @@ class Agent(tf.Module, ABC):
         self.loss_weights = {name: network.loss_weight for name, network in self.network_parameters.items()}
         self.policy = self.policy_class(parameters, spec, self.networks, seed)
         self.spec = self.policy.spec
+        rate = getattr(self.algorithm, "rate_for_averaging_policy", None)
+        self.policy_average = (
+            PolicyAverage(self.policy, self.networks, parameters.encoders, rate, self.updates) if rate else None
+        )
         if self.imitates:
             self.spec = self.spec._replace(extras=EXTRAS)
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
@@ -227,6 +234,10 @@ class Agent(tf.Module, ABC):
             ValueError: a batch that does not match the agent's batch size.
         """
         return self.compiled(stacked)
+
+    def averaged_policy(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context in which the policy has its averaged weights, if the algorithm averages them."""
+        return self.policy_average.loaded() if self.policy_average else contextlib.nullcontext()
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
@@ -375,12 +386,7 @@ class Agent(tf.Module, ABC):
         if self.target_period > 1:
             rate = rate * tf.cast((self.updates + 1) % self.target_period == 0, tf.float32)
         targets = self.targets[name].model.trainable_variables
-        pairs = [(target.value, online.value) for target, online in zip(targets, self.trained[name], strict=True)]
-        if self.replicas > 1:
-            assign([(target, target - rate * (target - online)) for target, online in pairs])
-            return
-        for target, online in pairs:
-            tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=rate, delta=target - online)
+        move_towards([(t.value, online.value) for t, online in zip(targets, self.trained[name], strict=True)], rate)
 
     # -- several replicas ----------------------------------------------------------------------------------------------
 

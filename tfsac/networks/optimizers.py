@@ -157,3 +157,13 @@ def assign(pairs: list[tuple[tf.Variable, tf.Tensor]]) -> None:
             strategy.extended.update(variable, lambda v, value: v.assign(value), args=(value,))
 
     tf.distribute.get_replica_context().merge_call(assign_all, args=tuple(value for _, value in pairs))
+
+
+def move_towards(pairs: list[tuple[tf.Variable, tf.Variable]], rate: float | tf.Tensor) -> None:
+    """Moves the first variable of each pair towards the second: `first <- first - rate * (first - second)`."""
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        assign([(first, first - tf.cast(rate, first.dtype) * (first - second)) for first, second in pairs])
+        return
+    for first, second in pairs:
+        alpha = tf.cast(rate, first.dtype)
+        tf.raw_ops.ResourceApplyGradientDescent(var=first.handle, alpha=alpha, delta=first - second)

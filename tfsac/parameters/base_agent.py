@@ -173,6 +173,9 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         first_policy_update: the first update that trains the policy, at most the delay; None is the delay itself.
         num_steps_between_copying_online_weights_to_target: target update period, in environment steps or updates.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
+        rate_for_averaging_policy: evaluations, saved weights and exports use a running average of the policy's weights
+            instead of the newest ones. Each update moves it by this fraction (more in the first updates). Training does
+            not change. None does not average.
         reset_steps: environment steps at which all networks, target networks, temperatures and optimizers are
             reinitialised before the update; the memory is kept (arXiv 2205.07802).
     """
@@ -185,6 +188,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
     first_policy_update: PositiveInt | None = None
     num_steps_between_copying_online_weights_to_target: StepMethod = EnvironmentSteps(1)
     rate_for_copying_weights_to_target: Annotated[float, Field(gt=0, le=1)] = 0.005
+    rate_for_averaging_policy: Annotated[float, Field(gt=0, lt=1)] | None = None
     reset_steps: Annotated[tuple[PositiveInt, ...], AfterValidator(lambda steps: tuple(sorted(steps)))] = ()
 
     def __post_init__(self) -> None:

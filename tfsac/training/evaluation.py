@@ -215,7 +215,8 @@ class Evaluator:
             for kind, deterministic in kinds.items():
                 policy.rng = np.random.default_rng([seed, Stream.EVALUATING, env_steps])
                 arguments = self.policy, self.env, duration, deterministic, seed, env_steps
-                evaluation = evaluate_policy(*arguments, first_observation=first_observation)
+                with self.agent.averaged_policy():
+                    evaluation = evaluate_policy(*arguments, first_observation=first_observation)
                 row |= evaluation.logging(self.preset.environment.logged_keys).summary(kind)
                 first_observation = None
         finally:
@@ -241,7 +242,8 @@ class Evaluator:
     def save(self, value: float, counters: Counters) -> None:
         """Saves the weights as the best so far; see `save_if_best`."""
         refuse_non_finite_weights(self.agent.trained)
-        self.best_weights = save_weights(self.path, self.agent, self.policy.filters)
+        with self.agent.averaged_policy():
+            self.best_weights = save_weights(self.path, self.agent, self.policy.filters)
         self.best_return, self.best_step, self.best_updates = value, counters.env_steps, counters.updates
 
     def state(self, counters: Counters) -> dict[str, Any]:

@@ -72,8 +72,10 @@ def load_weights(
 
 
 def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) -> None:
-    """Restores agent and filters, but not the memory, from a checkpoint's folder."""
+    """Restores agent and filters, but not the memory, from a checkpoint's folder, with the averaged policy if any."""
     read_agent(agent, checkpoint)
+    if agent.policy_average:
+        agent.policy_average.load()
     filters.restore(read_object(checkpoint / "state.json")["filters"])
     agent.policy.refresh()
 

@@ -119,6 +119,8 @@ class Resets:
             pairs += zip(optimizer.variables, fresh.optimizers[name].variables, strict=True)
         for variable, value in pairs:
             variable.assign(value.numpy())
+        if agent.policy_average:
+            agent.policy_average.restart()
         agent.resets.assign(number)
         self.num_resets = number
         agent.policy.refresh()
