@@ -53,7 +53,8 @@ def trained() -> Iterator[Trained]:
     """Yields the entries of the table: for each level the twin agent and `continuous`, then the ensembles."""
     for level in SUITES["ensembles"].levels:
         plain = next(other for other in SUITES["mujoco"].levels if other.title == level.title)
-        yield from (Trained("mujoco", plain, group) for group in plain.groups if group.package == "tfsac")
+        groups = [group for group in plain.groups if group.package == "tfsac" and group.name != "continuous_averaged"]
+        yield from (Trained("mujoco", plain, group) for group in groups)
         yield from (Trained("ensembles", level, group) for group in level.groups)
 
 

@@ -121,7 +121,7 @@ def table(path: pathlib.Path) -> str:
         records = Records(RESULTS / "learning" / target.suite, suite.last_evaluations)
         level = next(level for level in suite.levels if level.id == target.level)
         # Only SAC, because this counts its arithmetic; budgets.py has other agents.
-        groups = [group for group in level.groups if group.name != "continuous"]
+        groups = [group for group in level.groups if not group.name.startswith("continuous")]
         for wanted, group in itertools.product(target.returns, groups):
             if found := first_reached(wanted, records, level, group):
                 reached = sum(np.isfinite(steps) for steps, _ in found)
