@@ -5,7 +5,7 @@
 
 The averages do not change training, so a run compares all of them. Each is `average += rate * (weights - average)` after
 every update, from the initial weights on. The first command appends rows to results/averaged_policy.csv: every 5000
-steps from 10 000 on, the returns of 5 episodes. The second plots the mean over seeds and prints means of each run.
+steps from 10 000 on, the returns of 5 episodes. The second plots the mean over seeds of `--preset` and prints the means of its runs.
 """
 
 import argparse
@@ -66,15 +66,16 @@ class Averages(tfsac.Callback):
         trainer.agent.policy.refresh()
 
 
-def plot() -> None:
-    """Plots the newest policy and the average at 0.001 of each level, and prints each run's means by rate."""
+def plot(preset: str) -> None:
+    """Plots a preset's newest policy and its average at 0.001 on each level, and prints the means of runs by rate."""
     import matplotlib.pyplot as plt
 
     curves: dict = defaultdict(lambda: defaultdict(dict))
     with RESULTS.open(newline="") as file:
         for row in csv.DictReader(file):
-            seeds = curves[f"{row['level']}, {row['preset']}"][float(row["rate"])]
-            seeds.setdefault(row["seed"], {})[int(row["steps"])] = float(row["mean"])
+            if row["preset"] == preset:
+                seeds = curves[row["level"]][float(row["rate"])]
+                seeds.setdefault(row["seed"], {})[int(row["steps"])] = float(row["mean"])
     figure, axes = plt.subplots(1, len(curves), figsize=(4 * len(curves), 3.2), constrained_layout=True)
     for ax, (title, rates) in zip(np.atleast_1d(axes), curves.items(), strict=True):
         for rate, seeds in rates.items():
@@ -91,6 +92,7 @@ def plot() -> None:
         ax.spines[["top", "right"]].set_visible(False)
     np.atleast_1d(axes)[0].set(ylabel="evaluation return")
     np.atleast_1d(axes)[0].legend(frameon=False)
+    figure.suptitle(preset)
     figure.savefig(RESULTS.with_suffix(".png"), dpi=110)
 
 
@@ -103,7 +105,7 @@ def main() -> None:
     parser.add_argument("--plot", action="store_true")
     args = parser.parse_args()
     if args.plot:
-        plot()
+        plot(args.preset)
         return
     changes = {"environment.level": args.level, "schedule.steps_between_evaluation_periods": "EnvironmentSteps(100000)"}
     preset = tfsac.override(tfsac.load_preset(args.preset), changes)
