@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 from acer_tools import SPECS, make_agent, make_parameters
-from toys import team_spec
 
 from tfsac import parameters as p
 from tfsac.agents import DiscreteACERAgent
@@ -72,8 +71,6 @@ def twin_sac_with_lstms():
         (lambda: p.Preset(agent=make_parameters()), "heatup_steps"),
         (lambda: preset(environment__num_envs=5), "num_envs=5"),
         (lambda: make_agent("discrete", SPECS["gaussian"]), "continuous"),
-        (lambda: make_agent("gaussian", SPECS["discrete"]), "discrete"),
-        (lambda: make_agent("discrete", team_spec(2)), "alone"),
     ],
 )
 def test_invalid_parameters_and_spaces_are_rejected(make, words):

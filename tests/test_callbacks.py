@@ -142,10 +142,15 @@ def test_callback_adds_metrics_to_every_line(tmp_path, capsys):
     assert ["mine/steps", "mine/missing"] in printed and printed.count(["50", "-"]) == printed.count(["70", "-"]) == 1
 
 
-def test_invalid_metric_leaves_its_cell_empty(tmp_path):
+@pytest.mark.parametrize(
+    ("metrics", "error_type"),
+    [({"mine/steps": None}, TypeError), ({"mine_steps": 1.0}, KeyError)],
+    ids=["None", "name"],
+)
+def test_invalid_metric_leaves_its_cell_empty(metrics, error_type, tmp_path):
     callback = StepMetrics()
-    callback.metrics = lambda trainer: {"mine/steps": None}
-    with pytest.raises(TypeError) as error:
+    callback.metrics = lambda trainer: metrics
+    with pytest.raises(error_type) as error:
         Trainer(preset(), tmp_path / "run", RUN, callbacks=[callback], quiet=True).run()
     assert error.value.__notes__ == ["in metrics of the callback StepMetrics"]
     assert tiny.rows(tmp_path / "run")[0]["mine/steps"] == ""

@@ -272,6 +272,7 @@ def test_statistics_and_unit_weights_stay_float32_with_bfloat16():
         (lambda: override(load_preset("redq_mujoco"), {"agent.algorithm.critic_subset": 11}), "critic_subset"),
         (lambda: tiny.ensemble("xqc_mujoco", **{"environment.filters.return_scaling": None}), "Atoms"),
         (lambda: override(load_preset("simba_mujoco"), {"agent.hidden_layers": [256, 256]}), "residual"),
+        (lambda: override(load_preset("crossq_mujoco"), {"agent.hidden_layers": 256}), "list of widths"),
     ],
 )
 def test_incompatible_options_are_rejected(make, word):

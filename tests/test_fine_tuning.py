@@ -14,7 +14,6 @@ from tfsac.errors import TfsacError
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, override, to_json
 from tfsac.preset_lookup import load_preset
 from tfsac.training import RunDirectory, Trainer
-from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.policy_weights import save_weights
 
 PRESETS = {
@@ -128,7 +127,14 @@ def test_run_starts_with_weights_and_memory_of_another_run(name, tmp_path):
     np.testing.assert_array_equal(stored(trainer.memory), stored(source.memory))
     assert trainer.memory.total_rows == source.memory.total_rows and trainer.counters.env_steps == 0
     for key, value in source.memory.state().items():
-        if key not in ("sampled", "tape", "begin", "rollout_begin", "rollout_first"):  # state of running episodes
+        if key not in (
+            "batches",
+            "sampled",
+            "tape",
+            "begin",
+            "rollout_begin",
+            "rollout_first",
+        ):  # state of running episodes
             np.testing.assert_array_equal(trainer.memory.state()[key], value, err_msg=key)
     if name == "uniform":
         best = json.loads(str(np.load(tmp_path / "source" / "best.npz")["filters"]))
@@ -173,7 +179,11 @@ def test_run_with_restored_memory_resumes(with_memory, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "damaged", "word"),
-    [({"agent.memory.max_size": 500}, False, "max_size"), ({"environment.visible_entries": [0, 1, 2]}, True, "rows-")],
+    [
+        ({"agent.memory.max_size": 500}, False, "max_size"),
+        ({"environment.visible_entries": [2, 1, 0]}, False, "visible_entries"),
+        ({}, True, "rows-"),
+    ],
 )
 def test_incompatible_memory_is_rejected_before_writing(with_memory, tmp_path, changes, damaged, word):
     source = tmp_path / "source"
@@ -181,7 +191,7 @@ def test_incompatible_memory_is_rejected_before_writing(with_memory, tmp_path, c
     if damaged:
         next((source / "checkpoints" / "memory").iterdir()).write_bytes(b"rows")
     preset = override(MEMORIES["uniform"](), changes)
-    with pytest.raises(CheckpointError, match=word):
+    with pytest.raises(TfsacError, match=word):
         Trainer(preset, tmp_path / "run", quiet=True, initial_weights=source, restore_memory=True)
     assert not (tmp_path / "run").exists()
 

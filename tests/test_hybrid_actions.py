@@ -104,6 +104,7 @@ WRONG = {
     "MultiBinary": (MultiBinary(3), None, "MultiDiscrete of twos"),
     "integers in a Box": (Dict(a=Box(0, 5, (2,), np.int64)), None, "floats"),
     "an unbounded Box": (Tuple((Discrete(2), Box(-np.inf, np.inf, (2,)))), None, "finite bounds"),
+    "bounds near the largest float32": (Dict(a=Box(-3e38, 3e38, (2,)), b=Discrete(2)), None, "finite bounds"),
     "reserved key": (Dict(action=Discrete(3), b=Discrete(2)), None, "keys of actions"),
     "a mask of combinations": (MultiDiscrete([3, 2]), MultiBinary(6), "combinations"),
     "a mask of continuous actions": (Dict(a=Box(-1, 1, (2,))), MultiBinary(2), "discrete actions"),

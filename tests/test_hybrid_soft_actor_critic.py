@@ -132,10 +132,8 @@ def test_tensorflow_probability_distribution_matches():
     [
         (lambda: agent_of(discrete_spec()), "MultiDiscrete"),
         (lambda: TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(), hybrid_spec()), "hybrid_sac"),
-        (lambda: agent_of(hybrid_spec()._replace(num_rewards=2)), "rewards"),
         (lambda: agent_of(hybrid_spec((), 2), exploration=EpsilonGreedyParameters()), "exploration"),
         (lambda: agent_of(hybrid_spec(), discrete_temperature={"kind": "auto", "target_entropy": 2.0}), "target"),
-        (lambda: agent_of(hybrid_spec(), continuous_temperature={"kind": "auto", "target_entropy": 5.0}), "target"),
         (lambda: agent_of(hybrid_spec(), target_reduction="own"), "target_reduction"),
     ],
 )

@@ -166,17 +166,6 @@ def test_failed_run_is_retried_and_tables_are_rebuilt(suites):
     assert (suites.records / "Pendulum-v1-light" / "comparison.png").is_file()
 
 
-def test_success_rate_is_mean_of_last_evaluations(module, tmp_path):
-    records = module("learning_runs").Records(tmp_path, 2)
-    run = module("learning_suites").SUITES["hindsight"].runs()[0]
-    for rates, expected in (("0.5", "1", "0.75"), 0.875), ((), None):
-        column = [",evaluation/is_success"] * bool(rates)
-        lines = ["env_steps,evaluation/return_mean", *(f"{step},-1" for step in range(3))]
-        extra = [*column, *(f",{rate}" for rate in rates)] or [""] * 4
-        records.curve(run).write_text("\n".join(map("".join, zip(lines, extra, strict=True))))
-        assert records.success(run) == expected
-
-
 def test_runs_of_every_suite_are_unique_and_valid(module):
     for suite in module("learning_suites").SUITES.values():
         runs = suite.runs()

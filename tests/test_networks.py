@@ -311,20 +311,6 @@ def test_graph_forward_uses_current_weights():
         assert_close(forward_q(x, action), q(x, action), 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        dict(spec=IMAGE, embed=CONVOLUTIONS),
-        dict(activation="selu"),
-        dict(head=VHeadParameters()),
-        dict(spec=MATRIX, embed={"observation": InputEmbedderParameters((6,), flatten=True)}),
-    ],
-    ids=["image", "activation", "head", "matrix"],
-)
-def test_numpy_forward_rejects_unsupported_networks(fields):
-    assert not NumpyForward.supports(network(**fields))
-
-
 def value_network(**fields):
     return NetworkParameters(VHeadParameters(), **fields)
 

@@ -205,6 +205,11 @@ class OneOutput(PolicyHead):
         return super().__call__(features)[0]
 
 
+class DictOutput(PolicyHead):
+    def __call__(self, features):
+        return dict(zip(("mean", "log_std"), super().__call__(features), strict=True))
+
+
 class WithLayer(PolicyHead):
     """Contains a layer with state that gradients do not train."""
 
@@ -216,7 +221,7 @@ class WithLayer(PolicyHead):
         return super().__call__(self.first(features))
 
 
-@pytest.mark.parametrize(("head", "words"), [(OneOutput, "outputs"), (WithLayer, "Dropout")])
+@pytest.mark.parametrize(("head", "words"), [(OneOutput, "outputs"), (DictOutput, "a list"), (WithLayer, "Dropout")])
 def test_unsupported_custom_heads_are_rejected(head, words, monkeypatch):
     monkeypatch.setattr(CustomHead, "path", f"{__name__}:{head.__name__}")
     with pytest.raises(ValueError, match=words) as caught:

@@ -189,7 +189,6 @@ def test_incompatible_parameters_are_rejected(changes, word):
     [
         (discrete_spec(), {}, "'recurrent_discrete_sac'"),
         (Spec({"previous_reward": ArraySpec((1,), "float32")}, vector_spec().action), {}, "previous_reward"),
-        (vector_spec()._replace(num_rewards=2), {}, "rewards"),
         (None, {"temperature": {"kind": "auto", "target_entropy": 3.0}}, "target_entropy"),
     ],
 )

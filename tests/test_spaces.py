@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tfsac
-from tfsac.environments import Environments, action_map, as_arrays, check, checked_action, spec_of
+from tfsac.environments import Environments, action_map, as_arrays, check, check_environment, checked_action, spec_of
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.errors import TfsacError
 from tfsac.parameters import EnvironmentParameters
@@ -174,3 +174,5 @@ def test_normalize_wrappers_must_be_frozen(name):
         check(env)
     env.env.update_running_mean = False
     check(env)
+    vector = gym.vector.SyncVectorEnv([lambda: wrapper(gym.make("Pendulum-v1"))] * 2)
+    assert f"{name.lower()}_normalization" in str(check_environment(lambda: vector))

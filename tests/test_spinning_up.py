@@ -325,12 +325,6 @@ def test_custom_actor_critic_with_time_limit(custom):
     assert exporting.verify(spy.trainer.policy, result.run_dir / "policy", observations) < 1e-5
 
 
-def test_resume_with_other_ac_kwargs_is_rejected(custom):
-    logger = {"output_dir": custom[0].run_dir, "resume": True}
-    with pytest.raises(CheckpointError, match="keeps its"):
-        run_sac(Endless, custom_actor_critic, ac_kwargs={"width": 13}, seed=5, logger_kwargs=logger)
-
-
 @pytest.mark.parametrize("actor_critic", [mlp_actor_critic, custom_actor_critic])
 def test_critics_are_joined_and_initial_weights_repeat(actor_critic):
     created, env = [], Endless()

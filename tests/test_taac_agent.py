@@ -9,7 +9,7 @@ import strategy_tools
 import tensorflow as tf
 from agent_tools import batch_at, changed, last_metrics, weights
 from critic_tools import critic_layers
-from toys import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
+from toys import discrete_spec, random_batches, random_sequences, vector_spec
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
 from tfsac.errors import TfsacError
@@ -234,7 +234,6 @@ def test_random_mode_switches_half_of_the_time():
     ("spec", "algorithm", "word"),
     [
         (discrete_spec(), {}, "discrete"),
-        (team_spec(3, discrete=False), {}, "agents"),
         (SPEC, {"reward_weights": (1.0, 2.0)}, "reward_weights"),
         (SPEC._replace(observation={"tau_a": SPEC.observation["observation"]}), {}, "tau_a"),
     ],

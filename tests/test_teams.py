@@ -136,6 +136,9 @@ def test_early_end_of_one_agent_raises():
     team.reset()
     with pytest.raises(RuntimeError, match="all be done"):
         team.step(np.array([1, 1]))
+    team.env.observe = dict
+    with pytest.raises(RuntimeError, match="must stay"):
+        team.step(np.array([1, 1]))
 
 
 def test_agents_with_different_spaces_are_rejected():

@@ -72,13 +72,10 @@ def test_packing_round_trip():
             tf.nest.map_structure(np.testing.assert_array_equal, packing.unpack(packed, i), batch_at(stacked, i))
 
 
-@pytest.mark.parametrize(
-    ("field", "invalid"),
-    [
-        ("action", np.zeros((1, BATCH, 3), np.float32)),
-        ("weight", np.ones((1, BATCH), np.float32)),
-    ],
-)
+INVALID = {"action": np.zeros((1, BATCH, 3), np.float32), "weight": np.ones((1, BATCH), np.float32)}
+
+
+@pytest.mark.parametrize(("field", "invalid"), INVALID.items(), ids=INVALID)
 def test_invalid_batch_changes_nothing(field, invalid):
     agent = make_agent()
     before = weights(agent)

@@ -50,17 +50,11 @@ def test_vector_rewards_at_episode_ends(vectorization):
         assert result.terminated.tolist() == [steps == 3] * 2
 
 
-@pytest.mark.parametrize(
-    "trouble, message",
-    [
-        ("nan", r"the reward must be finite.* \(environment 1, step 2\)$"),
-        ("too many", r"shape \(2,\).*\(environment 1, step 2\)$"),
-    ],
-)
-def test_invalid_vector_rewards_are_rejected(trouble, message):
+@pytest.mark.parametrize("trouble, words", [("nan", "finite"), ("too many", r"shape \(2,\)")])
+def test_invalid_vector_rewards_are_rejected(trouble, words):
     envs = environments(kwargs={"trouble": trouble})
     envs.step(np.zeros((2, 1), np.float32))
-    with pytest.raises(EnvironmentFailure, match=message):
+    with pytest.raises(EnvironmentFailure, match=rf"{words}.*\(environment 1, step 2\)$"):
         envs.step(np.float32([[0.0], [1.0]]))
 
 

@@ -45,6 +45,10 @@ class Drawn(gym.Env):
         return image
 
 
+class Fast(Drawn):
+    metadata = {**Drawn.metadata, "render_fps": 125}
+
+
 class NeverClosed(Drawn):
     def close(self):
         time.sleep(1000)
@@ -86,3 +90,10 @@ def test_other_episodes_than_evaluated_warn(tmp_path):
     with pytest.warns(RuntimeWarning, match="shows other episodes"):
         frames = record(tmp_path / "video.gif", Drawn, episodes=2, returns=[STEPS, STEPS - 1])
     assert len(frames) == 2 * STEPS
+
+
+@pytest.mark.slow
+def test_gif_of_a_fast_environment_has_the_right_speed(tmp_path):
+    assert len(record(tmp_path / "video.gif", Fast)) == 3  # every third frame, for 20 ms
+    with pytest.importorskip("PIL.Image").open(tmp_path / "video.gif") as image:
+        assert image.info["duration"] == 20

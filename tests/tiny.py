@@ -189,11 +189,12 @@ def untrained_run(folder, level, preset=None):
     from tfsac.training import RunDirectory
     from tfsac.training.build import build_agent
     from tfsac.training.policy_weights import save_weights
+    from tfsac.training.run_directory import spaces_of
 
     preset = preset or shrunk(load_preset("pendulum_sac"))
     preset, directory = p.override(preset, {"environment.level": level}), RunDirectory(folder)
     spec = spec_of(maker(preset.environment)())
-    directory.create(preset, p.RunParameters())
+    directory.create(preset, p.RunParameters(), {"spaces": spaces_of(spec)})
     agent = build_agent(preset, p.RunParameters(), spec)
     save_weights(directory.best, agent, Filters(preset.environment.filters, spec))
     return folder

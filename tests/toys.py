@@ -122,7 +122,7 @@ class HybridIdentity(gym.Env):
     their targets, in units of half their range.
 
     Args:
-        structure: structure of the action: "dict", "tuple", "multi_discrete", or "nested" for parametrised actions.
+        structure: structure of the action: "dict", "tuple", "dict in dict", "multi_discrete", or "nested" for parametrised actions.
         mask: "flat", "nested" or "". A mask makes one wrong value of each factor invalid; it raises a ValueError.
         steps: length of an episode.
     """
@@ -133,6 +133,7 @@ class HybridIdentity(gym.Env):
         self.action_space = {
             "dict": Dict({"turn": turn, "choose": choose, "press": press}),
             "tuple": Tuple((turn, choose, press)),
+            "dict in dict": Dict(arm=Dict(turn=turn, choose=choose), press=press),
             "multi_discrete": MultiDiscrete([3, 2, 3]),
             "nested": Tuple((Discrete(3), Tuple((Box(-1, 1, (1,)), Box(0, 10, (1,)))))),
         }[structure]

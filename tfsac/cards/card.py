@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import gymnasium as gym
-import numpy as np
 
 from tfsac.api import AFTER_TRAINING, play
 from tfsac.environments import EnvFn, spec_of
@@ -35,7 +34,7 @@ from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.random_streams import EVALUATION, episode_seed
 from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.types import input_name
+from tfsac.types import HybridSpec, input_name
 from tfsac.utils.files import check_new_folder, new_file, read_object
 
 FORMAT = "card"  # the key in config.json that identifies a card
@@ -143,9 +142,16 @@ class Card:
         """Passes the reward of the last action to the policy; most policies ignore it."""
         self.policy.observe(reward)
 
-    def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
+    def act(self, observation: Any, deterministic: bool = True) -> Any:
         """Returns an action, the policy's mode or a sample, like `act` of `tfsac.load_policy`."""
-        return self.policy(observation, deterministic)
+        action = self.policy(observation, deterministic)
+        nested = isinstance(action, dict) and isinstance(self._actions, HybridSpec)
+        return self._actions.structured(action) if nested else action
+
+    @functools.cached_property
+    def _actions(self) -> Any:
+        spec = RunDirectory(self.path).spec()
+        return spec and spec.action
 
     def evaluate(
         self,

@@ -116,6 +116,11 @@ def _running_statistics(env: gym.Env) -> Iterator[str]:
                 instead = f"environment.filters.{kind}_normalization=true"
                 yield f"exports lack the running statistics of {type(wrapper).__name__}; remove it and set {instead}"
         wrapper = wrapper.env
+    if isinstance(wrapper, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv):
+        for kind, statistics in (("observation", "obs_rms"), ("reward", "return_rms")):
+            if any(wrapper.call("has_wrapper_attr", statistics)) and any(wrapper.get_attr("update_running_mean")):
+                instead = f"environment.filters.{kind}_normalization=true"
+                yield f"each environment of the vector has its own running statistics; set {instead} instead"
 
 
 def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[str]:
@@ -140,7 +145,9 @@ def _action_problems(action: gym.Space[Any], team: tuple[int, ...]) -> Iterator[
 
 def _bounds_problems(action: gym.spaces.Box) -> Iterator[str]:
     low, high = float32_bound(action.low, 1), float32_bound(action.high, -1)
-    if not (np.isfinite(action.low) & np.isfinite(action.high) & (low < high)).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(action.low) & np.isfinite(action.high) & np.isfinite(high - low)
+    if not (finite & (low < high)).all():
         bounds = f"{action.low.tolist()} and {action.high.tolist()}; gymnasium.wrappers.TransformAction sets others"
         yield f"actions need finite bounds with low < high, got {bounds}"
 

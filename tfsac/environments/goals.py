@@ -53,6 +53,11 @@ class GoalFunctions:
         self.dtypes = [goal.dtype for goal in goals]  # type: ignore[union-attr]
         self._reward: Callable[..., Any] = reward
         self.pair_by_pair = False
+        outside: Any = env
+        while isinstance(outside, gym.Wrapper) and not hasattr(type(outside), REWARD):
+            if isinstance(outside, gym.RewardWrapper):
+                raise TfsacError(f"{REWARD} of {self.name} lacks the changes of rewards by {type(outside).__name__}")
+            outside = outside.env
         self._check(env)
 
     def _check(self, env: gym.Env) -> None:

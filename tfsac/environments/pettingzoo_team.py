@@ -71,6 +71,8 @@ class Team(gym.Env):
         return Box(low, high, dtype=dtype)
 
     def _observe(self, observations: dict[Any, Any]) -> dict[str, np.ndarray]:
+        if missing := [agent for agent in self.agents if agent not in observations]:
+            raise RuntimeError(f"all agents of a team must stay until the episode ends, {missing} have no observation")
         in_order: Sequence[Any] = [observations[agent] for agent in self.agents]
         vectors = np.stack([x["observation"] for x in in_order] if self.masked else in_order).astype(np.float32)
         everyone = np.asarray(self.env.state() if self.has_state else vectors, np.float32).ravel()

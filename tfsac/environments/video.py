@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
+import math
 import os
 import pathlib
 import pickle
@@ -99,18 +100,21 @@ def _record(timeout: float, job: tuple[Any, ...]) -> bool:
     kwargs = {} if env_fn is not None else {**parameters.kwargs, "render_mode": "rgb_array"}
     env = maker(dataclasses.replace(parameters, kwargs=kwargs), env_fn, to_play=True)()
     fps, replayed = float((env.metadata or {}).get("render_fps") or 30), list[float]()
-    options: dict[str, Any] = {"loop": 0, "duration": 1000 / fps}
-    if path.suffix != ".gif":
-        options = {"fps": fps, "macro_block_size": 2}  # H.264 with 4:2:0 colours needs even sizes
+    every = 1
+    options: dict[str, Any] = {"fps": fps, "macro_block_size": 2}  # H.264 with 4:2:0 colours needs even sizes
+    if path.suffix == ".gif":  # its delays are multiples of 10 ms, and browsers slow down those below 20
+        every = math.ceil(fps / 50)
+        options = {"loop": 0, "duration": 10 * round(100 * every / fps)}
     video: Any
     with imageio.get_writer(path, **options) as video:
         for seed, episode_actions in zip(seeds, actions, strict=True):
             env.reset(seed=seed)
             replayed.append(0.0)
-            for action in episode_actions:
+            for step, action in enumerate(episode_actions):
                 _, reward, terminated, truncated, _ = env.step(action)
                 replayed[-1] += float(reward)
-                video.append_data(env.render())
+                if step % every == 0:
+                    video.append_data(env.render())
                 faulthandler.dump_traceback_later(timeout, exit=True)  # restarts the timer
                 if terminated or truncated:
                     break

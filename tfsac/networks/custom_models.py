@@ -73,6 +73,8 @@ def observations_of(model: keras.Model) -> Any:
 
 def check_outputs(subject: str, outputs: Any, head: HeadParameters, spec: Spec) -> None:
     """Rejects outputs whose shapes do not fit the head; `subject` starts the message."""
+    if isinstance(outputs, dict):
+        raise TfsacError(f"{subject} must return outputs as a list, got a dict with the keys {list(outputs)}")
     received, size = [(*x.shape,) for x in keras.tree.flatten(outputs)], action_size(spec)
     expected: list[tuple[int | None, ...]] = [(None, size), (None, size)]  # mean, and log deviation or variance
     if isinstance(head, VHeadParameters):

@@ -73,8 +73,10 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     tree = to_json(preset)
     for path, value in changes.items():
         if path == HIDDEN_LAYERS:
-            layers = tuple(value) if isinstance(value, list) else value
-            tree["agent"] = to_json(from_json(Preset, tree).agent.with_hidden_layers(layers))
+            layers = plain(value)
+            if not isinstance(layers, list):
+                raise ParameterError(f"{HIDDEN_LAYERS} must be a list of widths such as [256, 256], got {value!r}")
+            tree["agent"] = to_json(from_json(Preset, tree).agent.with_hidden_layers(tuple(layers)))
             continue
         _assign(tree, path.split("."), plain(value), path, tree)
         with contextlib.suppress(ParameterError):  # fills in defaults; may be invalid until a later change

@@ -72,6 +72,9 @@ class Hooks:
 
     def __init__(self, callbacks: Sequence[Callback], trainer: Trainer):
         self.callbacks, self.trainer = list(callbacks), trainer
+        for callback in callbacks:
+            if isinstance(callback.metric_names, str):
+                raise TypeError(f"metric_names must be a tuple of names, got the text {callback.metric_names!r}")
         self.error: Exception | SystemExit | None = None
 
     def call(self, hook: str, *arguments: Any) -> None:
@@ -91,6 +94,8 @@ class Hooks:
         try:
             returned = getattr(callback, hook)(self.trainer, *arguments)
             if hook == "metrics":
+                if unknown := (returned or {}).keys() - set(callback.metric_names):
+                    raise KeyError(f"metric_names lacks {', '.join(sorted(unknown))}")
                 return {name: float((returned or {}).get(name, np.nan)) for name in callback.metric_names}
         except KeyboardInterrupt:
             self.trainer._signals.received = self.trainer._signals.received or signal.SIGINT

@@ -15,6 +15,7 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.environments import Filters
 from tfsac.errors import TfsacError
+from tfsac.parameters import EnvironmentParameters
 from tfsac.policies import BasePolicy
 from tfsac.training.checkpoints import read_agent
 from tfsac.training.run_directory import RunDirectory
@@ -80,13 +81,18 @@ def load_checkpoint(checkpoint: pathlib.Path, agent: Agent, filters: Filters) ->
     agent.policy.refresh()
 
 
-def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> list[str]:
+def load_initial_weights(
+    directory: RunDirectory, environment: EnvironmentParameters, agent: Agent, filters: Filters
+) -> list[str]:
     """Starts a new run with the best weights of another run, including target networks, temperatures and statistics.
 
     Returns:
         Names of critics that keep fresh weights, because their `observation_keys` differ from the other run's.
     """
-    networks = directory.read()[0].agent.networks
+    other = directory.read()[0]
+    networks, theirs, ours = other.agent.networks, other.environment.visible_entries, environment.visible_entries
+    if other.environment.level == environment.level and theirs != ours:
+        raise TfsacError(f"{directory.path} has environment.visible_entries={theirs}, this run {ours}")
     changed = [
         name
         for name, network in agent.network_parameters.items()

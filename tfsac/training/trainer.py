@@ -209,7 +209,7 @@ class Trainer:
             if not resume:
                 filters.learn(self._workers.gather(self.environments.observation))
             if source:
-                for name in load_initial_weights(source, agent, filters):
+                for name in load_initial_weights(source, preset.environment, agent, filters):
                     notes.append(
                         f"Network {name!r} reads other observations than in {source.path}: it has fresh weights."
                     )

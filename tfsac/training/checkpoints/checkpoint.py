@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfsac.distributed.partition import WorkerTask
 from tfsac.distributed.workers import Workers
-from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.memories import EpisodicMemory, PrioritizedMemory, TransitionMemory
 from tfsac.memories.reshard import reshard
 from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
 from tfsac.training.checkpoints.format import (
@@ -205,15 +205,16 @@ class CheckpointManager:
         checkpoint, _ = newest_complete(directory, chunks=True)
         self.workers.check_shared({"checkpoint": checkpoint.name})
         manifest = read_manifest(checkpoint)
+        names = ("kind", "max_size", "alpha")
         saved, current = (
-            (x["agent"]["memory"]["kind"], x["agent"]["memory"]["max_size"], x["environment"]["num_envs"])
+            {name: x["agent"]["memory"].get(name) for name in names} | {"num_envs": x["environment"]["num_envs"]}
             for x in (manifest["identity"], self.identity)
         )
         if saved != current:
-            raise CheckpointError(
-                f"the memory of {checkpoint} has kind, max_size and num_envs {saved}, this run {current}"
-            )
+            raise CheckpointError(f"the memory of {checkpoint} has {saved}, this run {current}")
         self._read_memory(checkpoint, manifest)
+        if isinstance(self.memory, PrioritizedMemory):  # beta rises again
+            self.memory.batches, self.memory.sampled = 0, None
         self.saved_chunks = []  # the chunks are in the other run's folder
         self.memory.end_episodes()
 
