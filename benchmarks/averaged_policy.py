@@ -5,7 +5,8 @@
 
 The averages do not change training, so a run compares all of them. Each is `average += rate * (weights - average)` after
 every update, from the initial weights on. The first command appends rows to results/averaged_policy.csv: every 5000
-steps from 10 000 on, the returns of 5 episodes. The second plots the mean over seeds of `--preset` and prints the means of its runs.
+steps from 10 000 on, the returns of 5 episodes. The second plots the mean over seeds of `--preset` and prints the means
+of its runs.
 """
 
 import argparse
