@@ -122,7 +122,7 @@ class HybridIdentity(gym.Env):
     their targets, in units of half their range.
 
     Args:
-        structure: structure of the action: "dict", "tuple", "dict in dict", "multi_discrete" or "nested", parametrised actions.
+        structure: of the action: "dict", "tuple", "dict in dict", "multi_discrete" or "nested" (parametrised actions).
         mask: "flat", "nested" or "". A mask makes one wrong value of each factor invalid; it raises a ValueError.
         steps: length of an episode.
     """
